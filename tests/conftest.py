@@ -66,7 +66,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), ASYNC_TIMEOUT))
+
+    async def run() -> None:  # in one task, so that a test can say that no other is left
+        async with asyncio.timeout(ASYNC_TIMEOUT):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(run())
     return True
 
 

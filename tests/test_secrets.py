@@ -322,23 +322,19 @@ class TestAServerThatRepeatsWhatItWasTold:
     def test_a_password_in_the_address(self, hunt: Hunt, provider: str) -> None:
         run(echoed_everywhere(hunt, provider, user_info=f"me:{hunt.plant('password')}@"))
 
-    def test_a_login_of_copilot_in_its_file(self, hunt: Hunt, tmp_path: Path) -> None:
+    async def test_a_login_of_copilot_in_its_file(self, hunt: Hunt, tmp_path: Path) -> None:
         from toolglot.engine.signin.copilot import CopilotSignIn, Login, login_file, store_login
 
         kept = store_login(Login(hunt.plant("login"), "http://127.0.0.1:9"))
         assert Path(kept) == login_file()
         assert tmp_path in Path(kept).parents
         hunt.keep("where it is", kept)
-
-        async def everywhere() -> None:
-            async with Echo() as echo:
-                for mode in MODES:
-                    store_login(Login(hunt.keys[0], f"http://{echo.host}/{mode}"))
-                    engine = made("copilot", f"http://{echo.host}/500", key=CopilotSignIn())
-                    assert len(await asked_both_ways(hunt, engine, mode)) == 2
-                assert hunt.keys[0] in echo.heads[-1]
-
-        run(everywhere())
+        async with Echo() as echo:
+            for mode in MODES:
+                store_login(Login(hunt.keys[0], f"http://{echo.host}/{mode}"))
+                engine = made("copilot", f"http://{echo.host}/500", key=CopilotSignIn())
+                assert len(await asked_both_ways(hunt, engine, mode)) == 2
+            assert hunt.keys[0] in echo.heads[-1]
 
     def test_a_token_that_a_sign_in_gives(self, hunt: Hunt) -> None:
         from toolglot.engine.auth import Token
@@ -391,24 +387,20 @@ VENDORS = ("openai-responses", "anthropic", "gemini", "ollama", "mistral")
 
 class TestOnTheSimulator:
     @pytest.mark.parametrize("provider", VENDORS)
-    def test_over_http(self, hunt: Hunt, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_over_http(self, hunt: Hunt, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Tools, faults, retries and timeouts; recorded, audited, logged and saved."""
         monkeypatch.setenv(PROFILES[provider].key_env[0], hunt.plant(provider))
         recording, audit = tmp_path / "recording.jsonl", tmp_path / "audit.jsonl"
-
-        async def talk() -> None:
-            async with SimulatorServer(Simulator()) as url:
-                transport = RecordingTransport(HttpTransport(QUICK), recording)
-                given: dict[str, Any] = {"base_url": f"{url}/@{provider}", "transport": transport, "retry": ONCE}
-                agent = Orchestrator(f"{provider}:m-1", tools=[fetch], audit=AuditLog(audit), **given)
-                for fault in ("", *(f"fault {fault}" for fault in FAULTS)):
-                    with suppress(ToolglotError):
-                        async for event in agent.stream(f'call fetch {{"url": "http://x/"}}\n{fault}'):
-                            hunt.keep("event", repr(event), dumps(event))
-                hunt.keep("saved", agent.save(), repr(agent), repr(agent.metrics.snapshot()))
-                await transport.close()
-
-        run(talk())
+        async with SimulatorServer(Simulator()) as url:
+            transport = RecordingTransport(HttpTransport(QUICK), recording)
+            given: dict[str, Any] = {"base_url": f"{url}/@{provider}", "transport": transport, "retry": ONCE}
+            agent = Orchestrator(f"{provider}:m-1", tools=[fetch], audit=AuditLog(audit), **given)
+            for fault in ("", *(f"fault {fault}" for fault in FAULTS)):
+                with suppress(ToolglotError):
+                    async for event in agent.stream(f'call fetch {{"url": "http://x/"}}\n{fault}'):
+                        hunt.keep("event", repr(event), dumps(event))
+            hunt.keep("saved", agent.save(), repr(agent), repr(agent.metrics.snapshot()))
+            await transport.close()
         for path in (recording, audit):
             hunt.keep_file(path)
         assert recording.read_bytes().count(b"\n") > 5
@@ -434,18 +426,13 @@ class TestOnTheSimulator:
         assert written.count("\n") > 5
         hunt.keep("log", written)
 
-    def test_a_connection_that_is_refused(self, hunt: Hunt) -> None:
-        async def ask() -> None:
-            async with Echo() as echo:
-                gone = echo.host
-            for user_info in ("", f"me:{hunt.plant('password')}@"):
-                engine = made(
-                    "anthropic", f"http://{user_info}{gone}", key=hunt.plant("refused"), transport=HttpTransport(QUICK)
-                )
-                assert len(await asked_both_ways(hunt, engine, "refused")) == 2
-                await engine.close()
-
-        run(ask())
+    async def test_a_connection_that_is_refused(self, hunt: Hunt) -> None:
+        async with Echo() as echo:
+            gone = echo.host
+        for user_info in ("", f"me:{hunt.plant('password')}@"):
+            engine = made("anthropic", f"http://{user_info}{gone}", key=hunt.plant("refused"), transport=HttpTransport(QUICK))
+            assert len(await asked_both_ways(hunt, engine, "refused")) == 2
+            await engine.close()
 
     @pytest.mark.parametrize(
         "proxy", ["http://me:{}@127.0.0.1:9", "me:{}@127.0.0.1:9", "http://me:{}@[bad", "socks5://me:{}@127.0.0.1"]
@@ -463,21 +450,17 @@ class TestOnTheSimulator:
         except UsageError as error:
             hunt.keep_error(error)
 
-    def test_a_replay_that_misses(self, hunt: Hunt, tmp_path: Path) -> None:
+    async def test_a_replay_that_misses(self, hunt: Hunt, tmp_path: Path) -> None:
         key, path = hunt.plant("replayed"), tmp_path / "recording.jsonl"
-
-        async def ask() -> None:
-            async with SimulatorServer() as url:
-                transport = RecordingTransport(HttpTransport(QUICK), path)
-                await made("openai-chat", url, key=key, transport=transport).ask(Request("", [user(f"say {key}")]))
-                await transport.close()
-            engine = made("openai-chat", url, key=key, transport=ReplayTransport(path))
-            for _ in range(2):
-                with pytest.raises(UsageError) as caught:
-                    await engine.ask(Request("", [user(f"say {key} and more")]))
-                hunt.keep_error(caught.value)
-
-        run(ask())
+        async with SimulatorServer() as url:
+            transport = RecordingTransport(HttpTransport(QUICK), path)
+            await made("openai-chat", url, key=key, transport=transport).ask(Request("", [user(f"say {key}")]))
+            await transport.close()
+        engine = made("openai-chat", url, key=key, transport=ReplayTransport(path))
+        for _ in range(2):
+            with pytest.raises(UsageError) as caught:
+                await engine.ask(Request("", [user(f"say {key} and more")]))
+            hunt.keep_error(caught.value)
         hunt.keep_file(path)
 
     def test_the_audit_log(self, hunt: Hunt, tmp_path: Path) -> None:

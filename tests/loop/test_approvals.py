@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -49,28 +49,24 @@ class Tools:
 MIXED = 'call read {"n": 1} call write {"n": 2} call write {"n": 3} call read {"n": 4}'
 
 
-def paused(provider: str = "anthropic", prompt: str = MIXED, **options: Any) -> tuple[Orchestrator, Tools, RunResult]:
+async def paused(provider: str = "anthropic", prompt: str = MIXED, **options: Any) -> tuple[Orchestrator, Tools, RunResult]:
     tools = Tools()
     talker = agent(provider, tools=tools.all, config=ASK, **options)
-    return talker, tools, run(talker.run(prompt))
+    return talker, tools, await talker.run(prompt)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @LIVE
-def test_a_run_pauses_and_goes_on(provider: str, live: bool) -> None:
+async def test_a_run_pauses_and_goes_on(provider: str, live: bool) -> None:
     tools, tap = Tools(), Wiretap()
     talker = agent(provider, tap, tools=tools.all, config=ASK)
-
-    async def talk() -> RunResult:
-        first = await outcome(talker, MIXED, streamed=live)
-        assert first.stop == "approval"
-        assert [call.arguments for call in first.pending] == [{"n": 2}, {"n": 3}]
-        assert talker.has_pending_run
-        assert sorted(tools.ran) == ["read 1", "read 4"]
-        yes, no = first.pending
-        return await talker.resume({yes.id: "yes", no.id: "no"})
-
-    result = run(talk())
+    first = await outcome(talker, MIXED, streamed=live)
+    assert first.stop == "approval"
+    assert [call.arguments for call in first.pending] == [{"n": 2}, {"n": 3}]
+    assert talker.has_pending_run
+    assert sorted(tools.ran) == ["read 1", "read 4"]
+    yes, no = first.pending
+    result = await talker.resume({yes.id: "yes", no.id: "no"})
     assert result.stop == "end"
     assert not talker.has_pending_run
     assert sorted(tools.ran) == ["read 1", "read 4", "write 2"]
@@ -80,110 +76,82 @@ def test_a_run_pauses_and_goes_on(provider: str, live: bool) -> None:
     check_bodies(talker.engine, tap)
 
 
-def test_events_of_a_pause_and_of_the_rest() -> None:
+async def test_events_of_a_pause_and_of_the_rest() -> None:
     tools = Tools()
     talker = agent("anthropic", tools=tools.all, config=ASK)
-
-    async def talk() -> None:
-        events = await gathered(talker.stream(MIXED))
-        assert isinstance(events[-2], ApprovalNeeded)
-        assert isinstance(events[-1], RunDone)
-        assert [call.arguments for call in events[-2].calls] == [{"n": 2}, {"n": 3}]
-        ids = [call.id for call in events[-2].calls]
-        rest = await gathered(talker.resume_stream(dict.fromkeys(ids, "yes")))
-        assert [type(event) for event in rest if isinstance(event, ToolStarted | ToolFinished)].count(ToolFinished) == 2
-        assert isinstance(rest[-1], RunDone)
-        assert rest[-1].result.stop == "end"
-
-    run(talk())
+    events = await gathered(talker.stream(MIXED))
+    assert isinstance(events[-2], ApprovalNeeded)
+    assert isinstance(events[-1], RunDone)
+    assert [call.arguments for call in events[-2].calls] == [{"n": 2}, {"n": 3}]
+    ids = [call.id for call in events[-2].calls]
+    rest = await gathered(talker.resume_stream(dict.fromkeys(ids, "yes")))
+    assert [type(event) for event in rest if isinstance(event, ToolStarted | ToolFinished)].count(ToolFinished) == 2
+    assert isinstance(rest[-1], RunDone)
+    assert rest[-1].result.stop == "end"
     check(talker.conversation)
 
 
-def test_decisions_may_come_one_by_one() -> None:
-    talker, tools, first = paused()
+async def test_decisions_may_come_one_by_one() -> None:
+    talker, tools, first = await paused()
     one, other = first.pending
-
-    async def talk() -> None:
-        second = await talker.resume({other.id: "yes"})
-        assert second.stop == "approval"
-        assert [call.id for call in second.pending] == [one.id]
-        third = await talker.resume({one.id: "yes"})
-        assert third.stop == "end"
-
-    run(talk())
+    second = await talker.resume({other.id: "yes"})
+    assert second.stop == "approval"
+    assert [call.id for call in second.pending] == [one.id]
+    third = await talker.resume({one.id: "yes"})
+    assert third.stop == "end"
     assert tools.ran[2:] == ["write 3", "write 2"]
     assert [result.text for result in results_of(talker.conversation)] == ["read 1", "wrote 2", "wrote 3", "read 4"]
 
 
-def test_resuming_without_decisions_keeps_waiting() -> None:
-    talker, tools, first = paused()
-    again = run(talker.resume())
+async def test_resuming_without_decisions_keeps_waiting() -> None:
+    talker, tools, first = await paused()
+    again = await talker.resume()
     assert (again.stop, again.pending) == ("approval", first.pending)
     assert len(tools.ran) == 2
 
 
-def test_decisions_for_unknown_calls_are_named_and_change_nothing() -> None:
-    talker, tools, first = paused()
-
-    async def talk() -> None:
-        with pytest.raises(UsageError, match="nonsense"):
-            await talker.resume({"nonsense": "yes", first.pending[0].id: "yes"})
-        assert talker.has_pending_run
-        assert len(tools.ran) == 2
-        await talker.resume({call.id: "no" for call in first.pending})
-
-    run(talk())
+async def test_decisions_for_unknown_calls_are_named_and_change_nothing() -> None:
+    talker, tools, first = await paused()
+    with pytest.raises(UsageError, match="nonsense"):
+        await talker.resume({"nonsense": "yes", first.pending[0].id: "yes"})
+    assert talker.has_pending_run
+    assert len(tools.ran) == 2
+    await talker.resume({call.id: "no" for call in first.pending})
     assert len(tools.ran) == 2
     check(talker.conversation)
 
 
 @pytest.mark.parametrize("decision", ["maybe", "", "YES PLEASE", 1, None])
-def test_a_decision_that_is_neither_yes_nor_no_is_an_error(decision: Any) -> None:
-    talker, tools, first = paused()
-
-    async def talk() -> None:
-        with pytest.raises(UsageError):
-            await talker.resume({first.pending[0].id: decision})
-
-    run(talk())
+async def test_a_decision_that_is_neither_yes_nor_no_is_an_error(decision: Any) -> None:
+    talker, tools, first = await paused()
+    with pytest.raises(UsageError):
+        await talker.resume({first.pending[0].id: decision})
     assert len(tools.ran) == 2
     assert talker.has_pending_run
 
 
-def test_resuming_what_does_not_wait_is_an_error() -> None:
+async def test_resuming_what_does_not_wait_is_an_error() -> None:
     talker = agent("anthropic")
-
-    async def talk() -> None:
-        with pytest.raises(UsageError, match="no run waits"):
-            await talker.resume({})
-        with pytest.raises(UsageError, match="no run waits"):
-            await gathered(talker.resume_stream({}))
-
-    run(talk())
+    with pytest.raises(UsageError, match="no run waits"):
+        await talker.resume({})
+    with pytest.raises(UsageError, match="no run waits"):
+        await gathered(talker.resume_stream({}))
 
 
-def test_resuming_twice_runs_once() -> None:
-    talker, tools, first = paused()
+async def test_resuming_twice_runs_once() -> None:
+    talker, tools, first = await paused()
     decisions: dict[str, Any] = {call.id: "yes" for call in first.pending}
-
-    async def talk() -> Sequence[Any]:
-        return await asyncio.gather(talker.resume(decisions), talker.resume(decisions), return_exceptions=True)
-
-    one, other = run(talk())
+    (one, other) = await asyncio.gather(talker.resume(decisions), talker.resume(decisions), return_exceptions=True)
     assert one.stop == "end"
     assert isinstance(other, UsageError)
     assert sorted(tools.ran) == ["read 1", "read 4", "write 2", "write 3"]
 
 
-def test_a_new_prompt_leaves_what_waited_behind() -> None:
-    talker, tools, first = paused()
-
-    async def talk() -> None:
-        assert (await talker.run("say something else")).text == "something else"
-        with pytest.raises(UsageError):
-            await talker.resume({first.pending[0].id: "yes"})
-
-    run(talk())
+async def test_a_new_prompt_leaves_what_waited_behind() -> None:
+    talker, tools, first = await paused()
+    assert (await talker.run("say something else")).text == "something else"
+    with pytest.raises(UsageError):
+        await talker.resume({first.pending[0].id: "yes"})
     assert not talker.has_pending_run
     assert len(tools.ran) == 2
     assert kinds_of(talker.conversation) == [None, "cancelled", "cancelled", None]
@@ -191,12 +159,12 @@ def test_a_new_prompt_leaves_what_waited_behind() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_another_model_may_go_on_with_a_paused_run(provider: str) -> None:
+async def test_another_model_may_go_on_with_a_paused_run(provider: str) -> None:
     for other in PROVIDERS:
-        talker, tools, first = paused(provider)
+        talker, tools, first = await paused(provider)
         tap = Wiretap()
         talker.switch(f"simulator:{other}", transport=tap)
-        result = run(talker.resume({call.id: "yes" for call in first.pending}))
+        result = await talker.resume({call.id: "yes" for call in first.pending})
         assert result.stop == "end"
         assert len(tools.ran) == 4
         check(talker.conversation, everywhere=False)
@@ -221,32 +189,24 @@ def test_calls_of_one_id_are_decided_together_and_run_once_each(provider: str) -
 # ---- other conversations
 
 
-def test_a_pause_in_another_conversation_leaves_it_valid() -> None:
+async def test_a_pause_in_another_conversation_leaves_it_valid() -> None:
     """It can be resumed, or a new prompt says that what waited did not run."""
     tools, other = Tools(), Conversation()
     talker = agent("anthropic", tools=tools.all, config=ASK)
-
-    async def talk() -> None:
-        first = await talker.run('call write {"n": 1}', conversation=other)
-        assert first.stop == "approval"
-        await talker.run("say on", conversation=other)
-
-    run(talk())
+    first = await talker.run('call write {"n": 1}', conversation=other)
+    assert first.stop == "approval"
+    await talker.run("say on", conversation=other)
     assert tools.ran == []
     check(other)
     assert kinds_of(other) == ["cancelled"]
 
 
-def test_a_pause_in_another_conversation_is_not_one_of_the_own() -> None:
+async def test_a_pause_in_another_conversation_is_not_one_of_the_own() -> None:
     tools, other = Tools(), Conversation()
     talker = agent("anthropic", tools=tools.all, config=ASK)
-
-    async def talk() -> None:
-        await talker.run('call write {"n": 1}', conversation=other)
-        assert not talker.has_pending_run
-        await talker.run("say on")
-
-    run(talk())
+    await talker.run('call write {"n": 1}', conversation=other)
+    assert not talker.has_pending_run
+    await talker.run("say on")
     check(talker.conversation)
 
 
@@ -268,17 +228,13 @@ ANSWERS: list[tuple[Any, bool]] = [
 
 
 @pytest.mark.parametrize(("answer", "runs"), ANSWERS, ids=[repr(case[0]) for case in ANSWERS])
-def test_only_a_clear_yes_is_a_yes(answer: Any, runs: bool) -> None:
+async def test_only_a_clear_yes_is_a_yes(answer: Any, runs: bool) -> None:
     tools = Tools()
     talker = agent("anthropic", tools=tools.all, config=ASK, approve=lambda _: answer)  # pyright: ignore[reportUnknownLambdaType]
-
-    async def talk() -> None:
-        try:
-            await talker.run('call write {"n": 1}')
-        except UsageError:
-            assert not runs
-
-    run(talk())
+    try:
+        await talker.run('call write {"n": 1}')
+    except UsageError:
+        assert not runs
     assert tools.ran == ["write 1"] * runs
     check(talker.conversation)
 
@@ -298,7 +254,7 @@ def test_an_approver_is_told_what_would_be_done_to_what() -> None:
     ]
 
 
-def test_always_asks_once_in_a_conversation() -> None:
+async def test_always_asks_once_in_a_conversation() -> None:
     asked: list[str] = []
     tools = Tools()
 
@@ -307,12 +263,8 @@ def test_always_asks_once_in_a_conversation() -> None:
         return "always"
 
     talker = agent("anthropic", tools=tools.all, config=ASK, approve=approve)
-
-    async def talk() -> None:
-        await talker.run('call write {"n": 1}')
-        await talker.run('call write {"n": 2}')
-
-    run(talk())
+    await talker.run('call write {"n": 1}')
+    await talker.run('call write {"n": 2}')
     assert asked == ["file 1"]
     assert tools.ran == ["write 1", "write 2"]
 
@@ -330,35 +282,31 @@ def test_always_counts_for_the_other_calls_of_the_same_turn() -> None:
     assert len(tools.ran) == 4
 
 
-def test_an_approver_may_put_off_some() -> None:
+async def test_an_approver_may_put_off_some() -> None:
     def approve(approval: ApprovalRequest) -> str:
         return "later" if approval.target == "file 3" else "yes"
 
-    talker, tools, first = paused(approve=approve)
+    talker, tools, first = await paused(approve=approve)
     assert [call.arguments for call in first.pending] == [{"n": 3}]
     assert sorted(tools.ran) == ["read 1", "read 4", "write 2"]
-    run(talker.resume({first.pending[0].id: "yes"}))
+    await talker.resume({first.pending[0].id: "yes"})
     assert tools.ran[-1] == "write 3"
     check(talker.conversation)
 
 
 @LIVE
 @pytest.mark.parametrize("error", [ValueError, TimeoutError, KeyError, ConnectionError], ids=lambda error: error.__name__)
-def test_an_approver_that_fails_leaves_a_valid_conversation(error: type[Exception], live: bool) -> None:
+async def test_an_approver_that_fails_leaves_a_valid_conversation(error: type[Exception], live: bool) -> None:
     tools = Tools()
 
     async def approve(approval: ApprovalRequest) -> bool:
         raise error("the approver is broken")
 
     talker = agent("anthropic", tools=tools.all, config=ASK, approve=approve)
-
-    async def talk() -> None:
-        with pytest.raises(error):
-            await outcome(talker, MIXED, streamed=live)
-        check(talker.conversation)
-        assert (await talker.run("say on")).text == "on"
-
-    run(talk())
+    with pytest.raises(error):
+        await outcome(talker, MIXED, streamed=live)
+    check(talker.conversation)
+    assert (await talker.run("say on")).text == "on"
     assert "write 2" not in tools.ran
     check(talker.conversation)
 
@@ -410,7 +358,7 @@ def test_abort_does_not_take_the_no_of_an_approver_for_a_failure() -> None:
     assert kinds_of(talker.conversation) == ["rejected"]
 
 
-def test_cancelling_a_resumed_run_does_not_run_a_call_again() -> None:
+async def test_cancelling_a_resumed_run_does_not_run_a_call_again() -> None:
     """An approved tool must not run twice when the cancel lands while it runs."""
     ran: list[int] = []
     inside = asyncio.Event()
@@ -424,26 +372,22 @@ def test_cancelling_a_resumed_run_does_not_run_a_call_again() -> None:
         return "never"
 
     talker = agent("anthropic", tools=[write], config=ASK)
-
-    async def talk() -> None:
-        first = await talker.run("call write {}")
-        task = asyncio.create_task(talker.resume({first.pending[0].id: "yes"}))
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not talker.has_pending_run
-        with pytest.raises(UsageError):
-            await talker.resume({first.pending[0].id: "yes"})
-        await talker.run("say on")
-
-    run(talk())
+    first = await talker.run("call write {}")
+    task = asyncio.create_task(talker.resume({first.pending[0].id: "yes"}))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not talker.has_pending_run
+    with pytest.raises(UsageError):
+        await talker.resume({first.pending[0].id: "yes"})
+    await talker.run("say on")
     assert ran == [1]
     assert kinds_of(talker.conversation) == ["interrupted"]
     check(talker.conversation)
 
 
-def test_a_resume_that_cannot_start_can_be_tried_again() -> None:
+async def test_a_resume_that_cannot_start_can_be_tried_again() -> None:
     """The system prompt fails once: the same decisions are good the second time."""
     fails: list[bool] = []
 
@@ -453,7 +397,7 @@ def test_a_resume_that_cannot_start_can_be_tried_again() -> None:
             raise LookupError("no prompt")
         return "fine"
 
-    talker, tools, first = paused(system=system)
+    talker, tools, first = await paused(system=system)
     decisions: dict[str, Any] = {call.id: "yes" for call in first.pending}
     fails.append(True)
 
@@ -463,21 +407,21 @@ def test_a_resume_that_cannot_start_can_be_tried_again() -> None:
         assert talker.has_pending_run
         return await talker.resume(decisions)
 
-    assert run(talk()).stop == "end"
+    assert (await talk()).stop == "end"
     assert len(tools.ran) == 4
 
 
 # ---- another process
 
 
-def test_a_saved_run_goes_on_in_a_fresh_agent() -> None:
+async def test_a_saved_run_goes_on_in_a_fresh_agent() -> None:
     for provider in PROVIDERS:
-        talker, tools, first = paused(provider)
+        talker, tools, first = await paused(provider)
         data = talker.save()
         later = Tools()
         other = Orchestrator.load(data, f"simulator:{provider}", tools=later.all, config=ASK)
         assert other.has_pending_run
-        result = run(other.resume({call.id: "yes" for call in first.pending}))
+        result = await other.resume({call.id: "yes" for call in first.pending})
         assert result.stop == "end"
         assert later.ran == ["write 2", "write 3"]
         assert tools.ran == ["read 1", "read 4"]
@@ -485,8 +429,8 @@ def test_a_saved_run_goes_on_in_a_fresh_agent() -> None:
         assert other.save()
 
 
-def test_saving_twice_gives_the_same() -> None:
-    talker, _, _ = paused()
+async def test_saving_twice_gives_the_same() -> None:
+    talker, _, _ = await paused()
     other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=Tools().all, config=ASK)
     assert other.save() == talker.save()
 
@@ -511,8 +455,8 @@ HARM: list[tuple[str, Callable[[bytes], bytes]]] = [
 
 
 @pytest.mark.parametrize("change", [case[1] for case in HARM], ids=[case[0] for case in HARM])
-def test_a_damaged_file_is_refused_with_our_error(change: Callable[[bytes], bytes]) -> None:
-    talker, _, _ = paused()
+async def test_a_damaged_file_is_refused_with_our_error(change: Callable[[bytes], bytes]) -> None:
+    talker, _, _ = await paused()
     data = change(talker.save())
     assert data != talker.save()
     with pytest.raises((MalformedData, UsageError)):
@@ -576,11 +520,11 @@ def test_uses_are_counted_across_processes() -> None:
     assert kinds_of(other.conversation) == [None, "limit"]
 
 
-def test_changed_tools_are_noticed(caplog: pytest.LogCaptureFixture) -> None:
-    talker, tools, first = paused()
+async def test_changed_tools_are_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    talker, tools, first = await paused()
     other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=tools.all[:1], config=ASK)
     assert "tools have changed" in caplog.text
-    result = run(other.resume({call.id: "yes" for call in first.pending}))
+    result = await other.resume({call.id: "yes" for call in first.pending})
     assert result.stop == "end"
     assert kinds_of(other.conversation) == [None, "not_found", "not_found", None]
     check(other.conversation)

@@ -199,7 +199,7 @@ def test_a_slow_hook_is_stopped_in_time() -> None:
     check(talker.conversation)
 
 
-def test_a_timeout_of_somebody_else_is_not_ours() -> None:
+async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
     """A hook's own TimeoutError is an error; the time of the run is not over."""
 
     class Bad(Hooks):
@@ -207,12 +207,8 @@ def test_a_timeout_of_somebody_else_is_not_ours() -> None:
             raise TimeoutError("of the hook")
 
     talker = agent("anthropic", hooks=[Bad()], config=ToolConfig(run_timeout=30))
-
-    async def talk() -> None:
-        with pytest.raises(TimeoutError, match="of the hook"):
-            await talker.run("say x")
-
-    run(talk())
+    with pytest.raises(TimeoutError, match="of the hook"):
+        await talker.run("say x")
     check(talker.conversation)
 
 

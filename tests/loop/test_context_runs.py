@@ -125,16 +125,12 @@ async def raised(work: Any) -> ToolglotError:
 @EVERYWHERE
 @LIVE
 @pytest.mark.parametrize("context", [TRIM, COMPACT], ids=["trim", "compact"])
-def test_long_loops_and_many_turns_stay_valid(provider: str, live: bool, context: ContextPolicy) -> None:
+async def test_long_loops_and_many_turns_stay_valid(provider: str, live: bool, context: ContextPolicy) -> None:
     """Parallel calls, two turns, several cuts: each body is judged, the simulator is strict, the conversation is whole."""
     model = Model(8)
     tap = model.tap()
     talker = agent(provider, tap, tools=[look], context=context, system="Be brief.", config=MANY)
-
-    async def play() -> list[RunResult]:
-        return [await outcome(talker, f"turn {number}", streamed=live) for number in range(2)]
-
-    results = run(play())
+    results = [await outcome(talker, f"turn {number}", streamed=live) for number in range(2)]
     assert [one.text for one in results] == ["done"] * 2
     assert [len(one.outcomes) for one in results] == [16] * 2
     check_bodies(talker.engine, tap)
@@ -258,16 +254,12 @@ def test_a_request_for_more_than_nothing_says_how_many_messages() -> None:
 
 
 @LIVE
-def test_a_summary_is_asked_for_once_and_stands_in_the_place_of_what_it_sums_up(live: bool) -> None:
+async def test_a_summary_is_asked_for_once_and_stands_in_the_place_of_what_it_sums_up(live: bool) -> None:
     model = Model()
     tap = model.tap()
     talker = agent("openai-chat", tap, context=COMPACT, conversation=old())
-
-    async def play() -> None:
-        for prompt in ("one", "two", "three"):
-            assert (await outcome(talker, prompt, streamed=live)).text == "done"
-
-    run(play())
+    for prompt in ("one", "two", "three"):
+        assert (await outcome(talker, prompt, streamed=live)).text == "done"
     [asked] = model.summed
     assert "prompt 0" in asked
     assert "answer 0" in asked
@@ -309,16 +301,12 @@ def test_the_second_summary_goes_on_from_the_first() -> None:
     assert sum(counted) <= 48, "nothing is summed up twice"
 
 
-def test_a_prompt_that_stood_before_a_cut_of_its_turn_is_summed_up_when_it_goes() -> None:
+async def test_a_prompt_that_stood_before_a_cut_of_its_turn_is_summed_up_when_it_goes() -> None:
     """A long turn is cut inside and keeps its prompt; when the next turn pushes it out, the summary has to know of it."""
     model = Model(10)
     talker = agent("openai-chat", model.tap(), tools=[look], context=COMPACT, config=MANY)
-
-    async def play() -> None:
-        await talker.run("build the blue house")
-        await talker.run("and now the red one")
-
-    run(play())
+    await talker.run("build the blue house")
+    await talker.run("and now the red one")
     last = model.seen[-1].messages
     assert not any("blue house" in message.text for message in last), "the first turn is no longer shown"
     assert any("blue house" in text for text in model.summed), "nor has anybody been told what it was about"
@@ -553,47 +541,35 @@ def test_a_refusal_is_raised_where_nothing_can_be_left_out(live: bool, context: 
     check(talker.conversation)
 
 
-def test_a_refusal_is_remembered() -> None:
+async def test_a_refusal_is_remembered() -> None:
     """The next turns stay below what was refused, without being refused again."""
     tap = Model(10).tap(faults=["context-too-long"])
     talker = agent("openai-chat", tap, tools=[look], context=ContextPolicy(when_full="trim"), conversation=old(), config=MANY)
-
-    async def play() -> int | None:
-        await talker.run("go")
-        return (await talker.context_usage()).budget
-
-    budget = run(play())
+    await talker.run("go")
+    budget = (await talker.context_usage()).budget
     assert budget is not None
     assert budget < 3_000
     refused, *others = (len(request.body) for request in tap.requests)
     assert max(others) < refused
 
 
-def test_a_refusal_that_nothing_could_be_done_about_does_not_shorten_what_follows() -> None:
+async def test_a_refusal_that_nothing_could_be_done_about_does_not_shorten_what_follows() -> None:
     """One prompt alone was refused: that says nothing of how long a conversation may be."""
     model = Model()
     talker = agent("openai-chat", model.tap(faults=["context-too-long"]), context=ContextPolicy(when_full="trim"))
-
-    async def play() -> list[RunResult]:
-        await raised(talker.run("one"))
-        return [await talker.run("two"), await talker.run("three")]
-
-    results = run(play())
+    await raised(talker.run("one"))
+    results = [await talker.run("two"), await talker.run("three")]
     assert [loss for one in results for loss in one.losses if loss.where == "context"] == []
     assert "one" in texts_of(model.seen[-1].messages)
 
 
-def test_the_refusal_of_one_model_is_none_of_another() -> None:
+async def test_the_refusal_of_one_model_is_none_of_another() -> None:
     model, other = Model(), Model()
     talker = agent("openai-chat", model.tap(faults=["context-too-long"]), context=ContextPolicy(when_full="trim"))
     talker.conversation.append(*old())
-
-    async def play() -> tuple[int | None, int | None]:
-        await talker.run("go")
-        talker.switch(sim("anthropic", other.tap()))
-        return (await talker.context_usage()).budget, talker.engine.profile.limits.context
-
-    budget, window = run(play())
+    await talker.run("go")
+    talker.switch(sim("anthropic", other.tap()))
+    (budget, window) = (await talker.context_usage()).budget, talker.engine.profile.limits.context
     assert budget is not None
     assert window is not None
     assert budget > window // 2
@@ -652,18 +628,14 @@ def test_a_fallback_with_a_smaller_window_is_sent_what_it_takes(live: bool) -> N
 
 
 @LIVE
-def test_a_switch_to_a_smaller_window_cuts_then(live: bool) -> None:
+async def test_a_switch_to_a_smaller_window_cuts_then(live: bool) -> None:
     model, small = Model(), Model()
     talker = Orchestrator(sim("anthropic", model.tap()), conversation=old(40), context=ContextPolicy(when_full="trim"))
-
-    async def play() -> list[RunResult]:
-        first = await outcome(talker, "one", streamed=live)
-        talker.switch(sim("openai-chat/gpt-4", small.tap()))
-        second = await outcome(talker, "two", streamed=live)
-        talker.switch(sim("anthropic", model.tap()))
-        return [first, second, await outcome(talker, "three", streamed=live)]
-
-    first, second, third = run(play())
+    first = await outcome(talker, "one", streamed=live)
+    talker.switch(sim("openai-chat/gpt-4", small.tap()))
+    second = await outcome(talker, "two", streamed=live)
+    talker.switch(sim("anthropic", model.tap()))
+    (first, second, third) = [first, second, await outcome(talker, "three", streamed=live)]
     lost = [[loss for loss in one.losses if loss.where == "context"] for one in (first, second, third)]
     assert [len(losses) for losses in lost] == [0, 1, 0]
     assert "answer 0" in texts_of(model.seen[0].messages)
@@ -672,24 +644,20 @@ def test_a_switch_to_a_smaller_window_cuts_then(live: bool) -> None:
 
 
 @LIVE
-def test_a_real_count_corrects_the_next_estimate(live: bool) -> None:
+async def test_a_real_count_corrects_the_next_estimate(live: bool) -> None:
     """The simulator counts a quarter of the body's bytes; JSON makes that more than the words."""
     model = Model()
     tap = model.tap()
     talker = agent("openai-chat", tap, conversation=Conversation([user('"\\' * 2_000), assistant("yes")]))
-
-    async def play() -> tuple[int, int]:
-        before = (await talker.context_usage()).total
-        await outcome(talker, "go", streamed=live)
-        return before, (await talker.context_usage()).total
-
-    before, after = run(play())
+    before = (await talker.context_usage()).total
+    await outcome(talker, "go", streamed=live)
+    (before, after) = before, (await talker.context_usage()).total
     counted = len(tap.requests[0].body) // 4
     assert counted > 1.5 * before
     assert abs(after - counted) < counted * 0.1
 
 
-def test_a_fallback_does_not_learn_from_an_estimate_of_another_model() -> None:
+async def test_a_fallback_does_not_learn_from_an_estimate_of_another_model() -> None:
     """Claude makes more tokens of a text than GPT: the count of the one that answered is compared with its own estimate."""
     model = Model()
     tap = model.tap()
@@ -697,13 +665,9 @@ def test_a_fallback_does_not_learn_from_an_estimate_of_another_model() -> None:
         sim("anthropic", Model().tap(faults=["overloaded"] * 9)), fallbacks=[sim("openai-chat", tap)], conversation=old()
     )
     alone = agent("openai-chat", Model().tap(), conversation=old())
-
-    async def play() -> tuple[int, int]:
-        await talker.run("go")
-        await alone.run("go")
-        return (await talker.context_usage()).total, (await alone.context_usage()).total
-
-    fallen, direct = run(play())
+    await talker.run("go")
+    await alone.run("go")
+    (fallen, direct) = (await talker.context_usage()).total, (await alone.context_usage()).total
     assert abs(fallen - direct) < direct * 0.05
 
 
@@ -795,7 +759,7 @@ def delete(path: str) -> str:
 
 @EVERYWHERE
 @LIVE
-def test_calls_that_wait_for_approval_survive_a_cut(provider: str, live: bool) -> None:
+async def test_calls_that_wait_for_approval_survive_a_cut(provider: str, live: bool) -> None:
     calls = Reply((ToolCall("", "delete", {"path": "a"}), ToolCall("", "delete", {"path": "b"})), "tools")
     model = Model()
 
@@ -808,15 +772,11 @@ def test_calls_that_wait_for_approval_survive_a_cut(provider: str, live: bool) -
     asks = ToolConfig(approval_effects=frozenset({"write"}))
     context = ContextPolicy(budget=700)
     talker = agent(provider, tap, tools=[delete], context=context, conversation=old(4), config=asks)
-
-    async def play() -> RunResult:
-        paused = await outcome(talker, "clean up", streamed=live)
-        assert paused.stop == "approval"
-        assert any(loss.where == "context" for loss in paused.losses)
-        again = Orchestrator.load(talker.save(), sim(provider, tap), tools=[delete], context=context, config=asks)
-        return await again.resume({call.id: "yes" for call in paused.pending})
-
-    result = run(play())
+    paused = await outcome(talker, "clean up", streamed=live)
+    assert paused.stop == "approval"
+    assert any(loss.where == "context" for loss in paused.losses)
+    again = Orchestrator.load(talker.save(), sim(provider, tap), tools=[delete], context=context, config=asks)
+    result = await again.resume({call.id: "yes" for call in paused.pending})
     assert (result.stop, [one.result.text[:9] for one in result.outcomes]) == ("end", ["deleted a", "deleted b"])
     check_bodies(talker.engine, tap)
 
@@ -922,17 +882,13 @@ def test_measured_after_a_cut_says_what_the_event_said() -> None:
     assert abs(sum(measured.parts.values()) - measured.total) < measured.total * 0.1
 
 
-def test_measured_is_corrected_where_nothing_is_cut() -> None:
+async def test_measured_is_corrected_where_nothing_is_cut() -> None:
     """Who has turned cutting off still wants to know how full it is."""
     tap = Model().tap()
     policy = ContextPolicy(when_full="off")
     talker = agent("openai-chat", tap, context=policy, conversation=Conversation([user('"\\' * 2_000), assistant("yes")]))
-
-    async def play() -> int:
-        await talker.run("go")
-        return (await talker.context_usage()).total
-
-    total = run(play())
+    await talker.run("go")
+    total = (await talker.context_usage()).total
     counted = len(tap.requests[0].body) // 4
     assert abs(total - counted) < counted * 0.1
 
@@ -943,17 +899,13 @@ def test_measured_of_an_agent_without_anything() -> None:
 
 
 @EVERYWHERE
-def test_a_look_shows_what_would_be_sent(provider: str) -> None:
+async def test_a_look_shows_what_would_be_sent(provider: str) -> None:
     talker = agent(provider, Model().tap(), tools=offers(), system="Be brief.", context=TRIM, conversation=old())
-
-    async def play() -> list[str]:
-        before = (await talker.preview_request()).body
-        await talker.run("go")
-        after = (await talker.preview_request()).body
-        other = (await talker.preview_request("simulator:gemini")).body
-        return [body.decode() for body in (before, after, other)]
-
-    before, after, other = run(play())
+    before = (await talker.preview_request()).body
+    await talker.run("go")
+    after = (await talker.preview_request()).body
+    other = (await talker.preview_request("simulator:gemini")).body
+    (before, after, other) = [body.decode() for body in (before, after, other)]
     assert "answer 0" in before
     for body in (after, other):
         assert "answer 0" not in body
@@ -963,16 +915,12 @@ def test_a_look_shows_what_would_be_sent(provider: str) -> None:
     assert "contents" in other
 
 
-def test_a_look_does_not_disturb_the_prefix() -> None:
+async def test_a_look_does_not_disturb_the_prefix() -> None:
     tap = Model(2).tap()
     talker = agent("openai-chat", tap, tools=[look])
-
-    async def play() -> None:
-        await talker.run("one")
-        await talker.preview_request()
-        await talker.run("two")
-
-    run(play())
+    await talker.run("one")
+    await talker.preview_request()
+    await talker.run("two")
     for one, other in pairwise(request.body for request in tap.requests):
         assert other.startswith(one[:-2])
     assert "contents" not in dumps_text(tap.bodies[-1])

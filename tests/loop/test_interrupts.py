@@ -127,21 +127,18 @@ def test_a_run_may_be_cancelled_at_any_step(provider: str, live: bool, shape: st
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_was_sent_after_a_cancel_is_legal(provider: str) -> None:
-    async def some_points() -> None:
-        for steps in range(0, 60, 3):
-            tap = Wiretap()
-            talker = agent(provider, tap, tools=[read, write], system="Be brief.")
-            await cancelled_after(talker, steps, live=True)
-            await talker.run("say on we go")
-            check_bodies(talker.engine, tap)
-            assert tap.open == 0
-
-    run(some_points())
+async def test_what_was_sent_after_a_cancel_is_legal(provider: str) -> None:
+    for steps in range(0, 60, 3):
+        tap = Wiretap()
+        talker = agent(provider, tap, tools=[read, write], system="Be brief.")
+        await cancelled_after(talker, steps, live=True)
+        await talker.run("say on we go")
+        check_bodies(talker.engine, tap)
+        assert tap.open == 0
 
 
 @LIVE
-def test_an_interrupt_tells_what_ran_from_what_did_not(live: bool) -> None:
+async def test_an_interrupt_tells_what_ran_from_what_did_not(live: bool) -> None:
     """One call is over, one runs, one has not begun."""
     inside = asyncio.Event()
 
@@ -158,15 +155,11 @@ def test_an_interrupt_tells_what_ran_from_what_did_not(live: bool) -> None:
         return "never"
 
     talker = agent("anthropic", tools=[quick, slow], config=ToolConfig(max_parallel=1))
-
-    async def talk() -> None:
-        task = asyncio.create_task(outcome(talker, "call quick {} call slow {} call quick {}", streamed=live))
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(talk())
+    task = asyncio.create_task(outcome(talker, "call quick {} call slow {} call quick {}", streamed=live))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert kinds_of(talker.conversation) == [None, "interrupted", "cancelled"]
     texts = [result.text for result in results_of(talker.conversation)]
     assert "may have had effects" in texts[1]
@@ -175,39 +168,35 @@ def test_an_interrupt_tells_what_ran_from_what_did_not(live: bool) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_was_said_before_an_interrupt_is_kept(provider: str) -> None:
+async def test_what_was_said_before_an_interrupt_is_kept(provider: str) -> None:
     words = " ".join(f"word{number}" for number in range(60))
     talker = agent(provider, Wiretap(f"say {words}", faults=["stall"]))
     shown: list[str] = []
+    stalled = asyncio.Event()
 
-    async def talk() -> None:
-        stalled = asyncio.Event()
+    async def read_on() -> None:
+        async for event in talker.stream("go"):
+            if isinstance(event, TextDelta):
+                shown.append(event.text)
+                stalled.set()
+            elif isinstance(event, ThinkingDelta):
+                stalled.set()
 
-        async def read_on() -> None:
-            async for event in talker.stream("go"):
-                if isinstance(event, TextDelta):
-                    shown.append(event.text)
-                    stalled.set()
-                elif isinstance(event, ThinkingDelta):
-                    stalled.set()
-
-        task = asyncio.create_task(read_on())
-        await stalled.wait()
-        for _ in range(200):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await talker.run("say on we go")
-
-    run(talk())
+    task = asyncio.create_task(read_on())
+    await stalled.wait()
+    for _ in range(200):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await talker.run("say on we go")
     assert "".join(shown).strip() in texts_of(talker.conversation)
     assert "interrupted" in texts_of(talker.conversation)
     check(talker.conversation)
 
 
 @LIVE
-def test_an_interrupt_while_a_hook_reads_the_reply_is_told(live: bool) -> None:
+async def test_an_interrupt_while_a_hook_reads_the_reply_is_told(live: bool) -> None:
     """The reply was shown; the conversation must not look as if nobody had answered."""
     inside = asyncio.Event()
 
@@ -217,15 +206,11 @@ def test_an_interrupt_while_a_hook_reads_the_reply_is_told(live: bool) -> None:
             await asyncio.Event().wait()
 
     talker = agent("anthropic", hooks=[Stuck()])
-
-    async def talk() -> None:
-        task = asyncio.create_task(outcome(talker, "say important words", streamed=live))
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(talk())
+    task = asyncio.create_task(outcome(talker, "say important words", streamed=live))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     check(talker.conversation)
     assert "important words" in texts_of(talker.conversation[1:])
 
@@ -243,40 +228,32 @@ async def until(events: AsyncIterator[RunEvent], kind: type[Any]) -> None:
 
 @pytest.mark.parametrize("kind", [TextDelta, ToolStarted, ToolFinished], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_reader_that_closes_the_stream_may_go_on_at_once(provider: str, kind: type[Any]) -> None:
+async def test_a_reader_that_closes_the_stream_may_go_on_at_once(provider: str, kind: type[Any]) -> None:
     tap = Wiretap()
     talker = agent(provider, tap, tools=[read, write])
-
-    async def talk() -> None:
-        async with aclosing(talker.stream(PROMPT)) as events:
-            await until(events, kind)
-        check(talker.conversation)
-        assert tap.open == 0
-        assert (await talker.run("say on we go")).text == "on we go"
-
-    run(talk())
+    async with aclosing(talker.stream(PROMPT)) as events:
+        await until(events, kind)
+    check(talker.conversation)
+    assert tap.open == 0
+    assert (await talker.run("say on we go")).text == "on we go"
     check(talker.conversation)
 
 
 @pytest.mark.parametrize("kind", [TextDelta, ToolStarted, ToolFinished], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_reader_that_breaks_out_of_the_stream_may_go_on(provider: str, kind: type[Any]) -> None:
+async def test_a_reader_that_breaks_out_of_the_stream_may_go_on(provider: str, kind: type[Any]) -> None:
     """`break` is what people write: the next prompt must work."""
     tap = Wiretap()
     talker = agent(provider, tap, tools=[read, write])
-
-    async def talk() -> None:
-        async for event in talker.stream(PROMPT):
-            if isinstance(event, kind):
-                break
-        assert (await talker.run("say on we go")).text == "on we go"
-        assert tap.open == 0
-
-    run(talk())
+    async for event in talker.stream(PROMPT):
+        if isinstance(event, kind):
+            break
+    assert (await talker.run("say on we go")).text == "on we go"
+    assert tap.open == 0
     check(talker.conversation)
 
 
-def test_no_tool_is_running_when_a_stream_is_closed() -> None:
+async def test_no_tool_is_running_when_a_stream_is_closed() -> None:
     ended: list[str] = []
 
     @tool
@@ -289,19 +266,15 @@ def test_no_tool_is_running_when_a_stream_is_closed() -> None:
         return "never"
 
     talker = agent("anthropic", tools=[slow])
-
-    async def talk() -> None:
-        async with aclosing(talker.stream("call slow {}")) as events:
-            await until(events, ToolStarted)
-            await asyncio.sleep(0)
-        assert ended == ["slow"]
-
-    run(talk())
+    async with aclosing(talker.stream("call slow {}")) as events:
+        await until(events, ToolStarted)
+        await asyncio.sleep(0)
+    assert ended == ["slow"]
     assert kinds_of(talker.conversation) == ["interrupted"]
     check(talker.conversation)
 
 
-def test_a_tool_that_finishes_while_the_stream_is_closed_is_quiet() -> None:
+async def test_a_tool_that_finishes_while_the_stream_is_closed_is_quiet() -> None:
     """It swallows the cancellation and answers: nobody waits for it, and nothing complains."""
 
     @tool
@@ -314,14 +287,10 @@ def test_a_tool_that_finishes_while_the_stream_is_closed_is_quiet() -> None:
         return "never"
 
     talker = agent("anthropic", tools=[stubborn, read])
-
-    async def talk() -> None:
-        async with aclosing(talker.stream('call stubborn {} call read {"n": 1}')) as events:
-            await until(events, ToolStarted)
-            await asyncio.sleep(0)
-        assert (await talker.run("say on")).text == "on"
-
-    run(talk())
+    async with aclosing(talker.stream('call stubborn {} call read {"n": 1}')) as events:
+        await until(events, ToolStarted)
+        await asyncio.sleep(0)
+    assert (await talker.run("say on")).text == "on"
     check(talker.conversation)
 
 
@@ -361,7 +330,7 @@ def test_a_stubborn_tool_does_not_hold_a_cancelled_run(live: bool) -> None:
     check(talker.conversation)
 
 
-def test_a_thread_that_goes_on_is_left_alone() -> None:
+async def test_a_thread_that_goes_on_is_left_alone() -> None:
     """A sync tool cannot be stopped: the run ends at once, and its late result goes nowhere."""
     inside, gate = threading.Event(), threading.Event()
 
@@ -373,30 +342,22 @@ def test_a_thread_that_goes_on_is_left_alone() -> None:
         return "late"
 
     talker = agent("anthropic", tools=[slow])
-
-    async def talk() -> None:
-        task = asyncio.create_task(talker.run("call slow {}"))
-        while not inside.is_set():
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        gate.set()
-        await talker.run("say on")
-
-    run(talk())
+    task = asyncio.create_task(talker.run("call slow {}"))
+    while not inside.is_set():
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    gate.set()
+    await talker.run("say on")
     assert kinds_of(talker.conversation) == ["interrupted"]
     check(talker.conversation)
 
 
-def test_a_stream_that_was_never_started_costs_nothing() -> None:
+async def test_a_stream_that_was_never_started_costs_nothing() -> None:
     talker = agent("anthropic")
-
-    async def talk() -> None:
-        await talker.stream("say never").aclose()
-        assert (await talker.run("say on")).text == "on"
-
-    run(talk())
+    await talker.stream("say never").aclose()
+    assert (await talker.run("say on")).text == "on"
     assert len(talker.conversation) == 2
 
 
@@ -425,7 +386,7 @@ def test_a_stream_whose_loop_is_closed_is_over(kind: type[Any]) -> None:
     assert talker.run_sync("say and on").text == "and on"
 
 
-def test_a_group_of_runs_that_fails_stops_the_others_cleanly() -> None:
+async def test_a_group_of_runs_that_fails_stops_the_others_cleanly() -> None:
     """Structured concurrency: one run of a TaskGroup fails, all others are cancelled, all agents go on."""
     talkers = [agent(provider, tools=[read, write]) for provider in PROVIDERS]
 
@@ -435,39 +396,28 @@ def test_a_group_of_runs_that_fails_stops_the_others_cleanly() -> None:
                 group.create_task(outcome(talker, PROMPT, streamed=True))
             group.create_task(agent("anthropic").resume({}))
 
-    async def talk() -> None:
-        with pytest.raises(ExceptionGroup):
-            await together()
-        for talker in talkers:
-            check(talker.conversation)
-            assert (await talker.run("say on")).text == "on"
-
-    run(talk())
-
-
-def test_a_caller_with_a_time_limit() -> None:
-    talker = agent("anthropic", Wiretap(faults=["stall-first"]))
-
-    async def talk() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
-                await talker.run("go")
+    with pytest.raises(ExceptionGroup):
+        await together()
+    for talker in talkers:
         check(talker.conversation)
         assert (await talker.run("say on")).text == "on"
 
-    run(talk())
+
+async def test_a_caller_with_a_time_limit() -> None:
+    talker = agent("anthropic", Wiretap(faults=["stall-first"]))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await talker.run("go")
+    check(talker.conversation)
+    assert (await talker.run("say on")).text == "on"
     assert "interrupted" in texts_of(talker.conversation)
 
 
-def test_resume_after_an_interrupt_has_nothing_to_resume() -> None:
+async def test_resume_after_an_interrupt_has_nothing_to_resume() -> None:
     talker = agent("anthropic", tools=[write])
-
-    async def talk() -> None:
-        await cancelled_after(talker, 5, live=False)
-        with pytest.raises(UsageError):
-            await talker.resume({})
-
-    run(talk())
+    await cancelled_after(talker, 5, live=False)
+    with pytest.raises(UsageError):
+        await talker.resume({})
 
 
 @LIVE

@@ -160,16 +160,12 @@ def test_events_have_a_grammar(provider: str) -> None:
 
 
 @EVERYWHERE
-def test_turn_after_turn_in_one_conversation(provider: str) -> None:
+async def test_turn_after_turn_in_one_conversation(provider: str) -> None:
     tap = Wiretap()
     talker = agent(provider, tap, tools=TOOLS)
-
-    async def talk() -> None:
-        for number in range(6):
-            result = await outcome(talker, f'call add {{"a": {number}, "b": 1}}', streamed=bool(number % 2))
-            assert result.outcomes[0].result.text == str(number + 1)
-
-    run(talk())
+    for number in range(6):
+        result = await outcome(talker, f'call add {{"a": {number}, "b": 1}}', streamed=bool(number % 2))
+        assert result.outcomes[0].result.text == str(number + 1)
     check(talker.conversation)
     check_bodies(talker.engine, tap)
     assert len(talker.conversation) == 24
@@ -217,7 +213,7 @@ def test_two_runs_at_once_on_one_conversation_are_refused() -> None:
     check(talker.conversation)
 
 
-def test_two_runs_at_once_on_one_other_conversation_are_refused() -> None:
+async def test_two_runs_at_once_on_one_other_conversation_are_refused() -> None:
     gate, inside = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -228,32 +224,24 @@ def test_two_runs_at_once_on_one_other_conversation_are_refused() -> None:
         return "ok"
 
     talker, other = agent("anthropic", tools=[wait]), Conversation()
-
-    async def both() -> None:
-        first = asyncio.create_task(talker.run("call wait {}", conversation=other))
-        await inside.wait()
-        try:
-            with pytest.raises(UsageError):
-                await talker.run("say me too", conversation=other)
-        finally:
-            gate.set()
-            await first
-
-    run(both())
+    first = asyncio.create_task(talker.run("call wait {}", conversation=other))
+    await inside.wait()
+    try:
+        with pytest.raises(UsageError):
+            await talker.run("say me too", conversation=other)
+    finally:
+        gate.set()
+        await first
     check(other)
 
 
 @EVERYWHERE
-def test_other_conversations_are_kept_apart(provider: str) -> None:
+async def test_other_conversations_are_kept_apart(provider: str) -> None:
     talker = agent(provider, tools=TOOLS)
     others = [Conversation() for _ in range(20)]
-
-    async def all_at_once() -> list[RunResult]:
-        prompts = [f'call add {{"a": {number}, "b": 100}}' for number in range(20)]
-        pairs = zip(prompts, others, strict=True)
-        return await asyncio.gather(*(talker.run(prompt, conversation=other) for prompt, other in pairs))
-
-    results = run(all_at_once())
+    prompts = [f'call add {{"a": {number}, "b": 100}}' for number in range(20)]
+    pairs = zip(prompts, others, strict=True)
+    results = await asyncio.gather(*(talker.run(prompt, conversation=other) for prompt, other in pairs))
     assert [result.outcomes[0].result.text for result in results] == [str(number + 100) for number in range(20)]
     assert len(talker.conversation) == 0
     for other in others:
@@ -376,7 +364,7 @@ FAULTS: list[tuple[str, type[Exception] | None]] = [
 @EVERYWHERE
 @STREAMED
 @pytest.mark.parametrize(("fault", "error"), FAULTS)
-def test_each_fault_has_an_outcome_and_a_next_turn(
+async def test_each_fault_has_an_outcome_and_a_next_turn(
     provider: str, live: bool, fault: str, error: type[Exception] | None
 ) -> None:
     ran: list[int] = []
@@ -391,17 +379,13 @@ def test_each_fault_has_an_outcome_and_a_next_turn(
         error = None  # they say the same where waiting helps
     tap = Wiretap(faults=[fault])
     talker = agent(provider, tap, tools=[counted])
-
-    async def talk() -> None:
-        if error is None:
+    if error is None:
+        await outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live)
+    else:
+        with pytest.raises(error):
             await outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live)
-        else:
-            with pytest.raises(error):
-                await outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live)
-        check(talker.conversation)
-        assert (await talker.run("say on we go")).text == "on we go"
-
-    run(talk())
+    check(talker.conversation)
+    assert (await talker.run("say on we go")).text == "on we go"
     assert len(ran) <= (2 if fault == "duplicate-ids" else 1)
     assert tap.open == 0
     check(talker.conversation)
@@ -413,19 +397,15 @@ CUTS = ["reset-mid-stream", "half-json", "truncated", "error-in-200"]
 
 @EVERYWHERE
 @pytest.mark.parametrize("fault", CUTS)
-def test_a_stream_that_breaks_after_it_was_shown_is_not_started_again(provider: str, fault: str) -> None:
+async def test_a_stream_that_breaks_after_it_was_shown_is_not_started_again(provider: str, fault: str) -> None:
     tap = Wiretap("say one two three four five six seven eight nine ten eleven twelve", faults=[fault])
     talker = agent(provider, tap)
     shown: list[RunEvent] = []
-
-    async def talk() -> None:
-        with pytest.raises((TransportError, MalformedReply, ProviderError)):
-            await kept(talker.stream("go"), shown)
-        assert len(tap.requests) == 1
-        check(talker.conversation)
-        await talker.run("say on we go")
-
-    run(talk())
+    with pytest.raises((TransportError, MalformedReply, ProviderError)):
+        await kept(talker.stream("go"), shown)
+    assert len(tap.requests) == 1
+    check(talker.conversation)
+    await talker.run("say on we go")
     assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
     assert tap.open == 0
     check(talker.conversation)
@@ -454,7 +434,7 @@ def test_a_call_cut_by_the_length_limit_never_runs(provider: str, live: bool) ->
 # ---- error handling
 
 
-def test_abort_ends_the_run_with_the_error() -> None:
+async def test_abort_ends_the_run_with_the_error() -> None:
     ran: list[str] = []
 
     @tool
@@ -464,16 +444,12 @@ def test_abort_ends_the_run_with_the_error() -> None:
         return "ok"
 
     talker = agent("anthropic", tools=[fail, other], config=ToolConfig(on_error="abort"))
-
-    async def talk() -> None:
-        with pytest.raises(ToolError, match="no luck") as caught:
-            await talker.run('call fail {"why": "no luck"} call other {}')
-        assert (caught.value.tool, caught.value.kind) == ("fail", "execution")
-        check(talker.conversation)
-        assert kinds_of(talker.conversation) == ["execution", None]
-        assert (await talker.run("say well")).text == "well"
-
-    run(talk())
+    with pytest.raises(ToolError, match="no luck") as caught:
+        await talker.run('call fail {"why": "no luck"} call other {}')
+    assert (caught.value.tool, caught.value.kind) == ("fail", "execution")
+    check(talker.conversation)
+    assert kinds_of(talker.conversation) == ["execution", None]
+    assert (await talker.run("say well")).text == "well"
     assert ran == ["other"]
 
 
@@ -637,16 +613,12 @@ def test_system_prompts_are_texts_and_functions(provider: str) -> None:
         assert all(message.role != "system" for message in talker.conversation)
 
 
-def test_a_changing_system_prompt_is_said_anew() -> None:
+async def test_a_changing_system_prompt_is_said_anew() -> None:
     said = iter(["first", "second", "second", ""])
     tap = Wiretap()
     talker = agent("anthropic", tap, system=lambda _: next(said))  # pyright: ignore[reportUnknownLambdaType]
-
-    async def talk() -> None:
-        for _ in range(4):
-            await talker.run("say x")
-
-    run(talk())
+    for _ in range(4):
+        await talker.run("say x")
     assert ["first" in str(b.get("system")) for b in tap.bodies] == [True, False, False, False]
     assert ["second" in str(b.get("system")) for b in tap.bodies] == [False, True, True, False]
     check_bodies(talker.engine, tap)
@@ -866,7 +838,7 @@ def test_only_tools_that_only_read_start_early(provider: str) -> None:
 
 
 @EVERYWHERE
-def test_a_reply_that_breaks_discards_what_was_started_early(provider: str) -> None:
+async def test_a_reply_that_breaks_discards_what_was_started_early(provider: str) -> None:
     stopped: list[str] = []
     begun = asyncio.Event()
 
@@ -883,13 +855,9 @@ def test_a_reply_that_breaks_discards_what_was_started_early(provider: str) -> N
 
     tap = Wiretap(lambda _: Reply((ToolCall("", "read", {}), Text("words " * 40)), "tools"), faults=["truncated"])  # pyright: ignore[reportUnknownLambdaType]
     talker = agent(provider, tap, tools=[read], config=EARLY)
-
-    async def talk() -> None:
-        with pytest.raises((MalformedReply, TransportError, ProviderError)):
-            async for _ in talker.stream("go"):
-                pass
-
-    run(talk())
+    with pytest.raises((MalformedReply, TransportError, ProviderError)):
+        async for _ in talker.stream("go"):
+            pass
     assert stopped == ["read"] * begun.is_set()
     assert results_of(talker.conversation) == []
     check(talker.conversation)

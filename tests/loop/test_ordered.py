@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolglot.builtin.tools import builtins
-from toolglot.events import RunResult, ToolFinished, ToolStarted
+from toolglot.events import ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Reply, ToolCall
 from toolglot.tools.config import ToolConfig
@@ -181,7 +181,7 @@ def test_calls_that_fail_or_are_refused_do_not_disturb_the_order(live: bool) -> 
 
 @LIVE
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_cancel_in_the_middle_leaves_later_calls_not_run(provider: str, live: bool) -> None:
+async def test_a_cancel_in_the_middle_leaves_later_calls_not_run(provider: str, live: bool) -> None:
     ran: list[int] = []
     inside = asyncio.Event()
 
@@ -195,17 +195,13 @@ def test_a_cancel_in_the_middle_leaves_later_calls_not_run(provider: str, live: 
         return f"did {n}"
 
     talker = agent(provider, tools=[step])
-
-    async def talk() -> None:
-        task = asyncio.create_task(outcome(talker, prompt("step step step step step"), streamed=live))
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        check(talker.conversation)
-        assert (await talker.run("say on we go")).text == "on we go"
-
-    run(talk())
+    task = asyncio.create_task(outcome(talker, prompt("step step step step step"), streamed=live))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    check(talker.conversation)
+    assert (await talker.run("say on we go")).text == "on we go"
     assert ran == [0, 1, 2]
     assert kinds_of(talker.conversation) == [None, None, "interrupted", "cancelled", "cancelled"]
     assert all("was not started" in one.text for one in results_of(talker.conversation)[3:])
@@ -254,17 +250,13 @@ def test_ordered_calls_that_are_asked_about_keep_their_place(answers: tuple[bool
     check(talker.conversation)
 
 
-def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() -> None:
+async def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() -> None:
     """A file that is read after an edit is read after the edit, also where somebody has to think about the edit first."""
     diary = Diary()
     talker = agent("anthropic", tools=diary.tools, config=ToolConfig(approval_effects=frozenset({"write"})))
-
-    async def talk() -> RunResult:
-        first = await talker.run(prompt("look step look"))
-        assert first.stop == "approval"
-        return await talker.resume({first.pending[0].id: "yes"})
-
-    result = run(talk())
+    first = await talker.run(prompt("look step look"))
+    assert first.stop == "approval"
+    result = await talker.resume({first.pending[0].id: "yes"})
     assert result.stop == "end"
     diary.check("look step look")
     check(talker.conversation)

@@ -299,19 +299,15 @@ class TestUndo:
         assert run(talker.run("say two")).text == "two"
 
     @pytest.mark.parametrize("shown", [False, True], ids=["before any word", "in the middle of the answer"])
-    def test_a_prompt_whose_answer_was_interrupted(self, shown: bool) -> None:
+    async def test_a_prompt_whose_answer_was_interrupted(self, shown: bool) -> None:
         """The note about the interruption is not a prompt: what the user said goes, with all that came of it."""
         talker = agent("openai-chat", Wiretap(*["say " + "word " * 50] * 9))
-
-        async def play() -> None:
-            await talker.run("the first prompt")
-            events = talker.stream("the second prompt")
-            async for event in events:
-                if not shown or type(event).__name__ == "TextDelta":
-                    break
-            await events.aclose()
-
-        run(play())
+        await talker.run("the first prompt")
+        events = talker.stream("the second prompt")
+        async for event in events:
+            if not shown or type(event).__name__ == "TextDelta":
+                break
+        await events.aclose()
         taken = talker.undo()
         assert taken[0].text == "the second prompt"
         assert [message.role for message in talker.conversation] == ["user", "assistant"]

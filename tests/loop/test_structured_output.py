@@ -149,33 +149,25 @@ def test_a_wrong_answer_is_sent_back(provider: str, live: bool) -> None:
 @pytest.mark.parametrize("provider", EVERYONE)
 @pytest.mark.parametrize("said", ['{"name": "Rome", "people": "many"}', "{}"])
 @LIVE
-def test_a_model_that_is_never_right_is_a_clear_error(provider: str, said: str, live: bool) -> None:
+async def test_a_model_that_is_never_right_is_a_clear_error(provider: str, said: str, live: bool) -> None:
     tap = Wiretap(*[answers(said)] * 40)
     talker = agent(provider, tap, tools=[add], output_type=City)
-
-    async def talk() -> None:
-        with pytest.raises(MalformedReply, match="people"):
-            await outcome(talker, "go", streamed=live)
-        check(talker.conversation)
-        assert (await agent(provider, conversation=talker.conversation).run("say on")).text == "on"
-
-    run(talk())
+    with pytest.raises(MalformedReply, match="people"):
+        await outcome(talker, "go", streamed=live)
+    check(talker.conversation)
+    assert (await agent(provider, conversation=talker.conversation).run("say on")).text == "on"
     assert len(tap.bodies) < 8
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-def test_a_model_that_only_talks_is_a_clear_error(provider: str) -> None:
+async def test_a_model_that_only_talks_is_a_clear_error(provider: str) -> None:
     def words(request: Request) -> Reply:
         return Reply((Text("I would rather talk."),), "end")
 
     tap = Wiretap(*[words] * 40)
     talker = agent(provider, tap, tools=[add], output_type=City)
-
-    async def talk() -> None:
-        with pytest.raises(MalformedReply):
-            await talker.run("go")
-
-    run(talk())
+    with pytest.raises(MalformedReply):
+        await talker.run("go")
     assert len(tap.bodies) < 8
     check(talker.conversation)
 
@@ -258,14 +250,10 @@ def test_a_final_answer_beside_other_calls_runs_them_all() -> None:
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-def test_outputs_of_one_conversation_are_kept_apart(provider: str) -> None:
+async def test_outputs_of_one_conversation_are_kept_apart(provider: str) -> None:
     tap = Wiretap(answers('{"name": "Rome", "people": 3}'), answers('{"name": "Oslo", "people": 1}'))
     talker = agent(provider, tap, tools=[add], output_type=City)
-
-    async def talk() -> tuple[RunResult, RunResult]:
-        return await talker.run("go"), await talker.run("and?")
-
-    one, other = run(talk())
+    (one, other) = await talker.run("go"), await talker.run("and?")
     assert (one.output, other.output) == (City(name="Rome", people=3), City(name="Oslo", people=1))
     check(talker.conversation)
 
@@ -274,18 +262,15 @@ def test_a_run_without_an_output_type_has_no_output() -> None:
     assert run(agent("anthropic").run("say 5")).output is None
 
 
-def test_an_output_type_that_cannot_be_is_an_error_and_the_agent_is_free() -> None:
+async def test_an_output_type_that_cannot_be_is_an_error_and_the_agent_is_free() -> None:
     class Odd:
         pass
 
-    async def talk() -> None:
-        talker = agent("anthropic", output_type=Odd)
-        with pytest.raises(UsageError, match="cannot be an output type"):
-            await talker.run("go")
-        talker.output_type = None
-        assert (await talker.run("say on")).text == "on"
-
-    run(talk())
+    talker = agent("anthropic", output_type=Odd)
+    with pytest.raises(UsageError, match="cannot be an output type"):
+        await talker.run("go")
+    talker.output_type = None
+    assert (await talker.run("say on")).text == "on"
 
 
 def test_a_tool_of_the_users_own_that_is_called_final_answer_is_not_lost() -> None:

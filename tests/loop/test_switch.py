@@ -72,24 +72,20 @@ def opaque_of(messages: Sequence[Message]) -> list[str]:
 
 
 @PAIR
-def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -> None:
+async def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -> None:
     """Thinking, parallel calls, a picture, an error, an approval; the other model finishes; the first one goes on."""
     first, second = Wiretap(), Wiretap()
     before: list[int] = []
     talker = Orchestrator(sim(one, first), tools=TOOLS, config=ASK)
-
-    async def talk() -> None:
-        paused = await talker.run(MIXED)
-        assert paused.stop == "approval"
-        talker.switch(sim(other, second))
-        done = await talker.resume({paused.pending[0].id: "yes"})
-        assert done.stop == "end"
-        assert (await talker.run("say hello from the other")).text == "hello from the other"
-        before.append(len(first.requests))
-        talker.switch(sim(one, first))
-        assert (await talker.run('call add {"a": 5, "b": 5}')).stop == "end"
-
-    run(talk())
+    paused = await talker.run(MIXED)
+    assert paused.stop == "approval"
+    talker.switch(sim(other, second))
+    done = await talker.resume({paused.pending[0].id: "yes"})
+    assert done.stop == "end"
+    assert (await talker.run("say hello from the other")).text == "hello from the other"
+    before.append(len(first.requests))
+    talker.switch(sim(one, first))
+    assert (await talker.run('call add {"a": 5, "b": 5}')).stop == "end"
     assert talker.engine.profile.id == one
     check(talker.conversation)
     for provider, tap in ((one, first), (other, second)):
@@ -103,16 +99,12 @@ def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -> None
 
 
 @PAIR
-def test_calls_and_results_survive_the_switch(one: str, other: str) -> None:
+async def test_calls_and_results_survive_the_switch(one: str, other: str) -> None:
     tap = Wiretap()
     talker = Orchestrator(sim(one, Wiretap()), tools=TOOLS)
-
-    async def talk() -> None:
-        await talker.run('call add {"a": 1, "b": 2} call fail {}')
-        talker.switch(sim(other, tap))
-        await talker.run("say on")
-
-    run(talk())
+    await talker.run('call add {"a": 1, "b": 2} call fail {}')
+    talker.switch(sim(other, tap))
+    await talker.run("say on")
     body = dumps_text(tap.bodies[0])
     assert "no luck" in body
     assert "add" in body
@@ -120,7 +112,7 @@ def test_calls_and_results_survive_the_switch(one: str, other: str) -> None:
 
 
 @PAIR
-def test_an_interrupted_call_survives_the_switch(one: str, other: str) -> None:
+async def test_an_interrupted_call_survives_the_switch(one: str, other: str) -> None:
     inside, tap = asyncio.Event(), Wiretap()
 
     @tool
@@ -131,17 +123,13 @@ def test_an_interrupted_call_survives_the_switch(one: str, other: str) -> None:
         return "never"
 
     talker = Orchestrator(sim(one, Wiretap()), tools=[slow, add])
-
-    async def talk() -> None:
-        task = asyncio.create_task(talker.run('call add {"a": 1, "b": 2} call slow {}'))
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        talker.switch(sim(other, tap))
-        assert (await talker.run("say on")).text == "on"
-
-    run(talk())
+    task = asyncio.create_task(talker.run('call add {"a": 1, "b": 2} call slow {}'))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    talker.switch(sim(other, tap))
+    assert (await talker.run("say on")).text == "on"
     check_bodies(talker.engine, tap)
     assert "interrupted" in dumps_text(tap.bodies[0])
 
@@ -214,7 +202,7 @@ class Nobody:
         raise ConnectFailed("nobody there")
 
 
-def test_a_fallback_of_another_provider_does_not_get_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fallback_of_another_provider_does_not_get_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "its-own-key")
     seen = Nobody()
     talker = Orchestrator(
@@ -226,12 +214,8 @@ def test_a_fallback_of_another_provider_does_not_get_the_key(monkeypatch: pytest
         retry=QUICK,
         fallbacks=["anthropic:claude-sonnet-4-5"],
     )
-
-    async def talk() -> None:
-        with pytest.raises(TransportError):
-            await talker.run("go")
-
-    run(talk())
+    with pytest.raises(TransportError):
+        await talker.run("go")
     others = [(url, headers) for url, headers in seen.seen if "proxy.example/v1/chat" not in url]
     assert others, "the fallback was not asked"
     for url, headers in others:
@@ -354,15 +338,11 @@ def test_another_model_goes_on_where_one_fails(trouble: dict[str, Any], live: bo
 
 
 @pytest.mark.parametrize("fault", ["unauthorized", "context-too-long"])
-def test_an_error_that_is_ours_is_not_hidden_by_a_fallback(fault: str) -> None:
+async def test_an_error_that_is_ours_is_not_hidden_by_a_fallback(fault: str) -> None:
     tap = Wiretap()
     talker = Orchestrator(sim("anthropic", Wiretap(faults=[fault] * 3)), fallbacks=[sim("gemini", tap)])
-
-    async def talk() -> None:
-        with pytest.raises(ProviderError):
-            await talker.run("say x")
-
-    run(talk())
+    with pytest.raises(ProviderError):
+        await talker.run("say x")
     assert tap.requests == []
     check(talker.conversation)
 
@@ -377,17 +357,13 @@ def test_a_fallback_is_announced() -> None:
 
 
 @pytest.mark.parametrize("fault", ["reset-mid-stream", "half-json", "truncated", "error-in-200"])
-def test_what_was_shown_is_never_taken_back(fault: str) -> None:
+async def test_what_was_shown_is_never_taken_back(fault: str) -> None:
     tap = Wiretap()
     words = "say " + " ".join(f"word{number}" for number in range(50))
     talker = Orchestrator(sim("openai-chat", Wiretap(words, faults=[fault])), fallbacks=[sim("gemini", tap)])
     shown: list[Any] = []
-
-    async def talk() -> None:
-        with pytest.raises(ToolglotError):
-            await kept(talker.stream("go"), shown)
-
-    run(talk())
+    with pytest.raises(ToolglotError):
+        await kept(talker.stream("go"), shown)
     assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
     assert tap.requests == []
     check(talker.conversation)
@@ -413,38 +389,30 @@ def test_a_model_that_fails_in_the_middle_of_a_loop() -> None:
     check_bodies(talker.engine, tap)
 
 
-def test_fallbacks_are_tried_one_after_another_and_the_last_error_is_raised() -> None:
+async def test_fallbacks_are_tried_one_after_another_and_the_last_error_is_raised() -> None:
     taps = [Wiretap(errors=[ConnectFailed(f"number {number}")] * 9) for number in range(3)]
     one, two, three = (sim(provider, tap) for provider, tap in zip(("anthropic", "gemini", "ollama"), taps, strict=True))
     talker = Orchestrator(one, fallbacks=[two, three])
-
-    async def talk() -> None:
-        with pytest.raises(ConnectFailed, match="number 2"):
-            await talker.run("go")
-
-    run(talk())
+    with pytest.raises(ConnectFailed, match="number 2"):
+        await talker.run("go")
     assert all(tap.requests for tap in taps)
     check(talker.conversation)
 
 
-def test_a_second_run_does_not_fall_back_to_the_model_that_failed() -> None:
+async def test_a_second_run_does_not_fall_back_to_the_model_that_failed() -> None:
     """After a fall to the second model, its failure leads to the third: not to itself once more."""
     taps = [Wiretap(errors=[ConnectFailed("one")] * 9), Wiretap(errors=[None, *[ConnectFailed("two")] * 9]), Wiretap()]
     one, two, three = (sim(provider, tap) for provider, tap in zip(("anthropic", "gemini", "ollama"), taps, strict=True))
     talker = Orchestrator(one, fallbacks=[two, three])
-
-    async def talk() -> None:
-        await talker.run("say x")
-        assert talker.engine is two
-        asked = len(taps[1].requests)
-        assert (await talker.run("say y")).text == "y"
-        assert len(taps[1].requests) - asked == 1 + QUICK.max_retries
-        assert talker.engine is three
-
-    run(talk())
+    await talker.run("say x")
+    assert talker.engine is two
+    asked = len(taps[1].requests)
+    assert (await talker.run("say y")).text == "y"
+    assert len(taps[1].requests) - asked == 1 + QUICK.max_retries
+    assert talker.engine is three
 
 
-def test_a_fall_in_one_conversation_does_not_disturb_another() -> None:
+async def test_a_fall_in_one_conversation_does_not_disturb_another() -> None:
     """Conversation B is in the middle of a tool when A falls back: B's requests stay whole."""
     from toolglot.messages import Conversation
 
@@ -460,15 +428,11 @@ def test_a_fall_in_one_conversation_does_not_disturb_another() -> None:
     first, second = Wiretap(faults=["", *["overloaded"] * 3]), Wiretap()
     talker = Orchestrator(sim("anthropic", first), tools=[wait], fallbacks=[sim("gemini", second)], hosted=["web_search"])
     other = Conversation()
-
-    async def talk() -> None:
-        slow = asyncio.create_task(talker.run("call wait {}\nthen say slow is done", conversation=other))
-        await inside.wait()
-        assert (await talker.run("say quick is done")).text == "quick is done"
-        gate.set()
-        assert (await slow).text == "slow is done"
-
-    run(talk())
+    slow = asyncio.create_task(talker.run("call wait {}\nthen say slow is done", conversation=other))
+    await inside.wait()
+    assert (await talker.run("say quick is done")).text == "quick is done"
+    gate.set()
+    assert (await slow).text == "slow is done"
     check(other)
     assert all("googleSearch" not in dumps_text(body) for body in first.bodies)
     assert all("web_search_2" not in dumps_text(body) for body in second.bodies)

@@ -181,7 +181,7 @@ def test_odd_text_stays_one_line_of_json() -> None:
     assert desk.lines[1]["call"] == "c\n2"
 
 
-def test_a_call_that_was_cancelled_is_in_the_log() -> None:
+async def test_a_call_that_was_cancelled_is_in_the_log() -> None:
     """It ran, and may have had effects."""
     started = asyncio.Event()
 
@@ -190,15 +190,11 @@ def test_a_call_that_was_cancelled_is_in_the_log() -> None:
         await asyncio.Event().wait()
 
     desk = Desk(tool(forever))
-
-    async def main() -> None:
-        task = asyncio.create_task(desk.executor.run(ToolCall("c1", "forever", {})))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    task = asyncio.create_task(desk.executor.run(ToolCall("c1", "forever", {})))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     (line,) = desk.lines
     assert (line["tool"], line["ran"]) == ("forever", True)
     assert line["outcome"] in ("cancelled", "interrupted")

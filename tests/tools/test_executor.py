@@ -186,19 +186,15 @@ def test_a_thread_sees_the_context_variables_of_its_caller() -> None:
     assert asyncio.run(main()) == ("the caller", "the caller")
 
 
-def test_a_tool_knows_its_call_and_its_caller() -> None:
+async def test_a_tool_knows_its_call_and_its_caller() -> None:
     seen: list[Context] = []
 
     def look(context: Context, n: int) -> None:
         seen.append(context)
 
-    async def main() -> ToolCall:
-        runner = ToolExecutor(ToolRegistry([look]), data={"user": 7})
-        made = call("look", n=1)
-        await runner.run(made)
-        return made
-
-    made = asyncio.run(main())
+    runner = ToolExecutor(ToolRegistry([look]), data={"user": 7})
+    made = call("look", n=1)
+    await runner.run(made)
     (context,) = seen
     assert (context.call, context.attempt, context.data, context.is_cancelled) == (made, 1, {"user": 7}, False)
 
@@ -358,7 +354,7 @@ def test_ordered_calls_keep_their_place_and_the_others_run_at_once(inline: bool,
     assert met == [("look", 1), ("look", second), ("step", 1), ("look", 1), ("look", second)]
 
 
-def test_a_cancel_while_an_ordered_call_runs_leaves_the_later_ones_alone() -> None:
+async def test_a_cancel_while_an_ordered_call_runs_leaves_the_later_ones_alone() -> None:
     ran: list[int] = []
     inside = asyncio.Event()
 
@@ -370,18 +366,15 @@ def test_a_cancel_while_an_ordered_call_runs_leaves_the_later_ones_alone() -> No
             await asyncio.Event().wait()
         return n
 
-    async def work() -> None:
-        runner = executor(step)
-        task = asyncio.create_task(runner.run_all([call("step", n=n) for n in range(4)]))
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ran == [0, 1]
-        assert [one.result.text for one in await runner.run_all([call("step", n=7)])] == ["7"]
-        assert alone()
-
-    asyncio.run(work())
+    runner = executor(step)
+    task = asyncio.create_task(runner.run_all([call("step", n=n) for n in range(4)]))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ran == [0, 1]
+    assert [one.result.text for one in await runner.run_all([call("step", n=7)])] == ["7"]
+    assert alone()
 
 
 def test_a_cap_of_nothing_never_hangs() -> None:
@@ -722,29 +715,26 @@ def test_cancelling_tells_the_tools_and_leaves_nothing(flavour: str) -> None:
     assert [context.is_cancelled for context in contexts] == [True, True], "and the two others never started"
 
 
-def test_cancelled_while_it_waits_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        waiting, real = asyncio.Event(), asyncio.sleep
+async def test_cancelled_while_it_waits_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, real = asyncio.Event(), asyncio.sleep
 
-        async def sleep(seconds: float) -> None:
-            waiting.set()
-            await real(seconds)
+    async def sleep(seconds: float) -> None:
+        waiting.set()
+        await real(seconds)
 
-        monkeypatch.setattr(asyncio, "sleep", sleep)
-        flaky = Flaky(AGAIN(retry_after=100.0))
-        task = asyncio.create_task(executor(tool(name="f")(flaky)).run(call("f")))
-        await asyncio.wait_for(waiting.wait(), SOON)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert flaky.attempts == [1]
-        assert alone()
-
-    asyncio.run(main())
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    flaky = Flaky(AGAIN(retry_after=100.0))
+    task = asyncio.create_task(executor(tool(name="f")(flaky)).run(call("f")))
+    await asyncio.wait_for(waiting.wait(), SOON)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert flaky.attempts == [1]
+    assert alone()
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_cancelled_at_any_point_the_executor_stays_usable(steps: int) -> None:
+async def test_cancelled_at_any_point_the_executor_stays_usable(steps: int) -> None:
     async def work(n: int) -> int:
         for _ in range(3):
             await asyncio.sleep(0)
@@ -757,32 +747,26 @@ def test_cancelled_at_any_point_the_executor_stays_usable(steps: int) -> None:
         async def after_tool(self, outcome: ToolOutcome) -> None:
             await asyncio.sleep(0)
 
-    async def main() -> None:
-        runner = executor(work, hooks=(Watch(),), max_parallel=2)
-        task = asyncio.create_task(runner.run_all([call("work", n=n) for n in range(3)]))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        assert alone()
-        assert [outcome.result.text for outcome in await runner.run_all([call("work", n=7)] * 3)] == ["7"] * 3
-
-    asyncio.run(main())
+    runner = executor(work, hooks=(Watch(),), max_parallel=2)
+    task = asyncio.create_task(runner.run_all([call("work", n=n) for n in range(3)]))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert alone()
+    assert [outcome.result.text for outcome in await runner.run_all([call("work", n=7)] * 3)] == ["7"] * 3
 
 
-def test_an_outer_time_limit_is_not_taken_for_the_tool_s_own() -> None:
+async def test_an_outer_time_limit_is_not_taken_for_the_tool_s_own() -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
 
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
-                await executor(tool(timeout=60)(forever)).run(call("forever"))
-
-    asyncio.run(main())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await executor(tool(timeout=60)(forever)).run(call("forever"))
 
 
-def test_an_error_in_one_call_leaves_no_other_running() -> None:
+async def test_an_error_in_one_call_leaves_no_other_running() -> None:
     """Errors of hooks surface; the other calls of the turn do not go on behind the caller's back."""
 
     class Broken(Hooks):
@@ -792,17 +776,14 @@ def test_an_error_in_one_call_leaves_no_other_running() -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
 
-    async def main() -> None:
-        runner = executor(double, forever, hooks=(Broken(),))
-        with pytest.raises(LookupError, match="the hook is broken"):
-            await runner.run_all([call("forever"), call("double", n=1)])
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        assert not left
-
-    asyncio.run(main())
+    runner = executor(double, forever, hooks=(Broken(),))
+    with pytest.raises(LookupError, match="the hook is broken"):
+        await runner.run_all([call("forever"), call("double", n=1)])
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    assert not left
 
 
 # ---- tools that behave badly
@@ -1165,34 +1146,30 @@ EMOJI = "".join(chr(0x1F600 + n % 64) for n in range(12_345))
 
 @pytest.mark.parametrize("text", [LINES, "x" * 12_345, EMOJI, "\n" * 5_000], ids=["lines", "one line", "emoji", "empty lines"])
 @pytest.mark.parametrize("limit", [200, 1000, 4000])
-def test_a_long_result_is_cut_and_can_be_read_to_its_last_character(text: str, limit: int) -> None:
+async def test_a_long_result_is_cut_and_can_be_read_to_its_last_character(text: str, limit: int) -> None:
     def long() -> str:
         return text
 
     store = ResultStore()
     runner = executor(long, read_result_tool(store), store=store, max_result=limit)
-
-    async def main() -> tuple[str, str]:
-        shown = (await runner.run(call("long"))).result.text
-        found = re.search(r'… (\d+) characters left out; read them with read_result\(handle="(\w+)", offset=(\d+)\) …\n', shown)
-        assert found
-        left, offset = int(found[1]), int(found[3])
-        head, tail = shown[: found.start()], shown[found.end() :]
-        assert head.removesuffix("\n") == text[:offset].removesuffix("\n")
-        assert text.endswith(tail)
-        assert offset + left + len(tail) == len(text), "nothing is missing between what is shown and what can be read"
-        assert len(shown) <= limit + 120
-        read, at = "", 0
-        while at < len(text):
-            page = (await runner.run(call("read_result", handle=found[2], offset=at, limit=3000))).result.text
-            assert "there is no result" not in page
-            body, _, note = page.rpartition("\n[characters ")
-            read += body
-            at = len(read)
-            assert note.startswith(f"{at - len(body)} to {at} of {len(text)}")
-        return shown, read
-
-    shown, read = asyncio.run(main())
+    shown = (await runner.run(call("long"))).result.text
+    found = re.search(r'… (\d+) characters left out; read them with read_result\(handle="(\w+)", offset=(\d+)\) …\n', shown)
+    assert found
+    left, offset = int(found[1]), int(found[3])
+    head, tail = shown[: found.start()], shown[found.end() :]
+    assert head.removesuffix("\n") == text[:offset].removesuffix("\n")
+    assert text.endswith(tail)
+    assert offset + left + len(tail) == len(text), "nothing is missing between what is shown and what can be read"
+    assert len(shown) <= limit + 120
+    read, at = "", 0
+    while at < len(text):
+        page = (await runner.run(call("read_result", handle=found[2], offset=at, limit=3000))).result.text
+        assert "there is no result" not in page
+        body, _, note = page.rpartition("\n[characters ")
+        read += body
+        at = len(read)
+        assert note.startswith(f"{at - len(body)} to {at} of {len(text)}")
+    (shown, read) = shown, read
     assert read == text
     assert len(shown) < len(text)
 
@@ -1301,7 +1278,7 @@ def test_progress_that_nobody_listens_to_goes_nowhere() -> None:
     assert outcome_of(work).result.text == "done"
 
 
-def test_a_tool_that_was_given_up_reports_no_more() -> None:
+async def test_a_tool_that_was_given_up_reports_no_more() -> None:
     release, over = threading.Event(), threading.Event()
     wrong: list[BaseException] = []
 
@@ -1315,15 +1292,11 @@ def test_a_tool_that_was_given_up_reports_no_more() -> None:
         over.set()
 
     events: list[Event] = []
-
-    async def main() -> None:
-        await executor(tool(timeout=0.05)(work)).run(call("work"), emit=events.append)
-        release.set()
-        while not over.is_set():
-            await asyncio.sleep(0)
+    await executor(tool(timeout=0.05)(work)).run(call("work"), emit=events.append)
+    release.set()
+    while not over.is_set():
         await asyncio.sleep(0)
-
-    asyncio.run(main())
+    await asyncio.sleep(0)
     assert wrong == []
     assert words(events) == ["ToolStarted", "begun", "ToolFinished"]
 
@@ -1347,15 +1320,12 @@ def test_a_tool_that_outlives_its_loop_may_still_report() -> None:
     assert wrong == []
 
 
-def test_start_and_end_are_told_for_every_call_that_ran() -> None:
+async def test_start_and_end_are_told_for_every_call_that_ran() -> None:
     events: list[Event] = []
 
     async def fail() -> None:
         raise ValueError
 
-    async def main() -> None:
-        await executor(double, fail).run_all([call("double", n=1), call("fail")], emit=events.append)
-
-    asyncio.run(main())
+    await executor(double, fail).run_all([call("double", n=1), call("fail")], emit=events.append)
     assert Counter(words(events)) == {"ToolStarted": 2, "ToolFinished": 2}
     assert all(event.outcome.result.content for event in events if isinstance(event, ToolFinished))

@@ -170,7 +170,7 @@ def test_what_is_hidden_reaches_nobody() -> None:
     assert b"secret" not in b"".join(lines)
 
 
-def test_what_is_hidden_does_not_come_back_page_by_page() -> None:
+async def test_what_is_hidden_does_not_come_back_page_by_page() -> None:
     """What was cut off a long result is read through the same hooks, or was hidden before it was kept."""
     store = ResultStore()
 
@@ -183,12 +183,8 @@ def test_what_is_hidden_does_not_come_back_page_by_page() -> None:
         hooks=[Redact()],
         store=store,
     )
-
-    async def main() -> str:
-        await runner.run(ToolCall("c", "tell", {}))
-        return (await runner.run(ToolCall("d", "read_result", {"handle": "r1", "offset": 480}))).result.text
-
-    page = asyncio.run(main())
+    await runner.run(ToolCall("c", "tell", {}))
+    page = (await runner.run(ToolCall("d", "read_result", {"handle": "r1", "offset": 480}))).result.text
     assert "•••" in page
     assert "secret" not in page
 
@@ -247,7 +243,7 @@ def test_a_call_before_which_a_hook_failed_did_not_run() -> None:
     assert ran == []
 
 
-def test_requests_and_replies_go_through_hooks_too() -> None:
+async def test_requests_and_replies_go_through_hooks_too() -> None:
     class Both(Hooks):
         def before_request(self, request: Request) -> Request:
             return replace(request, model=request.model + "+")
@@ -256,13 +252,9 @@ def test_requests_and_replies_go_through_hooks_too() -> None:
             return replace(reply, id=reply.id + "!") if reply.id else None
 
     chain = HookChain([Both(), Hooks(), Both()])
-
-    async def main() -> tuple[Request, Reply, Reply]:
-        request = await apply_hooks(chain.before_request, Request("m", [user("hi")]))
-        replies = [await apply_hooks(chain.after_reply, reply) for reply in (Reply((), id="r"), Reply(()))]
-        return request, *replies
-
-    request, reply, same = asyncio.run(main())
+    request = await apply_hooks(chain.before_request, Request("m", [user("hi")]))
+    replies = [await apply_hooks(chain.after_reply, reply) for reply in (Reply((), id="r"), Reply(()))]
+    (request, reply, same) = request, *replies
     assert (request.model, reply.id, same.id) == ("m++", "r!!", "")
     assert not chain.before_tool
 

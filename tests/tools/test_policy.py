@@ -361,29 +361,26 @@ def test_an_approver_that_fails_is_heard_and_nothing_runs(flavour: str) -> None:
     assert ran == []
 
 
-def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
+async def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
     ran: list[str] = []
 
     def note() -> None:
         ran.append("it")
 
-    async def main() -> None:
-        asked = asyncio.Event()
+    asked = asyncio.Event()
 
-        async def never(question: ApprovalRequest) -> bool:
-            asked.set()
-            await asyncio.Event().wait()
-            return True
+    async def never(question: ApprovalRequest) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
 
-        runner = ToolExecutor(ToolRegistry([tool(inline=True, approval=True)(note)]), approve=never)
-        task = asyncio.create_task(runner.run_all([call("note"), call("note")]))
-        await asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+    runner = ToolExecutor(ToolRegistry([tool(inline=True, approval=True)(note)]), approve=never)
+    task = asyncio.create_task(runner.run_all([call("note"), call("note")]))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     assert ran == []
 
 
