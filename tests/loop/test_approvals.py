@@ -172,16 +172,12 @@ async def test_another_model_may_go_on_with_a_paused_run(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_calls_of_one_id_are_decided_together_and_run_once_each(provider: str) -> None:
+async def test_calls_of_one_id_are_decided_together_and_run_once_each(provider: str) -> None:
     tools = Tools()
     talker = agent(provider, Wiretap(faults=["duplicate-ids"]), tools=tools.all, config=ASK)
-
-    async def talk() -> RunResult:
-        first = await talker.run('call write {"n": 1} call write {"n": 2}')
-        assert len(first.pending) == 2
-        return await talker.resume({call.id: "yes" for call in first.pending})
-
-    assert run(talk()).stop == "end"
+    first = await talker.run('call write {"n": 1} call write {"n": 2}')
+    assert len(first.pending) == 2
+    assert (await talker.resume({call.id: "yes" for call in first.pending})).stop == "end"
     assert sorted(tools.ran) == ["write 1", "write 2"]
     check(talker.conversation)
 
@@ -338,16 +334,12 @@ def test_early_starts_ask_too() -> None:
     assert tools.ran == []
 
 
-def test_abort_does_not_take_a_refusal_for_a_failure() -> None:
+async def test_abort_does_not_take_a_refusal_for_a_failure() -> None:
     tools = Tools()
     config = ToolConfig(approval_effects=frozenset({"write"}), on_error="abort")
     talker = agent("anthropic", tools=tools.all, config=config)
-
-    async def talk() -> RunResult:
-        first = await talker.run('call write {"n": 1}')
-        return await talker.resume({first.pending[0].id: "no"})
-
-    assert run(talk()).stop == "end"
+    first = await talker.run('call write {"n": 1}')
+    assert (await talker.resume({first.pending[0].id: "no"})).stop == "end"
 
 
 def test_abort_does_not_take_the_no_of_an_approver_for_a_failure() -> None:

@@ -60,13 +60,9 @@ def test_tokens_run_out(provider: str, live: bool) -> None:
     assert run(after.run("say on")).text == "on"
 
 
-def test_each_run_has_a_budget_of_its_own() -> None:
+async def test_each_run_has_a_budget_of_its_own() -> None:
     talker = agent("anthropic", config=ToolConfig(max_tokens=40))
-
-    async def talk() -> list[str]:
-        return [(await talker.run("say x")).stop for _ in range(3)]
-
-    assert run(talk()) == ["end"] * 3
+    assert [(await talker.run("say x")).stop for _ in range(3)] == ["end"] * 3
 
 
 def test_no_tokens_at_all() -> None:

@@ -413,7 +413,7 @@ def test_an_error_of_ours_in_a_hook_is_a_summary_that_failed() -> None:
 
 
 @LIVE
-def test_a_hook_with_a_mistake_in_it_is_not_hidden(live: bool) -> None:
+async def test_a_hook_with_a_mistake_in_it_is_not_hidden(live: bool) -> None:
     """Its exception is the caller's own: it is raised as it is, nothing was cut, and the conversation goes on."""
     wrong: list[Any] = [ZeroDivisionError("oops")]
 
@@ -423,15 +423,11 @@ def test_a_hook_with_a_mistake_in_it_is_not_hidden(live: bool) -> None:
         return "fine"
 
     talker = agent("openai-chat", Model().tap(), context=COMPACT, conversation=old(), summarize=summarize)
-
-    async def play() -> str:
-        with pytest.raises(ZeroDivisionError):
-            await outcome(talker, "go", streamed=live)
-        assert (await talker.context_usage()).omitted_messages == 0
-        check(talker.conversation, everywhere=False)
-        return (await outcome(talker, "go on", streamed=live)).text
-
-    assert run(play()) == "done"
+    with pytest.raises(ZeroDivisionError):
+        await outcome(talker, "go", streamed=live)
+    assert (await talker.context_usage()).omitted_messages == 0
+    check(talker.conversation, everywhere=False)
+    assert (await outcome(talker, "go on", streamed=live)).text == "done"
 
 
 def test_a_summary_is_never_longer_than_what_it_stands_for() -> None:
@@ -514,17 +510,13 @@ def test_a_refused_request_is_summed_up_where_that_is_the_policy() -> None:
 
 
 @LIVE
-def test_a_second_refusal_is_raised(live: bool) -> None:
+async def test_a_second_refusal_is_raised(live: bool) -> None:
     tap = Model().tap(faults=["context-too-long"] * 2)
     talker = agent("openai-chat", tap, context=ContextPolicy(when_full="trim"), conversation=old())
-
-    async def play() -> str:
-        assert isinstance(await raised(outcome(talker, "go", streamed=live)), ContextTooLong)
-        assert len(tap.requests) == 2
-        check(talker.conversation, everywhere=False)
-        return (await outcome(talker, "again", streamed=live)).text
-
-    assert run(play()) == "done"
+    assert isinstance(await raised(outcome(talker, "go", streamed=live)), ContextTooLong)
+    assert len(tap.requests) == 2
+    check(talker.conversation, everywhere=False)
+    assert (await outcome(talker, "again", streamed=live)).text == "done"
 
 
 @LIVE
@@ -705,7 +697,7 @@ def test_a_model_that_stalls_while_it_sums_up_is_stopped_in_time(live: bool) -> 
 @LIVE
 @pytest.mark.parametrize("refused", [False, True], ids=["before", "after a refusal"])
 @EVERYWHERE
-def test_a_run_that_is_cancelled_while_it_is_summed_up_leaves_a_valid_conversation(
+async def test_a_run_that_is_cancelled_while_it_is_summed_up_leaves_a_valid_conversation(
     provider: str, live: bool, refused: bool
 ) -> None:
     inside = asyncio.Event()
@@ -718,34 +710,26 @@ def test_a_run_that_is_cancelled_while_it_is_summed_up_leaves_a_valid_conversati
     context = ContextPolicy() if refused else COMPACT
     tap = Model().tap(faults=["context-too-long"] if refused else [])
     talker = agent(provider, tap, context=context, conversation=old(), summarize=never)
-
-    async def play() -> str:
-        work = asyncio.create_task(outcome(talker, "go", streamed=live))
-        await inside.wait()
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-        check(talker.conversation, everywhere=False)
-        assert (await talker.context_usage()).omitted_messages == 0, "nothing was cut"
-        talker.summarize = None
-        return (await talker.run("on")).text
-
-    assert run(play()) == "done"
+    work = asyncio.create_task(outcome(talker, "go", streamed=live))
+    await inside.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    check(talker.conversation, everywhere=False)
+    assert (await talker.context_usage()).omitted_messages == 0, "nothing was cut"
+    talker.summarize = None
+    assert (await talker.run("on")).text == "done"
     check_bodies(talker.engine, tap)
     check(talker.conversation)
 
 
-def test_a_reader_that_leaves_after_a_cut_leaves_a_valid_conversation() -> None:
+async def test_a_reader_that_leaves_after_a_cut_leaves_a_valid_conversation() -> None:
     talker = agent("openai-chat", Model().tap(), context=TRIM, conversation=old())
-
-    async def play() -> str:
-        events = talker.stream("go")
-        assert isinstance(await anext(events), ContextTruncated)
-        await events.aclose()
-        check(talker.conversation, everywhere=False)
-        return (await talker.run("on")).text
-
-    assert run(play()) == "done"
+    events = talker.stream("go")
+    assert isinstance(await anext(events), ContextTruncated)
+    await events.aclose()
+    check(talker.conversation, everywhere=False)
+    assert (await talker.run("on")).text == "done"
 
 
 # ---- with everything else
@@ -831,16 +815,12 @@ def test_instructions_in_the_conversation_survive_a_cut() -> None:
     assert "In French." in texts_of(model.seen[0].messages)
 
 
-def test_two_conversations_of_one_agent_are_cut_apart() -> None:
+async def test_two_conversations_of_one_agent_are_cut_apart() -> None:
     model = Model()
     talker = agent("openai-chat", model.tap(), context=TRIM, conversation=old())
     other = Conversation()
-
-    async def play() -> list[bool]:
-        results = [await talker.run("go"), await talker.run("go", conversation=other)]
-        return [any(loss.where == "context" for loss in one.losses) for one in results]
-
-    assert run(play()) == [True, False]
+    results = [await talker.run("go"), await talker.run("go", conversation=other)]
+    assert [any(loss.where == "context" for loss in one.losses) for one in results] == [True, False]
     assert HERE not in texts_of(model.seen[1].messages)
 
 

@@ -295,7 +295,7 @@ async def test_a_tool_that_finishes_while_the_stream_is_closed_is_quiet() -> Non
 
 
 @LIVE
-def test_a_stubborn_tool_does_not_hold_a_cancelled_run(live: bool) -> None:
+async def test_a_stubborn_tool_does_not_hold_a_cancelled_run(live: bool) -> None:
     """It swallows the cancellation and goes on: the run ends all the same, at the latest when asked twice."""
     inside = asyncio.Event()
     caught, gate = asyncio.Event(), asyncio.Event()
@@ -312,21 +312,17 @@ def test_a_stubborn_tool_does_not_hold_a_cancelled_run(live: bool) -> None:
         return "never"
 
     talker = agent("anthropic", tools=[stubborn])
-
-    async def talk() -> str:
-        task = asyncio.create_task(outcome(talker, "call stubborn {}", streamed=live))
-        await inside.wait()
-        task.cancel()
-        await caught.wait()
-        await asyncio.sleep(0)
-        task.cancel()
-        done, _ = await asyncio.wait([task], timeout=0.2)
-        assert done
-        text = (await talker.run("say free")).text
-        gate.set()
-        return text
-
-    assert run(talk()) == "free"
+    task = asyncio.create_task(outcome(talker, "call stubborn {}", streamed=live))
+    await inside.wait()
+    task.cancel()
+    await caught.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=0.2)
+    assert done
+    text = (await talker.run("say free")).text
+    gate.set()
+    assert text == "free"
     check(talker.conversation)
 
 

@@ -186,7 +186,7 @@ def test_progress_is_shown_between_start_and_finish() -> None:
 # ---- conversations
 
 
-def test_two_runs_at_once_on_one_conversation_are_refused() -> None:
+async def test_two_runs_at_once_on_one_conversation_are_refused() -> None:
     gate, inside = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -197,19 +197,15 @@ def test_two_runs_at_once_on_one_conversation_are_refused() -> None:
         return "ok"
 
     talker = agent("anthropic", tools=[wait])
-
-    async def both() -> RunResult:
-        first = asyncio.create_task(talker.run("call wait {}"))
-        await inside.wait()
-        before = len(talker.conversation)
-        for attempt in (talker.run("me too"), gathered(talker.stream("me too")), talker.resume({})):
-            with pytest.raises(UsageError):
-                await attempt
-        assert len(talker.conversation) == before
-        gate.set()
-        return await first
-
-    assert run(both()).stop == "end"
+    first = asyncio.create_task(talker.run("call wait {}"))
+    await inside.wait()
+    before = len(talker.conversation)
+    for attempt in (talker.run("me too"), gathered(talker.stream("me too")), talker.resume({})):
+        with pytest.raises(UsageError):
+            await attempt
+    assert len(talker.conversation) == before
+    gate.set()
+    assert (await first).stop == "end"
     check(talker.conversation)
 
 
@@ -248,16 +244,12 @@ async def test_other_conversations_are_kept_apart(provider: str) -> None:
         check(other, everywhere=False)
 
 
-def test_uses_are_counted_in_a_conversation_also_in_another_one() -> None:
+async def test_uses_are_counted_in_a_conversation_also_in_another_one() -> None:
     talker = agent("anthropic", tools=[add], config=ToolConfig(max_uses={"add": 1}))
     other = Conversation()
-
-    async def talk() -> list[str | None]:
-        await talker.run('call add {"a": 1, "b": 1}', conversation=other)
-        await talker.run('call add {"a": 2, "b": 1}', conversation=other)
-        return kinds_of(other)
-
-    assert run(talk()) == [None, "limit"]
+    await talker.run('call add {"a": 1, "b": 1}', conversation=other)
+    await talker.run('call add {"a": 2, "b": 1}', conversation=other)
+    assert kinds_of(other) == [None, "limit"]
 
 
 def test_a_conversation_of_the_caller_goes_on() -> None:
@@ -290,15 +282,11 @@ def test_prompts_have_many_forms(prompt: Any) -> None:
 
 
 @pytest.mark.parametrize("prompt", [None, 7, object()])
-def test_a_prompt_that_is_none_leaves_the_agent_usable(prompt: Any) -> None:
+async def test_a_prompt_that_is_none_leaves_the_agent_usable(prompt: Any) -> None:
     talker = agent("anthropic")
-
-    async def talk() -> RunResult:
-        with pytest.raises((UsageError, TypeError)):
-            await talker.run(prompt)
-        return await talker.run("say hi")
-
-    assert run(talk()).text == "hi"
+    with pytest.raises((UsageError, TypeError)):
+        await talker.run(prompt)
+    assert (await talker.run("say hi")).text == "hi"
     check(talker.conversation)
 
 
@@ -624,7 +612,7 @@ async def test_a_changing_system_prompt_is_said_anew() -> None:
     check_bodies(talker.engine, tap)
 
 
-def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
+async def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
     fails = [True]
 
     def prompt(context: PromptContext) -> str:
@@ -633,14 +621,10 @@ def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
         return "fine"
 
     talker = agent("anthropic", system=prompt)
-
-    async def talk() -> str:
-        with pytest.raises(LookupError):
-            await talker.run("one")
-        fails.clear()
-        return (await talker.run("say two")).text
-
-    assert run(talk()) == "two"
+    with pytest.raises(LookupError):
+        await talker.run("one")
+    fails.clear()
+    assert (await talker.run("say two")).text == "two"
     check(talker.conversation)
 
 

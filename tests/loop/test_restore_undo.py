@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from toolglot.errors import MalformedData, ToolglotError, UsageError
-from toolglot.events import RunResult
 from toolglot.jsontext import dumps, loads_object
 from toolglot.loop.context_window import ContextPolicy
 from toolglot.loop.orchestrator import Orchestrator
@@ -231,7 +230,7 @@ class TestRestored:
         assert [one.result.is_error for one in result.outcomes] == [False, True]
 
     @pytest.mark.parametrize("what", ["restore", "undo"])
-    def test_not_while_a_run_is_in_progress(self, what: str) -> None:
+    async def test_not_while_a_run_is_in_progress(self, what: str) -> None:
         inside, gate = asyncio.Event(), asyncio.Event()
 
         @tool
@@ -243,16 +242,12 @@ class TestRestored:
 
         talker = agent("openai-chat", tools=[wait])
         data = agent("openai-chat").save()
-
-        async def play() -> RunResult:
-            work = asyncio.create_task(talker.run("call wait {}\nthen say done"))
-            await inside.wait()
-            with pytest.raises(UsageError, match="in progress"):
-                talker.undo() if what == "undo" else talker.restore(data)
-            gate.set()
-            return await work
-
-        assert run(play()).text == "done"
+        work = asyncio.create_task(talker.run("call wait {}\nthen say done"))
+        await inside.wait()
+        with pytest.raises(UsageError, match="in progress"):
+            talker.undo() if what == "undo" else talker.restore(data)
+        gate.set()
+        assert (await work).text == "done"
         check(talker.conversation)
 
 

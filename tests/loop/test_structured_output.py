@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from toolglot.errors import MalformedReply, UsageError
-from toolglot.events import RunResult
 from toolglot.jsontext import dumps_text, loads
 from toolglot.messages import Reply, StopReason, Text, ToolCall
 from toolglot.request import Request
@@ -297,7 +296,7 @@ def test_a_tool_of_the_users_own_that_is_called_final_answer_is_not_lost() -> No
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-def test_a_pause_for_approval_keeps_the_output(provider: str) -> None:
+async def test_a_pause_for_approval_keeps_the_output(provider: str) -> None:
     @tool(effects="write")
     async def write() -> str:
         """Writes."""
@@ -308,12 +307,8 @@ def test_a_pause_for_approval_keeps_the_output(provider: str) -> None:
 
     tap = Wiretap(first, answers('{"name": "Rome", "people": 3}'))
     talker = agent(provider, tap, tools=[write], output_type=City, config=ToolConfig(approval_effects=frozenset({"write"})))
-
-    async def talk() -> RunResult:
-        paused = await talker.run("go")
-        assert paused.stop == "approval"
-        assert paused.output is None
-        return await talker.resume({paused.pending[0].id: "yes"})
-
-    assert run(talk()).output == City(name="Rome", people=3)
+    paused = await talker.run("go")
+    assert paused.stop == "approval"
+    assert paused.output is None
+    assert (await talker.resume({paused.pending[0].id: "yes"})).output == City(name="Rome", people=3)
     check(talker.conversation)

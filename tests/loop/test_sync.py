@@ -40,14 +40,10 @@ def test_outside_of_a_loop(provider: str) -> None:
     check(talker.conversation)
 
 
-def test_inside_of_a_running_loop() -> None:
+async def test_inside_of_a_running_loop() -> None:
     """As in a notebook: the caller's loop waits, the work is done elsewhere."""
     talker = agent("anthropic", tools=[add])
-
-    async def cell() -> str:
-        return talker.run_sync(CALL).text
-
-    assert "3" in asyncio.run(cell())
+    assert "3" in talker.run_sync(CALL).text
 
 
 def test_sync_and_async_on_one_conversation() -> None:

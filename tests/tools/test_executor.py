@@ -171,7 +171,7 @@ def test_sync_tools_run_in_threads_and_the_others_do_not() -> None:
     assert outcome_of(tool(where_async)).result.text == here
 
 
-def test_a_thread_sees_the_context_variables_of_its_caller() -> None:
+async def test_a_thread_sees_the_context_variables_of_its_caller() -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
     def see() -> str:
@@ -179,11 +179,8 @@ def test_a_thread_sees_the_context_variables_of_its_caller() -> None:
         who.set("the tool")
         return seen
 
-    async def main() -> tuple[str, str]:
-        who.set("the caller")
-        return (await executor(see).run(call("see"))).result.text, who.get()
-
-    assert asyncio.run(main()) == ("the caller", "the caller")
+    who.set("the caller")
+    assert ((await executor(see).run(call("see"))).result.text, who.get()) == ("the caller", "the caller")
 
 
 async def test_a_tool_knows_its_call_and_its_caller() -> None:
@@ -488,7 +485,7 @@ print(asyncio.run(ToolExecutor(ToolRegistry([stuck])).run(ToolCall("c", "stuck",
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "timeout", "")
 
 
-def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up() -> None:
+async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up() -> None:
     async def stubborn() -> str:
         while not release.is_set():
             try:
@@ -497,16 +494,13 @@ def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up() -> None:
                 continue
         return "in my own time"
 
-    async def main() -> ToolOutcome | None:
-        task = asyncio.create_task(executor(tool(timeout=0.02)(stubborn)).run(call("stubborn")))
-        await asyncio.wait([task], timeout=0.2)
-        found = task.result() if task.done() else None
-        release.set()
-        await task
-        return found
-
     release = asyncio.Event()
-    outcome = asyncio.run(main())
+    task = asyncio.create_task(executor(tool(timeout=0.02)(stubborn)).run(call("stubborn")))
+    await asyncio.wait([task], timeout=0.2)
+    found = task.result() if task.done() else None
+    release.set()
+    await task
+    outcome = found
     assert outcome is not None, "the call goes on for as long as the tool likes"
     assert kind_of(outcome) == "timeout"
 

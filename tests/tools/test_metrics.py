@@ -129,19 +129,16 @@ def test_an_executor_counts_what_ran_and_what_did_not() -> None:
     assert runner.metrics is metrics
 
 
-def test_a_call_that_was_cancelled_is_counted() -> None:
+async def test_a_call_that_was_cancelled_is_counted() -> None:
     async def forever() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    async def main() -> ToolMetrics:
-        runner = ToolExecutor(ToolRegistry([forever]))
-        task = asyncio.create_task(runner.run(ToolCall("c", "forever", {})))
-        await started.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        return runner.metrics
-
     started = asyncio.Event()
-    found = asyncio.run(main()).snapshot()
+    runner = ToolExecutor(ToolRegistry([forever]))
+    task = asyncio.create_task(runner.run(ToolCall("c", "forever", {})))
+    await started.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    found = runner.metrics.snapshot()
     assert found["forever"].errors in ({"cancelled": 1}, {"interrupted": 1})
