@@ -9,7 +9,7 @@ import pytest
 
 from toolglot.builtin.ask_user import create_tools
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.tool_state import AskUser, ToolState, UserAnswer, UserQuestion
+from toolglot.builtin.tool_state import AskUser, ToolState, UserAnswer, UserOption, UserQuestion
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
@@ -59,11 +59,11 @@ class TestAnswers:
             question="Shall I?",
             header="Go",
             kind="choice",
-            options=({"label": "Yes", "description": "do it", "preview": "x = 1"}, {"label": "No", "description": ""}),
+            options=[UserOption(label="Yes", description="do it", preview="x = 1"), UserOption(label="No")],
             id="q",
         )
-        assert (second.kind, second.options, second.id) == ("text", (), "2")
-        assert (third.kind, third.options) == ("yesno", ())
+        assert (second.kind, second.options, second.id) == ("text", [], "2")
+        assert (third.kind, third.options) == ("yesno", [])
         assert fourth.multi
 
     @pytest.mark.parametrize(
@@ -86,8 +86,9 @@ class TestAnswers:
     ) -> None:
         said = asked(workspace, lambda questions: [answer], [question])
         (given,) = said.data["answers"]
-        assert (given["answers"], given["own_words"]) == (answers, own)
-        assert said.content.startswith(f"{question['question']}\n  {', '.join(answers) or '(no answer)'}")
+        assert given["answers"] == answers
+        words = (", ".join(answers) or "(no answer)") + (" (in the user's own words)" if own else "")
+        assert said.content == f"{question['question']}\n  {words}"
 
     def test_whoever_answers_may_take_time(self, workspace: Workspace) -> None:
         async def ask(questions: list[UserQuestion]) -> list[UserAnswer]:

@@ -41,12 +41,9 @@ class TestTheList:
         called(box, {"items": [one("old")]})
         written = called(box, {"items": [one("b", "completed"), one("c", "in_progress")], "explanation": "b is done"})
         assert written.content == "1. [completed] b\n2. [in_progress] c"
-        assert written.data["written"] is True
         assert written.data["explanation"] == "b is done"
-        assert written.data["counts"] == {"completed": 1, "in_progress": 1}
         read = called(box, {})
         assert read.content == written.content
-        assert read.data["written"] is False
         assert read.data["items"] == written.data["items"]
 
     def test_is_cleared_by_an_empty_one(self, box: ToolState) -> None:

@@ -1,25 +1,23 @@
 """The tool `ask_user`: questions that only a person can answer.
 
 Invariants: only complete questions are asked (every question and option has a text, once). Each question has one answer in the
-result, in the user's own words where no option fits. Where nobody can answer, the model is told to decide.
+result, in the user's own words if no option fits. If nobody can answer, the model is told to decide.
 """
 
 import inspect
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from dataclasses import replace
+from typing import Any, cast
 
 import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.text import check_text
-from toolglot.builtin.tool_state import ToolState, UserAnswer, UserQuestion, to_data
+from toolglot.builtin.tool_state import ToolState, UserAnswer, UserOption, UserQuestion, to_data
 from toolglot.errors import ToolError
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["AnsweredQuestion", "AskUserResult", "OptionInput", "QuestionInput", "create_tools"]
-
-Kind = Literal["choice", "text", "yesno"]
+__all__ = ["AnsweredQuestion", "AskUserResult", "create_tools"]
 
 MAX_QUESTIONS = 4
 MIN_OPTIONS, MAX_OPTIONS = 2, 4
@@ -40,54 +38,12 @@ _EXAMPLE = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class OptionInput:
-    """A suggested answer.
-
-    Attributes:
-        label: The answer, in a few words.
-        description: What choosing it would mean.
-        preview: Code or text that shows what the user would get.
-    """
-
-    label: str
-    description: str = ""
-    preview: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuestionInput:
-    """A question for the user.
-
-    Attributes:
-        question: The complete question, ending with a question mark.
-        header: The topic in one or two words, at most 12 characters.
-        kind: choice (default) offers options, text is answered freely, yesno with yes or no.
-        options: 2 to 4 suggested answers; only for kind=choice.
-        multi: Whether the user may choose several options (default false).
-        id: A name for the question (default: its number).
-    """
-
-    question: str
-    header: str = ""
-    kind: Kind = "choice"
-    options: list[OptionInput] = field(default_factory=list[OptionInput])
-    multi: bool = False
-    id: str = ""
-
-
 class AnsweredQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's answer to one question."""
+    """The user's answer to one question: none if the user skipped it, several if it allows that."""
 
     id: str
     question: str
-    header: str
-    kind: Kind
-    multi: bool
     answers: list[str]
-    """One; several or none where it is multi; none where the user skipped it."""
-    own_words: bool
-    """Some of it is not among the options."""
 
 
 class AskUserResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +68,7 @@ def create_tools(state: ToolState) -> list[Tool]:
         target=lambda arguments: "the user",
         preview=preview,
     )
-    async def ask_user(questions: list[QuestionInput]) -> ToolOutput:
+    async def ask_user(questions: list[UserQuestion]) -> ToolOutput:
         """Ask the user up to four questions and wait for the answers. The user can always answer in their own words.
 
         Use only when the answer affects your work and you cannot find it yourself; not to ask for permission to continue.
@@ -133,11 +89,10 @@ def create_tools(state: ToolState) -> list[Tool]:
         for question, answer in zip(validated, answers, strict=True):
             texts = [answer] if isinstance(answer, str) else list(map(str, answer))
             texts = [text.strip()[:_MAX_ANSWER_CHARS] for text in texts if text.strip()]
-            labels = {option["label"] for option in question.options}
+            labels = {option.label for option in question.options}
             own_words = question.kind == "choice" and any(text not in labels for text in texts)
             texts = texts if question.multi or len(texts) < 2 else [", ".join(texts)]
-            fields = {name: getattr(question, name) for name in ("id", "question", "header", "kind", "multi")}
-            answered.append(AnsweredQuestion(**fields, answers=texts, own_words=own_words))
+            answered.append(AnsweredQuestion(id=question.id, question=question.question, answers=texts))
             suffix = " (in the user's own words)" if own_words else ""
             lines.append(f"{question.question}\n  {', '.join(texts) or '(no answer)'}{suffix}")
         return ToolOutput("\n".join(lines), to_data(AskUserResult(answers=answered)))
@@ -145,7 +100,7 @@ def create_tools(state: ToolState) -> list[Tool]:
     return [ask_user]
 
 
-def _validate_question(question: QuestionInput, number: int) -> UserQuestion:
+def _validate_question(question: UserQuestion, number: int) -> UserQuestion:
     label = f"question {number}"
 
     def check_field(name: str, text: str) -> str:
@@ -164,17 +119,18 @@ def _validate_question(question: QuestionInput, number: int) -> UserQuestion:
         problem = f"are ambiguous: two options of {label} have the same label, or none; give each its own"
     if problem:
         raise invalid_argument("questions", problem)
-    options: list[dict[str, str]] = []
-    for option in question.options:
-        fields = {"label": option.label, "description": option.description}
-        fields |= {"preview": option.preview} if option.preview else {}
-        options.append({name: check_field(name, text) for name, text in fields.items()})
-    return UserQuestion(
+    return replace(
+        question,
         question=check_field("question", question.question),
         header=check_field("header", question.header),
-        kind=question.kind,
-        options=tuple(options),
-        multi=question.multi,
+        options=[
+            UserOption(
+                label=check_field("label", option.label),
+                description=check_field("description", option.description),
+                preview=check_field("preview", option.preview),
+            )
+            for option in question.options
+        ],
         id=check_field("id", question.id) or str(number),
     )
 

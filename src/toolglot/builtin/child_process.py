@@ -1,4 +1,4 @@
-"""Child processes: started without our environment, always reaped, and confined to a directory where the kernel can.
+"""Child processes: started without our environment, always reaped, and confined to a directory if the kernel can.
 
 A program that is confined (by Landlock) can read below one directory and the system's own files, and can write nowhere,
 whatever links or renames happen meanwhile.
@@ -9,12 +9,12 @@ import os
 import select
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 __all__ = ["Process", "ProcessStopped", "has_landlock", "read_output", "split_records", "start_confined", "start_python_worker"]
 
@@ -135,30 +135,20 @@ def _restrict_thread(root_fd: int, program: str) -> None:
 def start_confined(
     program: str, arguments: list[str], root_fd: int, stdin: BinaryIO, stderr: BinaryIO, *pass_fds: int
 ) -> Process:
-    """Start a program that is confined to the root, in the root."""
+    """Start a program that is confined to the root, in the root. Raises OSError."""
+
+    def start() -> Process:
+        _restrict_thread(root_fd, program)
+        return subprocess.Popen(
+            [program, *arguments],
+            cwd=f"/proc/self/fd/{root_fd}",
+            env={"LC_ALL": "C.UTF-8"},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            pass_fds=pass_fds,
+        )
+
     # Landlock restricts the calling thread and its children for good, so a thread of its own starts the program.
-    outcome: list[Any] = []
-
-    def start() -> None:
-        try:
-            _restrict_thread(root_fd, program)
-            outcome.append(
-                subprocess.Popen(
-                    [program, *arguments],
-                    cwd=f"/proc/self/fd/{root_fd}",
-                    env={"LC_ALL": "C.UTF-8"},
-                    stdin=stdin,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    pass_fds=pass_fds,
-                )
-            )
-        except Exception as e:
-            outcome.append(e)
-
-    thread = threading.Thread(target=start, name="toolglot-grep")
-    thread.start()
-    thread.join()
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(start).result()

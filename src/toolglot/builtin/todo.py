@@ -5,7 +5,6 @@ in progress, a reference to a missing item) is kept with a note, so that no plan
 """
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -56,12 +55,9 @@ class TodoItem:
 
 
 class TodoList(msgspec.Struct, frozen=True, kw_only=True):
-    """The list as it is now; every item has an id. `written`: this call replaced it, otherwise it only read it."""
+    """The list as it is now; every item has an id."""
 
     items: list[TodoItem] = []
-    counts: dict[str, int] = {}
-    """Status -> number of items; only those that occur."""
-    written: bool = False
     explanation: str = ""
     notes: list[str] = []
 
@@ -94,13 +90,7 @@ def create_tools(state: ToolState) -> list[Tool]:
         if items is not None:
             _lists[state] = _normalize_items(items)
         current = _lists.get(state, ())
-        result = TodoList(
-            items=list(current),
-            counts=dict(Counter(item.status for item in current)),
-            written=items is not None,
-            explanation=explanation,
-            notes=_collect_notes(current),
-        )
+        result = TodoList(items=list(current), explanation=explanation, notes=_collect_notes(current))
         lines: list[str] = []
         for number, item in enumerate(current, 1):
             id = f" (id {item.id})" if item.id != str(number) else ""
@@ -126,24 +116,19 @@ def _normalize_items(items: list[TodoItem]) -> tuple[TodoItem, ...]:
         text = _to_single_line(item.text, f"{label}.text")
         if not text:
             raise invalid_argument("items", f"must each have a text, and item {number} has none: say what to do")
-        normalized.append(
-            TodoItem(
-                text=text,
-                status=item.status,
-                id=_to_single_line(item.id, f"{label}.id", MAX_ID_CHARS),
-                active_form=_to_single_line(item.active_form, f"{label}.active_form"),
-                blocked_by=[_to_single_line(id, f"{label}.blocked_by", MAX_ID_CHARS) for id in item.blocked_by],
-            )
-        )
-    used_ids = Counter(item.id for item in normalized if item.id)
-    if repeated := [id for id, count in used_ids.items() if count > 1]:
-        raise invalid_argument("items", f"must have different ids, and {repeated[0]!r} is used twice: change one, or omit ids")
+        id = _to_single_line(item.id, f"{label}.id", MAX_ID_CHARS)
+        active_form = _to_single_line(item.active_form, f"{label}.active_form")
+        blocked_by = [_to_single_line(id, f"{label}.blocked_by", MAX_ID_CHARS) for id in item.blocked_by]
+        normalized.append(replace(item, text=text, id=id, active_form=active_form, blocked_by=blocked_by))
+    ids = [item.id for item in normalized if item.id]
+    if repeated := next((id for id in ids if ids.count(id) > 1), ""):
+        raise invalid_argument("items", f"must have different ids, and {repeated!r} is used twice: change one, or omit ids")
     for index, item in enumerate(normalized):
         if not item.id:
             id = str(index + 1)
-            while id in used_ids:
+            while id in ids:
                 id += "'"
-            used_ids[id] = 1
+            ids.append(id)
             normalized[index] = replace(item, id=id)
     return tuple(normalized)
 

@@ -5,25 +5,50 @@ express; its result is text for a model, and data from which a facade can render
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from toolglot.builtin.files.workspace import FileVersion, Workspace
 
-__all__ = ["AskUser", "ToolState", "UserAnswer", "UserQuestion", "to_data"]
+__all__ = ["AskUser", "ToolState", "UserAnswer", "UserOption", "UserQuestion", "to_data"]
 
 
-class UserQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A question for the user. kind: choice, text or yesno."""
+@dataclass(frozen=True, kw_only=True)
+class UserOption:
+    """A suggested answer.
+
+    Attributes:
+        label: The answer, in a few words.
+        description: What choosing it would mean.
+        preview: Code or text that shows what the user would get.
+    """
+
+    label: str
+    description: str = ""
+    preview: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserQuestion:
+    """A question for the user.
+
+    Attributes:
+        question: The complete question, ending with a question mark.
+        header: The topic in one or two words, at most 12 characters.
+        kind: choice (default) offers options, text is answered freely, yesno with yes or no.
+        options: 2 to 4 suggested answers; only for kind=choice.
+        multi: Whether the user may choose several options (default false).
+        id: A name for the question (default: its number).
+    """
 
     question: str
     header: str = ""
-    kind: str = "choice"
-    options: tuple[dict[str, str], ...] = ()
-    """Each with label, description and perhaps preview."""
+    kind: Literal["choice", "text", "yesno"] = "choice"
+    options: list[UserOption] = field(default_factory=list[UserOption])
     multi: bool = False
     id: str = ""
 
@@ -53,7 +78,7 @@ class ToolState:
             self.seen_versions[path] = version
 
     def display_path(self, path: Path) -> str:
-        """Return a real path as the model reads it: relative to the root where it is below it."""
+        """Return a real path as the model reads it: relative to the root if it is below it."""
         root = self.workspace.root
         return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 

@@ -233,7 +233,7 @@ class TestReading:
             ("sub", "'sub' is a directory: list it"),
             ("sub/nothing", "no such file: 'sub/nothing'; list its directory"),
             ("no/folder/x", "no directory 'no/folder' either"),
-            ("binary", "'binary' is not text but a program (7 bytes)"),
+            ("binary", "'binary' is not text but binary data (7 bytes)"),
             ("late", "binary data (100002 bytes)"),
         ],
     )

@@ -3,10 +3,10 @@
 import pytest
 from chat_harness import a_screen
 
-from toolglot.builtin.tool_state import UserAnswer, UserQuestion
+from toolglot.builtin.tool_state import UserAnswer, UserOption, UserQuestion
 from toolglot.cli.chat.questions import parse_answer, show_question
 
-OPTIONS = ({"label": "red", "description": "like a rose"}, {"label": "blue"})
+OPTIONS = [UserOption(label="red", description="like a rose"), UserOption(label="blue")]
 
 
 @pytest.mark.parametrize(

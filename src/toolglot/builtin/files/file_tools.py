@@ -51,12 +51,6 @@ _LARGE_LINE_CHARS = 1024 * 1024
 _HEAD_SIZE = 64 * 1024
 _PAGES_PATTERN = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 _MAX_PAGES = 20  # of a PDF document in one call
-_BINARY_KINDS = (
-    (b"\x7fELF", "a program"), (b"MZ", "a Windows program"), (b"PK\x03\x04", "a zip archive"), (b"\x1f\x8b", "gzip data"),
-    (b"BZh", "bzip2 data"), (b"\xfd7zXZ", "xz data"), (b"\x28\xb5\x2f\xfd", "zstd data"), (b"7z\xbc\xaf", "a 7-zip archive"),
-    (b"SQLite format 3", "an SQLite database"), (b"\xca\xfe\xba\xbe", "Java or Mach-O code"), (b"\0asm", "WebAssembly"),
-    (b"OggS", "Ogg audio"), (b"ID3", "MP3 audio"), (b"RIFF", "audio or video"),
-)  # fmt: skip
 
 
 class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,10 +216,10 @@ class _FileTools:
                     raise BinaryContent
                 result = self._read_lines(entry, LineReader(entry.fd, lambda: context.is_cancelled, head), request, path)
             except BinaryContent:
-                kind = next((kind for start, kind in _BINARY_KINDS if head.startswith(start)), "binary data")
-                if detect_bom(head) and not head.startswith(codecs.BOM_UTF8):
-                    kind = "invalid UTF-16 or UTF-32"
-                message = f"{path!r} is not text but {kind} ({entry.status.st_size} bytes): use a shell command to examine it"
+                is_wide = detect_bom(head) and not head.startswith(codecs.BOM_UTF8)
+                kind = "invalid UTF-16 or UTF-32" if is_wide else "binary data"
+                size = pluralize(entry.status.st_size, "byte")
+                message = f"{path!r} is not text but {kind} ({size}): use a shell command to examine it"
                 raise ToolError(message, code="not_text") from None
             self._state.mark_seen(entry.path, entry.version)
             return ToolOutput(_render_read(result, _LARGE_LINE_CHARS if allow_large else MAX_LINE_CHARS), to_data(result))

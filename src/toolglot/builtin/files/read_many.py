@@ -1,7 +1,5 @@
 """The tool `read_many`: read many text files at once."""
 
-import stat
-
 import msgspec
 
 from toolglot.base_errors import invalid_argument
@@ -36,7 +34,6 @@ class FileContent(msgspec.Struct, frozen=True):
     """A file that was read. `size`: bytes of the whole file; `truncated`: only its beginning is in `text`."""
 
     path: str
-    absolute: str
     size: int
     text: str
     truncated: bool = False
@@ -54,7 +51,6 @@ class ReadManyResult(msgspec.Struct, frozen=True, kw_only=True):
 
     files: tuple[FileContent, ...]
     skipped: tuple[SkippedFile, ...]
-    matched: int
     left_out: int
 
     def render(self) -> str:
@@ -132,7 +128,7 @@ class _FileSelection:
             if entry is None:
                 self.skipped.append(SkippedFile(replace_surrogates(include), "there is no such file"))
                 return
-            if not stat.S_ISDIR(entry.status.st_mode):
+            if not entry.is_directory:
                 self._add_path(str(entry.path), self._named_filter)
                 return
         search = GlobSearch(
@@ -166,9 +162,9 @@ def _read_files(state: ToolState, selection: _FileSelection, context: Context | 
                 if len(data) <= limit:  # seen as a whole, so it may be edited
                     state.mark_seen(opened.path, opened.version)
                 text = data[:limit].decode("utf-8", "replace")
-                files.append(FileContent(name, replace_surrogates(str(opened.path)), size, text, len(data) > limit))
+                files.append(FileContent(name, size, text, len(data) > limit))
                 remaining -= len(text)
         except ToolError as e:
             skipped.append(SkippedFile(name, str(e)))
-    matched = len(selection.paths)
-    return ReadManyResult(files=tuple(files), skipped=tuple(skipped[:MAX_SKIPPED]), matched=matched, left_out=matched - done)
+    left_out = len(selection.paths) - done
+    return ReadManyResult(files=tuple(files), skipped=tuple(skipped[:MAX_SKIPPED]), left_out=left_out)

@@ -28,7 +28,7 @@ from toolglot.builtin.shell.manager import ShellManager, ShellOptions, describe_
 from toolglot.builtin.shell.output import Excerpt, OutputLimit, filter_lines, make_excerpt
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.session import ShellSession
-from toolglot.builtin.tool_state import ToolState, UserQuestion, to_data
+from toolglot.builtin.tool_state import ToolState, UserOption, UserQuestion, to_data
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
@@ -267,10 +267,10 @@ class _ShellTools:
             message = "there is no user who could approve a command outside the sandbox: run it inside"
             raise ToolError(message, kind="not_allowed", code="user_unavailable")
         reason = f" ({description[:500]})" if description else ""
-        choices = (
-            {"label": "yes", "description": "run it with all rights of the user"},
-            {"label": "no", "description": "do not run it"},
-        )
+        choices = [
+            UserOption(label="yes", description="run it with all rights of the user"),
+            UserOption(label="no", description="do not run it"),
+        ]
         text = f"Run outside the sandbox{reason}? {command}"
         answers = ask([UserQuestion(question=text, header="sandbox", kind="yesno", options=choices)])
         if inspect.isawaitable(answers):

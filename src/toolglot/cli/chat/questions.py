@@ -18,9 +18,9 @@ def show_question(question: UserQuestion, screen: Screen) -> None:
     screen.console.print(head)
     for number, option in enumerate(question.options, 1):
         line = Line(f"  {number} ")
-        line.append(escape_invisible(option.get("label", "")), "bold")
-        if description := option.get("description", ""):
-            line.append(f"  {escape_invisible(description)}", "dim")
+        line.append(escape_invisible(option.label), "bold")
+        if option.description:
+            line.append(f"  {escape_invisible(option.description)}", "dim")
         screen.console.print(line)
     if question.multi:
         screen.note("  you can choose several: separate the numbers with commas", "dim")
@@ -28,7 +28,7 @@ def show_question(question: UserQuestion, screen: Screen) -> None:
 
 def parse_answer(question: UserQuestion, text: str) -> UserAnswer | None:
     """Parse an answer; return None if it is empty or not a valid option number. Other text is taken literally."""
-    labels = [option.get("label", "") for option in question.options]
+    labels = [option.label for option in question.options]
     parts = [part.strip() for part in text.split(",")] if question.multi else [text]
     answers: list[str] = []
     for part in filter(None, parts):
