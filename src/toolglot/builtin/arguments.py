@@ -1,4 +1,4 @@
-"""What built-in tools do with arguments: check them, find the file they are about, preview their effect."""
+"""What built-in tools do with arguments: check them, find the path they are about, preview their effect."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from toolglot.base_errors import invalid_argument
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 
-__all__ = ["check_choice", "check_minimum", "file_target", "make_preview", "path_target"]
+__all__ = ["check_choice", "check_minimum", "make_preview", "path_target"]
 
 
 def check_minimum(name: str, value: int, minimum: int = 0) -> int:
@@ -24,30 +24,12 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 
 
 def path_target(state: ToolState) -> Callable[[dict[str, Any]], str]:
-    """Return a function that names the real path of what a call searches; without a path, the workspace."""
+    """Return a function that names the real path of what a call is about; without a path, the workspace."""
 
     def target(arguments: dict[str, Any]) -> str:
-        path = arguments.get("path")
+        path = str(arguments.get("path") or ".")
         try:
-            entry = state.workspace.inspect(path if isinstance(path, str) and path else ".")
-        except ToolError:
-            return str(path)
-        return entry.absolute_path if entry else str(path)
-
-    return target
-
-
-def file_target(state: ToolState) -> Callable[[dict[str, Any]], str]:
-    """Return a function that names the real path of the file that a call touches; it need not exist yet."""
-
-    def target(arguments: dict[str, Any]) -> str:
-        path = str(arguments.get("path", ""))
-        parent, _, name = path.rstrip("/").rpartition("/")
-        try:
-            if (entry := state.workspace.inspect(path)) is not None:
-                return entry.absolute_path
-            directory = state.workspace.inspect(parent or ".") if not path.startswith("/") or parent else None
-            return str(directory.path / name) if directory is not None else path
+            return str(state.workspace.resolve(path))
         except ToolError:
             return path
 

@@ -20,7 +20,7 @@ from toolglot.base_errors import LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import make_preview
 from toolglot.builtin.edit.edit_tools import EditTools, TextEdit, build_snippet
 from toolglot.builtin.files.descriptors import stat_at, translate_os_errors
-from toolglot.builtin.files.text import UTF8, Document, check_text
+from toolglot.builtin.files.text import Document, check_text
 from toolglot.builtin.files.text_files import TextChange, load_document
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState, to_data
@@ -279,7 +279,7 @@ class _Memory:
         check_text(file_text, "file_text", MAX_FILE_BYTES)
         if self._find_status(path) is not None:
             raise ToolError(f"{path!r} already exists: edit it, or delete it first", code="file_exists")
-        return self._save("create", path, TextChange.plan(path, Document("", UTF8), file_text, "absent"), old_size=None)
+        return self._save("create", path, TextChange.plan(path, Document(), file_text, "absent"), old_size=None)
 
     def str_replace(self, path: str, old_str: str, new_str: str) -> MemoryResult:
         path = _normalize_path(path)

@@ -14,7 +14,7 @@ from toolglot.base_errors import EditFailed
 from toolglot.builtin.edit.edit_tools import edit_tools
 from toolglot.builtin.edit.text_replace import ExpectedCount, edit_distance, find_elision, replace_text
 from toolglot.builtin.files.file_tools import file_tools
-from toolglot.builtin.files.text import TextFormat, encode_text
+from toolglot.builtin.files.text import Document
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
@@ -325,8 +325,8 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Tools:
 
 
 CODED = [
-    *(TextFormat("utf-8"), TextFormat("windows-1252"), TextFormat("utf-8", True)),
-    *(TextFormat("utf-16-le", True), TextFormat("utf-16-be", True), TextFormat("utf-32-le", True)),
+    *(Document("", "utf-8"), Document("", "windows-1252"), Document("", "utf-8", True)),
+    *(Document("", "utf-16-le", True), Document("", "utf-16-be", True), Document("", "utf-32-le", True)),
 ]
 
 
@@ -384,17 +384,16 @@ class TestEditing:
 
     @pytest.mark.parametrize("form", CODED, ids=str)
     @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=repr)
-    def test_bytes_outside_of_the_edit_stay(self, tools: Tools, root: Path, form: TextFormat, newline: str):
+    def test_bytes_outside_of_the_edit_stay(self, tools: Tools, root: Path, form: Document, newline: str):
         before = newline.join(["erste \xfc", "zweite \xe9", "dritte \xdf", ""])
-        (root / "coded").write_bytes(encode_text(before, form))
+        (root / "coded").write_bytes(form.encode(before))
         tools("read", path="coded")
         data = tools.data("edit", path="coded", old="zweite \xe9\n", new="2 \xe0\n3\n")
-        assert (root / "coded").read_bytes() == encode_text(
-            before.replace(f"zweite \xe9{newline}", f"2 \xe0{newline}3{newline}"), form
-        )
+        after = before.replace(f"zweite \xe9{newline}", f"2 \xe0{newline}3{newline}")
+        assert (root / "coded").read_bytes() == form.encode(after)
         assert data["encoding"] == form.encoding
         tools("edit", path="coded", old="2 \xe0\n3\n", new="zweite \xe9\n")
-        assert (root / "coded").read_bytes() == encode_text(before, form)
+        assert (root / "coded").read_bytes() == form.encode(before)
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
     @given(st.binary(max_size=40), st.binary(max_size=40))

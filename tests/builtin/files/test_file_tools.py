@@ -318,7 +318,7 @@ class TestReading:
         tell = tools.tools["read"].target
         assert tell is not None
         told = [tell({"path": path}) for path in ("link", "sub/new", "new", "out", "../x", "")]
-        assert told == [str(root / "text.txt"), str(root / "sub/new"), str(root / "new"), "out", "../x", ""]
+        assert told == [str(root / "text.txt"), str(root / "sub/new"), str(root / "new"), "out", "../x", str(root)]
 
 
 class TestImages:

@@ -9,24 +9,22 @@ from hypothesis import strategies as st
 
 from toolglot.builtin.files.text import (
     Document,
-    TextFormat,
     check_text,
     convert_newlines,
     count_changed_lines,
     decode_document,
     detect_newline,
-    encode_text,
 )
 from toolglot.errors import ToolError
 from toolglot.textutil import number_lines, split_lines, unified_diff
 
 FORMS = [
-    TextFormat("utf-8"),
-    TextFormat("utf-8", bom=True),
-    TextFormat("utf-16-le", bom=True),
-    TextFormat("utf-16-be", bom=True),
-    TextFormat("utf-32-le", bom=True),
-    TextFormat("utf-32-be", bom=True),
+    Document("", "utf-8"),
+    Document("", "utf-8", bom=True),
+    Document("", "utf-16-le", bom=True),
+    Document("", "utf-16-be", bom=True),
+    Document("", "utf-32-le", bom=True),
+    Document("", "utf-32-be", bom=True),
 ]
 plain = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff") | st.sampled_from("\r\n\t"))
 lines = st.lists(st.sampled_from(["", "a", "b", "  c", "d\t"]), max_size=12)
@@ -37,20 +35,20 @@ class TestBytes:
     def test_what_is_text_comes_back_byte_for_byte(self, data: bytes):
         document = decode_document(data)
         if document is not None:
-            assert encode_text(document.text, document.format) == data
+            assert document.encode(document.text) == data
 
     @given(st.binary(max_size=60), st.sampled_from([codecs.BOM_UTF16_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF8]))
     def test_also_behind_a_mark(self, data: bytes, mark: bytes):
         document = decode_document(mark + data)
         if document is not None:
-            assert encode_text(document.text, document.format) == mark + data
+            assert document.encode(document.text) == mark + data
 
     @pytest.mark.parametrize("form", FORMS, ids=str)
     @given(text=plain)
-    def test_every_text_survives_every_form(self, form: TextFormat, text: str):
-        document = decode_document(encode_text(text, form))
+    def test_every_text_survives_every_form(self, form: Document, text: str):
+        document = decode_document(form.encode(text))
         if not text.startswith("\0"):
-            assert document == Document(text, TextFormat(form.encoding, form.bom, detect_newline(text)))
+            assert document == Document(text, form.encoding, form.bom)
 
     @pytest.mark.parametrize(
         ("data", "encoding", "text"),
@@ -68,7 +66,7 @@ class TestBytes:
     def test_an_encoding_is_found(self, data: bytes, encoding: str, text: str):
         document = decode_document(data)
         assert document is not None
-        assert (document.format.encoding, document.text) == (encoding, text)
+        assert (document.encoding, document.text) == (encoding, text)
 
     @pytest.mark.parametrize(
         "data",
@@ -89,7 +87,7 @@ class TestBytes:
     @pytest.mark.parametrize("text", ["→", "\x80", "日本"])
     def test_a_character_that_the_encoding_lacks_is_named(self, text: str):
         with pytest.raises(ToolError, match=rf"windows-1252, which has no U\+{ord(text[0]):04X}"):
-            encode_text(f"gr\xfcn {text}", TextFormat("windows-1252"))
+            Document("", "windows-1252").encode(f"gr\xfcn {text}")
 
     @pytest.mark.parametrize(("text", "words"), [("a\0", "NUL"), ("\ud800", "unpaired surrogate"), ("x" * 11, "maximum is 10")])
     def test_what_no_text_file_holds_is_refused(self, text: str, words: str):

@@ -11,7 +11,7 @@ from toolglot.builtin.arguments import check_minimum, make_preview, path_target
 from toolglot.builtin.code.ast_query import MAX_PATTERN_LENGTH, AstFileMatches, AstQuery, render_notes
 from toolglot.builtin.code.ast_worker import METAVARIABLE, Span
 from toolglot.builtin.code.languages import DOLLAR_LANGUAGES
-from toolglot.builtin.files.text import check_text, convert_newlines, count_changed_lines, encode_text
+from toolglot.builtin.files.text import check_text, convert_newlines, count_changed_lines
 from toolglot.builtin.files.workspace import Change
 from toolglot.builtin.search.walk import replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
@@ -166,8 +166,7 @@ def _plan_rewrite(
 
 def _write_drafts(state: ToolState, drafts: list[_Draft]) -> None:
     changes = [
-        Change(draft.source.path, encode_text(draft.new_text, draft.source.document.format), draft.source.opened.version)
-        for draft in drafts
+        Change(draft.source.path, draft.source.document.encode(draft.new_text), draft.source.opened.version) for draft in drafts
     ]
     for draft, written in zip(drafts, state.workspace.apply_changes(changes), strict=True):
         # A file that the model had seen stays seen: it knows the change that it made.
@@ -188,7 +187,7 @@ def _draft_files(query: AstQuery, replacement: str, limit: int) -> list[_Draft]:
         if total > limit or file.is_truncated:
             message = f"the pattern matches more than {limit} times; narrow the pattern or search a smaller directory"
             raise ToolError(message, kind="limit", code="too_many_matches")
-        text, is_crlf = file.document.text, file.document.format.newline == "crlf"
+        text, is_crlf = file.document.text, file.document.newline == "crlf"
         parts: list[str] = []
         position = count = nested = 0
         for span in sorted(file.spans, key=lambda span: (span.start, -span.end)):

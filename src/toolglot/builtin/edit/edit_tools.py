@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from toolglot.base_errors import EditFailed, LineOutOfRange, invalid_argument
-from toolglot.builtin.arguments import check_choice, file_target
+from toolglot.builtin.arguments import check_choice, path_target
 from toolglot.builtin.edit.text_replace import Replacement, Strategy, replace_text
-from toolglot.builtin.files.text import UTF8, Document, check_text, convert_newlines
+from toolglot.builtin.files.text import Document, check_text, convert_newlines
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
     SavedFile,
@@ -189,7 +189,7 @@ class EditTools:
     def _load_empty(self, path: str, new: str) -> "tuple[Document, FileVersion | str]":
         loaded = load_file(self._state, path, require_read=self._require_read)
         if loaded is None:
-            return Document("", UTF8), "absent"
+            return Document(), "absent"
         if loaded.document is None or loaded.document.text:
             message = f"{path!r} already exists and is not empty: without a text to replace, only a new file is created"
             raise ToolError(message, code="file_exists")
@@ -208,7 +208,7 @@ class EditTools:
             message = f"{path!r} has {pluralize(len(lines), 'line')}, so nothing can be inserted after line {after_line}"
             message += f": use a number from 0 (the top) to {len(lines)}"
             raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(len(lines)))
-        newline = document.format.newline
+        newline = document.newline
         if newline == "mixed":  # as the line before it, or the first
             newline = "crlf" if lines[max(after_line - 1, 0)].endswith("\r\n") else "lf"
         ending = "\r\n" if newline == "crlf" or (newline == "none" and "\r\n" in text) else "\n"
@@ -254,6 +254,6 @@ def edit_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
         (tools.insert, tools.plan_insertion, {"path": "src/main.py", "after_line": 0, "text": "import os\n"}),
     ]
     return [
-        Tool(function, effects="write", target=file_target(state), preview=diff_preview(plan), examples=[example])
+        Tool(function, effects="write", target=path_target(state), preview=diff_preview(plan), examples=[example])
         for function, plan, example in declarations
     ]

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, get_args
 import msgspec
 
 from toolglot.base_errors import invalid_argument
-from toolglot.builtin.arguments import check_choice, file_target
+from toolglot.builtin.arguments import check_choice, path_target
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, SavedFile, TextChange, diff_preview, load_document, save_change
 from toolglot.builtin.tool_state import ToolState, to_data
@@ -240,7 +240,7 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
         if cell_id is None and mode != "insert":
             raise invalid_argument("cell_id", f"is missing; name the cell to {mode} by its id or its index")
         document, expected = load_document(state, path, require_read=require_read)
-        is_crlf = document.format.newline == "crlf"
+        is_crlf = document.newline == "crlf"
         notebook = _Notebook(document.text.replace("\r\n", "\n") if is_crlf else document.text, path)
         index = notebook.find_cell(cell_id, path) if cell_id is not None else -1
         text, index, name, kind = notebook.change(mode, index, source.replace("\r\n", "\n"), cell_type)
@@ -252,7 +252,7 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
     @tool(
         name="notebook_edit",
         effects="write",
-        target=file_target(state),
+        target=path_target(state),
         preview=diff_preview(plan_edit),
         examples=[{"path": "analysis.ipynb", "cell_id": "2", "source": "print(1)"}],
     )

@@ -28,7 +28,7 @@ from toolglot.builtin.edit.patch.parse import (
     render_patch,
 )
 from toolglot.builtin.files.descriptors import check_regular_file
-from toolglot.builtin.files.text import check_text, decode_document, encode_text
+from toolglot.builtin.files.text import check_text, decode_document
 from toolglot.builtin.files.text_files import suggest_paths
 from toolglot.builtin.files.workspace import Change, Workspace, WorkspaceEntry
 from toolglot.builtin.tool_state import ToolState, to_data
@@ -132,14 +132,13 @@ class _PatchTool:
         return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), to_data(data))
 
     def target(self, arguments: dict[str, Any]) -> str:
-        """Return the files that the paths of a patch lead to; a path itself if it leads nowhere."""
+        """Return the files that the paths of a patch lead to; a path itself if it is not allowed."""
         names: list[str] = []
         for op in _parse_arguments(arguments):
             for path in filter(None, (op.path, op.move_to if isinstance(op, UpdateFile) else "")):
-                entry = None
+                names.append(path)
                 with suppress(ToolError):
-                    entry = self._state.workspace.inspect(path)
-                names.append(self._state.display_path(entry.path) if entry else path)
+                    names[-1] = self._state.display_path(self._state.workspace.resolve(path))
         return ", ".join(dict.fromkeys(names))
 
     def preview(self, arguments: dict[str, Any]) -> str:
@@ -205,7 +204,7 @@ class _PatchDraft:
     def get_file(self, path: str) -> _FileDraft:
         """Return the file at a path. Raises ToolError."""
         entry = self._workspace.inspect(path)
-        real_path = entry.path if entry else self._resolve_missing(path)
+        real_path = entry.path if entry else self._workspace.resolve(path)
         if real_path not in self.files:
             if entry:
                 check_regular_file(entry.status, path)
@@ -216,8 +215,8 @@ class _PatchDraft:
         """Return a file that must exist; one that leaves its path must not be a link. Raises ToolError."""
         file = self.get_file(path)
         if is_moved and file.version is not None:
-            directory, name = self._resolve_parent(path)
-            if directory is None or _fold_case(directory / name) != _fold_case(file.real_path):
+            parent, name = posixpath.split(path.rstrip("/"))
+            if _fold_case(self._workspace.resolve(parent or ".") / name) != _fold_case(file.real_path):
                 message = f"{path!r} is a link: use the path of the file that it leads to"
                 raise ToolError(message, kind="not_allowed", code="path_not_allowed")
         if not file.exists:
@@ -251,25 +250,6 @@ class _PatchDraft:
         document = decode_document(self._read_content(file))
         return split_lines(document.text) if document else None
 
-    def _resolve_parent(self, path: str) -> tuple[Path | None, str]:
-        """Return the real directory of a path if it exists, and the last name."""
-        parent, name = posixpath.split(path.rstrip("/"))
-        directory = self._workspace.inspect(parent or ".")
-        return directory.path if directory else None, name
-
-    def _resolve_missing(self, path: str) -> Path:
-        """Return the real path of what does not exist yet: the directory that does, and the names below it."""
-        missing: list[str] = []
-        directory, parent = None, path
-        while directory is None:
-            directory, name = self._resolve_parent(parent)
-            missing.insert(0, name)
-            parent = posixpath.dirname(parent.rstrip("/"))
-        if ".." in missing:
-            message = f"{path!r}: missing directories are not created along '..'"
-            raise ToolError(message, kind="validation", code="invalid_path")
-        return directory.joinpath(*missing)
-
     # ---- operations
 
     def add_file(self, op: AddFile) -> None:
@@ -295,7 +275,7 @@ class _PatchDraft:
                 raise ToolError("it is not a text file", code="not_text")
         lines = split_lines(document.text)
         text, edits = apply_placements(document.text, locate_chunks(op.path, lines, op.chunks))
-        data, mode, destination = encode_text(text, document.format), file.new_mode, file
+        data, mode, destination = document.encode(text), file.new_mode, file
         if op.move_to:
             with _explain_failure("write file", op.move_to):
                 destination = self.get_file(op.move_to)

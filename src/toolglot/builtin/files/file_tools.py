@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from toolglot.base_errors import LineOutOfRange, invalid_argument
-from toolglot.builtin.arguments import check_choice, check_minimum, file_target
+from toolglot.builtin.arguments import check_choice, check_minimum, path_target
 from toolglot.builtin.files.descriptors import read_all
 from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineReader
-from toolglot.builtin.files.text import UTF8, Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
+from toolglot.builtin.files.text import Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
     SavedFile,
@@ -331,12 +331,12 @@ class _FileTools:
         check_text(content, "content", MAX_TEXT_BYTES)
         loaded = load_file(self._state, path, require_read=self._require_read if mode == "overwrite" else None)
         if loaded is None:
-            return _WriteChange.plan(path, Document("", UTF8), content, "absent")
+            return _WriteChange.plan(path, Document(), content, "absent")
         if mode == "create_only":
             raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
-        document = loaded.require_document(path) if mode == "append" else loaded.document or Document("", UTF8)
-        content = content.removeprefix("\ufeff") if document.format.bom else content
-        new = convert_newlines(content, "crlf") if document.format.newline == "crlf" else content
+        document = loaded.require_document(path) if mode == "append" else loaded.document or Document()
+        content = content.removeprefix("\ufeff") if document.bom else content
+        new = convert_newlines(content, "crlf") if document.newline == "crlf" else content
         if mode == "append":
             return _WriteChange.plan(path, document, document.text + new, loaded.version, converted=new != content)
         try:
@@ -344,13 +344,13 @@ class _FileTools:
         except ToolError as e:
             if e.code != "unencodable_text":
                 raise
-        document = Document(document.text, UTF8)
+        document = Document(document.text)
         return _WriteChange.plan(path, document, new, loaded.version, converted=new != content, reencoded=True)
 
 
 def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
     """Return `read`, `write` and `view_image`. require_read: a file that the model has not read is not overwritten."""
-    tools, target = _FileTools(state, require_read), file_target(state)
+    tools, target = _FileTools(state, require_read), path_target(state)
     reading: dict[str, Any] = {"effects": "read", "idempotent": True, "target": target}
     return [
         Tool(tools.read, **reading, examples=[{"path": "src/main.py", "start_line": 1}]),

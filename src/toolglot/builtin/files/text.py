@@ -1,7 +1,7 @@
 """Text files: decoding and encoding them so that whatever is not changed comes back byte for byte.
 
-Invariants: `encode_text(document.text, document.format) == data` for whatever `decode_document(data)` accepts. A line ends at
-a line feed, with or without a carriage return before it; nothing else ends one. What is not text is None, never a guess.
+Invariants: `document.encode(document.text) == data` for whatever `decode_document(data)` accepts. A line ends at a line feed,
+with or without a carriage return before it; nothing else ends one. What is not text is None, never a guess.
 """
 
 import codecs
@@ -15,20 +15,16 @@ from toolglot.errors import ToolError
 from toolglot.textutil import find_line_edits, split_lines
 
 __all__ = [
-    "UTF8",
     "Document",
     "Encoding",
     "Newline",
-    "TextFormat",
     "check_text",
-    "classify_newlines",
     "convert_newlines",
     "count_changed_lines",
     "decode_bytes",
     "decode_document",
     "detect_bom",
     "detect_newline",
-    "encode_text",
     "has_lone_surrogate",
     "is_binary",
 ]
@@ -57,22 +53,31 @@ _TO_CP1252 = {character: code for code, character in _FROM_CP1252.items()}
 _NOT_IN_CP1252 = {code: 0x100 for code in _FROM_CP1252 if code not in _TO_CP1252}
 
 
-class TextFormat(msgspec.Struct, frozen=True):
-    """How a text is stored in a file."""
+class Document(msgspec.Struct, frozen=True):
+    """The text of a file with its own line endings, without its byte order mark, and how it is stored."""
 
+    text: str = ""
     encoding: Encoding = "utf-8"
     bom: bool = False
-    newline: Newline = "none"
 
+    @property
+    def newline(self) -> Newline:
+        """How its lines end."""
+        return detect_newline(self.text)
 
-UTF8 = TextFormat()
-
-
-class Document(msgspec.Struct, frozen=True):
-    """The text of a file with its own line endings, without its byte order mark."""
-
-    text: str
-    format: TextFormat
+    def encode(self, text: str) -> bytes:
+        """Encode another text in the same way. Raises ToolError if the encoding lacks a character."""
+        bom = _BOM_BY_ENCODING[self.encoding] if self.bom else b""
+        try:
+            if self.encoding == "windows-1252":
+                return bom + text.translate(_NOT_IN_CP1252).translate(_TO_CP1252).encode("latin-1")
+            return bom + text.encode(self.encoding, "strict" if self.encoding == "utf-8" else "surrogatepass")
+        except UnicodeEncodeError as e:
+            character = text[e.start]
+            name = unicodedata.name(character, "a control character").lower()
+            message = f"the file is encoded in {self.encoding}, which has no U+{ord(character):04X} ({name})"
+            message += ": use another character, or write the whole file again"
+            raise ToolError(message, kind="validation", code="unencodable_text") from None
 
 
 # ---- bytes
@@ -89,11 +94,11 @@ def is_binary(head: bytes) -> bool:
     return b"\0" in sample or len(sample) - len(sample.translate(None, _CONTROL_BYTES)) > len(sample) * _MAX_CONTROL_SHARE
 
 
-def decode_bytes(data: bytes, encoding: Encoding, errors: str = "strict") -> str:
+def decode_bytes(data: bytes, encoding: Encoding) -> str:
     """Decode bytes of a known encoding. Raises UnicodeDecodeError."""
     if encoding == "windows-1252":
         return data.decode("latin-1").translate(_FROM_CP1252)
-    return data.decode(encoding, errors if encoding == "utf-8" or errors != "strict" else "surrogatepass")
+    return data.decode(encoding, "strict" if encoding == "utf-8" else "surrogatepass")
 
 
 def decode_document(data: bytes) -> Document | None:
@@ -109,23 +114,7 @@ def decode_document(data: bytes) -> Document | None:
             return None
         encoding = "windows-1252"
         text = decode_bytes(data[len(bom) :], encoding)
-    return None if "\0" in text else Document(text, TextFormat(encoding, bool(bom), detect_newline(text)))
-
-
-def encode_text(text: str, text_format: TextFormat) -> bytes:
-    """Encode a text. Raises ToolError if the encoding lacks a character."""
-    encoding = text_format.encoding
-    bom = _BOM_BY_ENCODING[encoding] if text_format.bom else b""
-    try:
-        if encoding == "windows-1252":
-            return bom + text.translate(_NOT_IN_CP1252).translate(_TO_CP1252).encode("latin-1")
-        return bom + text.encode(encoding, "strict" if encoding == "utf-8" else "surrogatepass")
-    except UnicodeEncodeError as e:
-        character = text[e.start]
-        name = unicodedata.name(character, "a control character").lower()
-        message = f"the file is encoded in {encoding}, which has no U+{ord(character):04X} ({name})"
-        message += ": use another character, or write the whole file again"
-        raise ToolError(message, kind="validation", code="unencodable_text") from None
+    return None if "\0" in text else Document(text, encoding, bool(bom))
 
 
 def check_text(text: str, parameter: str, limit: int) -> str:
@@ -149,11 +138,7 @@ def has_lone_surrogate(text: str) -> bool:
 
 def detect_newline(text: str) -> Newline:
     """Return how the lines of a text end."""
-    return classify_newlines(text.count("\n"), text.count("\r\n"))
-
-
-def classify_newlines(line_feeds: int, crlf_count: int) -> Newline:
-    """Return how lines end, by the number of line feeds and of those that follow a carriage return."""
+    line_feeds, crlf_count = text.count("\n"), text.count("\r\n")
     if not line_feeds:
         return "none"
     return "crlf" if crlf_count == line_feeds else "mixed" if crlf_count else "lf"

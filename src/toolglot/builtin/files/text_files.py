@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from toolglot.builtin.arguments import make_preview
-from toolglot.builtin.files.text import Document, Encoding, decode_document, encode_text
+from toolglot.builtin.files.text import Document, Encoding, decode_document
 from toolglot.builtin.files.workspace import FileVersion, Workspace
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
@@ -41,11 +41,10 @@ class LoadedFile(msgspec.Struct, frozen=True):
 
     document: Document | None
     version: FileVersion
-    too_large: bool = False
 
     def require_document(self, path: str) -> Document:
         """Return the document. Raises ToolError."""
-        if self.too_large:
+        if self.version.size > MAX_TEXT_BYTES:
             message = f"{path!r} is larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to edit"
             raise ToolError(message, kind="limit", code="file_too_large")
         if self.document is None:
@@ -72,8 +71,7 @@ def load_file(state: ToolState, path: str, *, require_read: bool | None) -> Load
         if seen is not None and seen != entry.version:
             message = f"{path!r} has changed since it was read: read it again, then change it"
             raise ToolError(message, kind="not_allowed", code="changed_since_read")
-    too_large = len(data) > MAX_TEXT_BYTES
-    return LoadedFile(None if too_large else decode_document(data), entry.version, too_large)
+    return LoadedFile(decode_document(data) if len(data) <= MAX_TEXT_BYTES else None, entry.version)
 
 
 def load_document(state: ToolState, path: str, *, require_read: bool | None) -> tuple[Document, FileVersion]:
@@ -99,8 +97,8 @@ class TextChange(msgspec.Struct, frozen=True, kw_only=True):
         if len(after) > MAX_TEXT_BYTES:
             message = f"{path!r} would be larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to write"
             raise ToolError(message, kind="limit", code="file_too_large")
-        data, encoding = encode_text(after, document.format), document.format.encoding
-        return cls(before=document.text, after=after, encoding=encoding, data=data, expected=expected, **extra)
+        data = document.encode(after)
+        return cls(before=document.text, after=after, encoding=document.encoding, data=data, expected=expected, **extra)
 
 
 class SavedFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ removes the temporary files. Without one, some files may be new, and `.NAME.HEX.
 
 import errno
 import os
+import posixpath
 import stat
 import threading
 import unicodedata
@@ -186,6 +187,19 @@ class Workspace:
             return self._build_entry(fd, location, -1)
         finally:
             close_quietly(fd)
+
+    def resolve(self, path: str) -> Path:
+        """Return the real path of what is at a path, or of what would be created there. Raises ToolError."""
+        missing: list[str] = []
+        parent = path
+        while (entry := self.inspect(parent)) is None:
+            parent, name = posixpath.split(parent.rstrip("/"))
+            if name == "..":
+                message = f"{path!r}: missing directories are not created along '..'"
+                raise ToolError(message, kind="validation", code="invalid_path")
+            missing.insert(0, name)
+            parent = parent or "."
+        return entry.path.joinpath(*missing)
 
     def _build_entry(self, fd: int, location: Location, exposed_fd: int) -> WorkspaceEntry:
         with translate_os_errors(location.raw_path):
