@@ -1,9 +1,9 @@
-"""The engine: what is asked again, what is shown, what is closed, and that sessions share only what they may."""
+"""The engine: what is retried, shown and closed, and that conversations share only what they may."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ from scripted_transport import (
     HELLO,
     HELLO_WORLD,
     KEY,
-    QUICK,
     STARTED,
     STOP,
     WEATHER,
@@ -91,10 +90,10 @@ def text_of(events: list[Any]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-async def gather_events(engine: Engine, events: list[Any]) -> None:
-    """The events of a stream that may break off."""
-    async for batch in engine.new_state().stream_batches(stream_request()):
-        events.extend(batch)
+async def consume(session: EngineState, request: Request, events: list[Any] | None = None) -> None:
+    async for batch in session.stream_batches(request):
+        if events is not None:
+            events.extend(batch)
 
 
 async def ticks(count: int = 10) -> None:
@@ -132,19 +131,13 @@ def test_streamed_answer() -> None:
     assert transport.all_closed
 
 
-def test_stream_streams_whatever_the_request_says() -> None:
-    """`Engine.stream` is called for the pieces: a request that says nothing of streaming is streamed."""
-    transport = ScriptedTransport(HELLO_WORLD)
-    run(collect_events(chat_engine(transport), text_request()))
-    assert transport.bodies[0].get("stream") is True
-    assert transport.requests[0].stream is True
-
-
-def test_ask_does_not_stream_whatever_the_request_says() -> None:
-    transport = ScriptedTransport(whole_reply())
-    assert asked(transport, stream_request()).reply.text == "Hello world"
-    assert transport.requests[0].stream is False
-    assert "stream_options" not in transport.bodies[0]
+@pytest.mark.parametrize("request_streams", [True, False])
+def test_the_method_decides_whether_to_stream(request_streams: bool) -> None:
+    """Not the request: `stream` is called for the pieces, `ask` for the whole reply."""
+    request, transport = text_request(stream=request_streams), ScriptedTransport(HELLO_WORLD, whole_reply())
+    assert text_of(shown(transport, request)) == asked(transport, request).reply.text == "Hello world"
+    assert [sent.stream for sent in transport.requests] == [True, False]
+    assert ["stream_options" in body for body in transport.bodies] == [True, False]
 
 
 async def test_events_are_shown_as_they_come() -> None:
@@ -174,18 +167,12 @@ def test_responses_keep_nothing_at_the_provider() -> None:
     assert transport.bodies[0]["include"] == ["reasoning.encrypted_content"]
 
 
-def test_the_engines_model_counts() -> None:
+def test_the_model_is_the_engines() -> None:
     transport = ScriptedTransport(whole_reply())
     asked(transport, Request("other-model", [user("Hi")]))
     assert transport.bodies[0]["model"] == "gpt-4o"
-
-
-def test_no_model_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="anthropic:MODEL"):
         Engine(resolve_profile("anthropic"), transport=ScriptedTransport())
-
-
-def test_names() -> None:
     engine = chat_engine(ScriptedTransport())
     assert (engine.model, engine.name, repr(engine)) == ("gpt-4o", "openai-chat:gpt-4o", "Engine('openai-chat:gpt-4o')")
 
@@ -279,24 +266,19 @@ def test_final_errors(answer: Any, kind: type[Exception], options: dict[str, Any
     assert transport.all_closed
 
 
-def test_it_waits_as_long_as_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited = list[float]()
-    real = asyncio.sleep
+def test_it_waits_as_long_as_the_provider_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays, real = list[float](), asyncio.sleep
 
     async def sleep(seconds: float, *_: Any) -> None:
-        waited.append(seconds)
+        delays.append(seconds)
         await real(0)
 
     monkeypatch.setattr("toolglot.engine.engine.asyncio.sleep", sleep)
     body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [{"retryDelay": "39s"}]}}
-    transport = ScriptedTransport(
-        error_reply(429, headers={"retry-after": "7"}),
-        error_reply(429, headers={"retry-after-ms": "1500"}),
-        ScriptedReply((dumps(body),), 429),
-        whole_reply(),
-    )
+    refusals = [error_reply(429, headers={"retry-after": "7"}), error_reply(429, headers={"retry-after-ms": "1500"})]
+    transport = ScriptedTransport(*refusals, ScriptedReply((dumps(body),), 429), whole_reply())
     assert asked(transport, retry=RetryConfig(max_retries=5)).retries == 3
-    assert waited == [7.0, 1.5, 39.0]
+    assert delays == [7.0, 1.5, 39.0]
 
 
 def test_an_endless_refusal_is_not_read_to_its_end() -> None:
@@ -322,7 +304,7 @@ BROKEN: dict[str, tuple[Any, type[ToolglotError]]] = {
 
 @pytest.mark.parametrize("case", BROKEN)
 @pytest.mark.parametrize("before", [(), (STARTED,)], ids=["nothing", "only the start"])
-def test_a_stream_that_showed_nothing_is_asked_again(case: str, before: tuple[bytes, ...]) -> None:
+def test_a_stream_that_showed_nothing_is_retried(case: str, before: tuple[bytes, ...]) -> None:
     parts, _ = BROKEN[case]
     transport = ScriptedTransport(stream_reply(*before, *parts), HELLO_WORLD)
     events = shown(transport)
@@ -332,27 +314,21 @@ def test_a_stream_that_showed_nothing_is_asked_again(case: str, before: tuple[by
     assert transport.all_closed
 
 
+CALL = chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]})
+
+
 @pytest.mark.parametrize("case", BROKEN)
-async def test_a_stream_that_showed_something_is_not(case: str) -> None:
+@pytest.mark.parametrize(("part", "text"), [(HELLO, "Hello"), (CALL, "")], ids=["text", "a call"])
+async def test_a_stream_that_showed_something_is_not_retried(case: str, part: bytes, text: str) -> None:
     parts, kind = BROKEN[case]
-    transport = ScriptedTransport(stream_reply(STARTED, HELLO, *parts), HELLO_WORLD)
+    transport = ScriptedTransport(stream_reply(STARTED, part, *parts), HELLO_WORLD)
     events = list[Any]()
     with pytest.raises(kind):
-        await gather_events(chat_engine(transport), events)
-    assert text_of(events) == "Hello"
+        await consume(chat_engine(transport).new_state(), stream_request(), events)
+    assert text_of(events) == text
     assert not any(isinstance(event, Retrying | ReplyDone) for event in events)
     assert len(transport.requests) == 1
     assert transport.all_closed
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_call_that_began_is_something(case: str) -> None:
-    parts, kind = BROKEN[case]
-    call = chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]})
-    transport = ScriptedTransport(stream_reply(STARTED, call, *parts), HELLO_WORLD)
-    with pytest.raises(kind):
-        shown(transport)
-    assert len(transport.requests) == 1
 
 
 @pytest.mark.parametrize("end", [(STOP,), (STOP, DONE)], ids=["finish reason", "and [DONE]"])
@@ -367,55 +343,47 @@ def test_a_connection_that_breaks_after_the_terminal_does_not_matter(end: tuple[
 # ---- keys
 
 
-def test_a_key_that_can_be_renewed_is_asked_for_once_more() -> None:
-    keys = iter(["old-key-123", "new-key-456", "never-used"])
-    transport = ScriptedTransport(error_reply(401, "expired"), whole_reply())
-    answered = asked(transport, key=lambda: next(keys))
-    assert answered.retries == 0
-    assert [request.headers["authorization"] for request in transport.requests] == ["Bearer old-key-123", "Bearer new-key-456"]
-    assert next(keys) == "never-used"
+def numbered_keys() -> Callable[[], str]:
+    numbers = iter(range(1, 10))
+    return lambda: f"key-number-{next(numbers)}"
+
+
+def used_keys(transport: ScriptedTransport) -> list[str]:
+    return [request.headers["authorization"].removeprefix("Bearer key-number-") for request in transport.requests]
+
+
+@pytest.mark.parametrize(("refusals", "keys", "retries"), [
+    pytest.param([error_reply(401, "expired")], ["1", "2"], 0, id="renewed"),
+    pytest.param([error_reply(500)], ["1", "2"], 1, id="retried"),
+])  # fmt: skip
+def test_a_key_is_requested_before_each_attempt(refusals: list[ScriptedReply], keys: list[str], retries: int) -> None:
+    transport = ScriptedTransport(*refusals, whole_reply())
+    assert asked(transport, key=numbered_keys()).retries == retries
+    assert used_keys(transport) == keys
     assert transport.all_closed
 
 
-def test_a_renewed_key_that_is_refused_too_is_final() -> None:
+@pytest.mark.parametrize(("key", "attempts"), [(numbered_keys(), 2), (KEY, 1)], ids=["renewable", "fixed"])
+def test_a_refused_key_is_renewed_at_most_once(key: Any, attempts: int) -> None:
     transport = ScriptedTransport(error_reply(401, "expired"), error_reply(401, "expired"), whole_reply())
-
-    async def key() -> str:
-        return "some-key-1"
-
-    with pytest.raises(AuthenticationFailed):
+    with pytest.raises(AuthenticationFailed, match="expired"):
         asked(transport, key=key)
-    assert len(transport.requests) == 2
+    assert len(transport.requests) == attempts
 
 
-def test_a_fixed_key_is_not_tried_twice() -> None:
-    transport = ScriptedTransport(error_reply(401, "wrong"), whole_reply())
-    with pytest.raises(AuthenticationFailed, match="wrong"):
-        asked(transport)
-    assert len(transport.requests) == 1
-
-
-def test_google_says_of_a_wrong_key_that_the_request_is_wrong() -> None:
+def test_google_reports_a_wrong_key_as_an_invalid_request() -> None:
     """A 400 with the reason API_KEY_INVALID is about the key, and a new key helps."""
     detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
     message = "API key not valid. Please pass a valid API key."
     wrong = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT", "details": [detail]}}
     fine = {"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}
-    keys = iter(["key-number-1", "key-number-2"])
     transport = ScriptedTransport(ScriptedReply((dumps(wrong),), 400), ScriptedReply((dumps(fine),)))
-    assert asked(transport, model="gemini:gemini-3-pro", key=lambda: next(keys)).reply.text == "ok"
+    assert asked(transport, model="gemini:gemini-3-pro", key=numbered_keys()).reply.text == "ok"
     with pytest.raises(AuthenticationFailed):
         asked(ScriptedTransport(ScriptedReply((dumps(wrong),), 400)), model="gemini:gemini-3-pro")
 
 
-def test_a_key_is_asked_for_before_each_attempt() -> None:
-    keys = iter(["key-number-1", "key-number-2"])
-    transport = ScriptedTransport(error_reply(500), whole_reply())
-    asked(transport, key=lambda: next(keys))
-    assert transport.requests[1].headers["authorization"] == "Bearer key-number-2"
-
-
-def test_no_key_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     transport = ScriptedTransport(whole_reply())
     with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
@@ -451,13 +419,8 @@ def test_no_key_in_errors_events_and_logs(case: str, stream_it: bool, caplog: py
     caplog.set_level(logging.DEBUG)
     engine = chat_engine(ScriptedTransport(*[ECHOES[case]] * 3))
     events = list[Any]()
-
-    async def main() -> None:
-        async for batch in engine.new_state().stream_batches(stream_request() if stream_it else text_request()):
-            events.extend(batch)
-
     with pytest.raises(ToolglotError) as caught:
-        run(main())
+        run(consume(engine.new_state(), text_request(stream=stream_it), events))
     assert KEY not in everything(caught.value)
     assert KEY not in repr(events)
     assert KEY not in caplog.text
@@ -475,32 +438,21 @@ def test_no_key_in_the_repr_of_a_request() -> None:
 # ---- strict, tools, features
 
 
-def test_strict_sends_nothing_that_would_lose_something() -> None:
-    transport = ScriptedTransport(whole_reply())
-    request = text_request(options=Options(top_k=3.0))
-    with pytest.raises(LossyEncoding, match="top_k"):
+SAMPLING = "Unsupported value: 'temperature' does not support 0.2 with this model."
+
+
+@pytest.mark.parametrize(("options", "refusals", "lost"), [
+    (Options(top_k=3.0), [], ["top_k"]),
+    (Options(temperature=0.2), [error_reply(400, SAMPLING, code="unsupported_value")], ["temperature"]),  # the cure drops it
+    (Options(), [], []),
+])  # fmt: skip
+def test_strict_sends_nothing_that_loses_something(options: Options, refusals: list[ScriptedReply], lost: list[str]) -> None:
+    request = text_request(options=options)
+    assert [loss.subject for loss in asked(ScriptedTransport(*refusals, whole_reply()), request).losses] == lost
+    transport = ScriptedTransport(*refusals, whole_reply())
+    with pytest.raises(LossyEncoding, match=lost[0]) if lost else nullcontext():
         asked(transport, request, strict=True)
-    assert transport.requests == []
-    answered = asked(transport, request)
-    assert [loss.subject for loss in answered.losses] == ["top_k"]
-
-
-def test_strict_asks_where_nothing_is_lost() -> None:
-    assert asked(ScriptedTransport(whole_reply()), strict=True).reply.text == "Hello world"
-
-
-def test_strict_also_counts_for_a_cure() -> None:
-    """A cure that leaves something out is a loss too."""
-    refused = error_reply(
-        400, "Unsupported value: 'temperature' does not support 0.2 with this model.", code="unsupported_value"
-    )
-    request = text_request(options=Options(temperature=0.2))
-    transport = ScriptedTransport(refused, whole_reply())
-    with pytest.raises(LossyEncoding, match="temperature"):
-        asked(transport, request, strict=True)
-    assert len(transport.requests) == 1
-    answered = asked(ScriptedTransport(refused, whole_reply()), request)
-    assert [loss.subject for loss in answered.losses] == ["temperature"]
+    assert len(transport.requests) == len(refusals) + (not lost)
 
 
 def test_features_are_those_of_the_model() -> None:
@@ -520,13 +472,9 @@ def test_prepared_tools() -> None:
     assert (fine.tools, fine.problems, fine.losses) == ((WEATHER,), (), ())
 
 
-def test_losses_of_the_answer_are_told_too() -> None:
-    doc = {
-        "id": "c1",
-        "model": "m",
-        "choices": [{"index": i, "message": {"content": "x"}, "finish_reason": "stop"} for i in (0, 1)],
-    }
-    answered = asked(ScriptedTransport(ScriptedReply((dumps(doc),))))
+def test_losses_of_the_reply_are_reported() -> None:
+    choices = [{"index": index, "message": {"content": "x"}, "finish_reason": "stop"} for index in (0, 1)]
+    answered = asked(ScriptedTransport(ScriptedReply((dumps({"id": "c1", "model": "m", "choices": choices}),))))
     assert answered.reply.text == "x"
     assert answered.losses
 
@@ -534,7 +482,7 @@ def test_losses_of_the_answer_are_told_too() -> None:
 # ---- calls come back as the tools were defined
 
 
-def test_names_that_the_target_refuses_come_back() -> None:
+def test_names_that_the_target_refuses_are_mapped_back() -> None:
     dotted = ToolDefinition("math.add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 
     def answer(request: Any) -> ScriptedReply:
@@ -542,9 +490,8 @@ def test_names_that_the_target_refuses_come_back() -> None:
         assert name != "math.add"
         started = {"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": '{"a":'}}
         more = {"index": 0, "function": {"arguments": "1}"}}
-        return stream_reply(
-            STARTED, chunk({"tool_calls": [started]}), chunk({"tool_calls": [more]}), chunk({}, "tool_calls"), DONE
-        )
+        calls = [chunk({"tool_calls": [part]}) for part in (started, more)]
+        return stream_reply(STARTED, *calls, chunk({}, "tool_calls"), DONE)
 
     transport = ScriptedTransport(answer)
     events = shown(transport, stream_request(tools=(dotted,)))
@@ -575,13 +522,8 @@ async def test_cancelling_closes_the_answer(say: ScriptedReply, way: str) -> Non
     transport = ScriptedTransport(say, HELLO_WORLD)
     engine = chat_engine(transport)
     # an answer that is read by `ask` may be a stream all the same: the session decides by the request
-    session = engine.new_state()
-
-    async def consume() -> None:
-        async for _ in session.stream_batches(stream_request()):
-            pass
-
-    task = asyncio.create_task(consume() if way == "stream" else engine.ask(text_request()))
+    work = consume(engine.new_state(), stream_request()) if way == "stream" else engine.ask(text_request())
+    task = asyncio.create_task(work)
     await transport.waiting.wait()
     await cancel(task)
     assert len(transport.requests) == 1
@@ -608,47 +550,35 @@ async def test_cancelling_while_it_waits_to_ask_again() -> None:
     assert transport.remaining == 1
 
 
-def test_cancelling_while_the_key_is_asked_for() -> None:
-    async def main() -> None:
-        asked_for = asyncio.Event()
+async def test_cancelling_while_the_key_is_fetched() -> None:
+    requested = asyncio.Event()
 
-        async def key() -> str:
-            asked_for.set()
-            await asyncio.Event().wait()
-            return ""
+    async def key() -> str:
+        requested.set()
+        await asyncio.Event().wait()
+        return ""
 
-        transport = ScriptedTransport(whole_reply())
-        task = asyncio.create_task(chat_engine(transport, key=key).ask(text_request()))
-        await asked_for.wait()
-        await cancel(task)
-        assert transport.requests == []
-
-    run(main())
+    transport = ScriptedTransport(whole_reply())
+    task = asyncio.create_task(chat_engine(transport, key=key).ask(text_request()))
+    await requested.wait()
+    await cancel(task)
+    assert transport.requests == []
 
 
-async def test_breaking_out_of_a_stream_closes_the_answer() -> None:
-    transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
-    async for event in chat_engine(transport).stream(stream_request()):
-        if isinstance(event, TextDelta):
-            break
-    await ticks()
-    assert transport.all_closed
-
-
-async def test_closing_a_stream_closes_the_answer_at_once() -> None:
-    """After `aclose` nothing is open any more: that is what it is awaited for."""
+@pytest.mark.parametrize("way", ["break", "error", "aclose"])
+async def test_leaving_a_stream_closes_the_answer(way: str) -> None:
     transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
     events: Any = chat_engine(transport).stream(stream_request())
-    await anext(events)
-    await events.aclose()
-    assert transport.all_closed
-
-
-async def test_an_exception_of_the_consumer_closes_the_answer() -> None:
-    transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
     with suppress(ZeroDivisionError):
-        async for _ in chat_engine(transport).stream(stream_request()):
-            raise ZeroDivisionError
+        async for event in events:
+            if way == "error":
+                raise ZeroDivisionError
+            if way == "break" and isinstance(event, TextDelta):
+                break
+            if way == "aclose":
+                await events.aclose()
+                assert transport.all_closed  # at once: that is what it is awaited for
+    del events
     await ticks()
     assert transport.all_closed
 
@@ -656,7 +586,7 @@ async def test_an_exception_of_the_consumer_closes_the_answer() -> None:
 # ---- what is left of a reply
 
 
-async def test_said_is_the_text_so_far() -> None:
+async def test_partial_text() -> None:
     hold = HoldUntilReleased()
     transport = ScriptedTransport(stream_reply(STARTED, HELLO, WORLD, hold, STOP, DONE))
     session = chat_engine(transport).new_state()
@@ -672,30 +602,24 @@ async def test_said_is_the_text_so_far() -> None:
 
 
 @pytest.mark.parametrize("late", [True, False], ids=["before the head", "after the head"])
-async def test_said_is_not_of_an_earlier_reply(late: bool) -> None:
+async def test_partial_text_is_not_of_an_earlier_reply(late: bool) -> None:
     """What an interrupted run keeps is the text of the reply that was being read, never that of the one before."""
-    transport = ScriptedTransport(
-        HELLO_WORLD, ScriptedReply((HangForever(),), delays_head=late, headers={"content-type": "text/event-stream"})
-    )
+    hanging = ScriptedReply((HangForever(),), delays_head=late, headers={"content-type": "text/event-stream"})
+    transport = ScriptedTransport(HELLO_WORLD, hanging)
     session = chat_engine(transport).new_state()
-    async for _ in session.stream_batches(stream_request()):
-        pass
+    await consume(session, stream_request())
     task = asyncio.create_task(session.ask(stream_request("And now?")))
     await transport.waiting.wait()
     await cancel(task)
     assert session.partial_text == ""
 
 
-async def test_answered_is_not_of_an_earlier_request() -> None:
-    """After an error nothing of an answer counts, an older one neither."""
-    transport = ScriptedTransport(HELLO_WORLD, error_reply(400, "bad"))
-    session = chat_engine(transport).new_state()
-    async for _ in session.stream_batches(stream_request()):
-        pass
+async def test_a_result_is_not_of_an_earlier_request() -> None:
+    session = chat_engine(ScriptedTransport(HELLO_WORLD, error_reply(400, "bad"))).new_state()
+    await consume(session, stream_request())
     assert session.result is not None
     with pytest.raises(InvalidRequest):
-        async for _ in session.stream_batches(stream_request("And now?")):
-            pass
+        await consume(session, stream_request("And now?"))
     assert session.result is None
 
 
@@ -727,15 +651,12 @@ def test_sessions_share_their_head(provider: str, monkeypatch: pytest.MonkeyPatc
 def test_sessions_do_not_influence_each_other() -> None:
     profile = resolve_profile("openai-chat", "gpt-4o")
     odd = ToolDefinition("a.b", "", {"type": "object", "properties": {}})
+    result = tool_results(ToolResult("c", (Text("r"),)))
     talks = [
         Request("gpt-4o", [system("Be kind."), user("one")], (WEATHER,)),
         Request("gpt-4o", [system("Be rude."), user("two")], (WEATHER,)),
-        Request(
-            "gpt-4o", [user("three"), assistant(ToolCall("c", "x.y", {})), tool_results(ToolResult("c", (Text("r"),)))], (odd,)
-        ),
-        Request(
-            "gpt-4o", [user("four"), assistant(ToolCall("c", "x y", {})), tool_results(ToolResult("c", (Text("r"),)))], (odd,)
-        ),
+        Request("gpt-4o", [user("three"), assistant(ToolCall("c", "x.y", {})), result], (odd,)),
+        Request("gpt-4o", [user("four"), assistant(ToolCall("c", "x y", {})), result], (odd,)),
         Request("gpt-4o", [user("five")], ()),
         Request("gpt-4o", [user("six")], (odd,), options=Options(max_tokens=5, top_k=1.0)),
     ]
@@ -776,21 +697,18 @@ def test_many_turns_cost_the_same_bytes_as_from_scratch(provider: str) -> None:
                 assert sorted(map(str, again.repairs)) == sorted(map(str, fresh.repairs))
 
 
-def test_conversations_at_once() -> None:
-    async def main() -> None:
-        def answer(request: Any) -> ScriptedReply:
-            return whole_reply(transport.bodies[-1]["messages"][-1]["content"])
+async def test_concurrent_conversations() -> None:
+    def answer(request: Any) -> ScriptedReply:
+        return whole_reply(transport.bodies[-1]["messages"][-1]["content"])
 
-        transport = ScriptedTransport(*[answer] * 50)
-        engine = chat_engine(transport)
-        found = await asyncio.gather(*(engine.ask(text_request(f"number {number}")) for number in range(50)))
-        assert [answered.reply.text for answered in found] == [f"number {number}" for number in range(50)]
-        assert transport.all_closed
-
-    run(main())
+    transport = ScriptedTransport(*[answer] * 50)
+    engine, texts = chat_engine(transport), [f"number {number}" for number in range(50)]
+    results = await asyncio.gather(*(engine.ask(text_request(text)) for text in texts))
+    assert [result.reply.text for result in results] == texts
+    assert transport.all_closed
 
 
-# ---- asked again together with a cure
+# ---- heals
 
 REFUSED = error_reply(
     400,
@@ -798,11 +716,12 @@ REFUSED = error_reply(
     code="unsupported_parameter",
 )
 LIMITED = Options(max_tokens=7)
+SERVER: dict[str, Any] = {"model": "compatible:m", "base_url": "http://host/v1"}
 
 
-async def test_cured_once_and_told() -> None:
+async def test_a_refusal_is_healed_and_reported_once() -> None:
     transport = ScriptedTransport(REFUSED, whole_reply(), whole_reply())
-    engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
+    engine = chat_engine(transport, **SERVER)
     answered = await engine.ask(text_request(options=LIMITED))
     assert answered.retries == 0
     (repair,) = answered.repairs
@@ -818,9 +737,9 @@ async def test_cured_once_and_told() -> None:
     assert transport.all_closed
 
 
-async def test_a_running_session_is_cured_for_its_next_requests() -> None:
+async def test_a_running_session_is_healed_for_its_next_requests() -> None:
     transport = ScriptedTransport(whole_reply(), REFUSED, whole_reply(), whole_reply())
-    session = chat_engine(transport, "compatible:m", base_url="http://host/v1").new_state()
+    session = chat_engine(transport, **SERVER).new_state()
     talk = Conversation([user("Hi")])
     for number in range(3):
         await session.ask(Request("", talk, options=LIMITED))
@@ -829,58 +748,41 @@ async def test_a_running_session_is_cured_for_its_next_requests() -> None:
     assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
 
 
-def test_the_same_refusal_again_is_final() -> None:
-    transport = ScriptedTransport(REFUSED, REFUSED, whole_reply())
-    with pytest.raises(InvalidRequest, match="max_tokens"):
-        asked(transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1")
-    assert len(transport.requests) == 2
+@pytest.mark.parametrize(("replies", "heal", "attempts", "message"), [
+    ([REFUSED, REFUSED], True, 2, "max_tokens"),
+    ([REFUSED, error_reply(400, SAMPLING, code="unsupported_value")], True, 2, "temperature"),
+    ([REFUSED], False, 1, "max_tokens"),
+], ids=["the same refusal again", "another refusal", "not wanted"])  # fmt: skip
+def test_a_request_is_healed_at_most_once(replies: list[ScriptedReply], heal: bool, attempts: int, message: str) -> None:
+    transport = ScriptedTransport(*replies, whole_reply())
+    with pytest.raises(InvalidRequest, match=message):
+        asked(transport, text_request(options=LIMITED), heal=heal, **SERVER)
+    assert len(transport.requests) == attempts
 
 
-def test_another_refusal_after_a_cure_is_final() -> None:
-    other = error_reply(400, "Unsupported value: 'temperature' does not support 0.2 with this model.", code="unsupported_value")
-    transport = ScriptedTransport(REFUSED, other, whole_reply())
-    with pytest.raises(InvalidRequest, match="temperature"):
-        asked(transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1")
-    assert len(transport.requests) == 2
+BUSY = error_reply(503, "busy")
 
 
-def test_nothing_is_cured_where_that_is_not_wanted() -> None:
-    transport = ScriptedTransport(REFUSED, whole_reply())
-    with pytest.raises(InvalidRequest):
-        asked(transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1", heal=False)
-    assert len(transport.requests) == 1
-
-
-def test_a_cure_and_retries_together() -> None:
-    busy = error_reply(503, "busy")
-    transport = ScriptedTransport(busy, REFUSED, busy, whole_reply())
-    answered = asked(transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1")
-    assert (answered.retries, len(answered.repairs)) == (2, 1)
+@pytest.mark.parametrize(("replies", "retries"), [([BUSY, REFUSED, BUSY], 2), ([error_reply(401), REFUSED, BUSY], 1)])
+def test_a_heal_is_no_retry(replies: list[ScriptedReply], retries: int) -> None:
+    transport = ScriptedTransport(*replies, whole_reply())
+    answered = asked(transport, text_request(options=LIMITED), key=numbered_keys(), **SERVER)
+    assert (answered.retries, len(answered.repairs)) == (retries, 1)
     assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
 
 
-def test_a_cure_shows_no_events() -> None:
-    transport = ScriptedTransport(REFUSED, HELLO_WORLD)
-    events = shown(transport, stream_request(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+def test_a_heal_shows_no_events() -> None:
+    events = shown(ScriptedTransport(REFUSED, HELLO_WORLD), stream_request(options=LIMITED), **SERVER)
     assert not any(isinstance(event, Retrying) for event in events)
     assert text_of(events) == "Hello world"
 
 
-def test_a_key_a_cure_and_a_retry_in_one_request() -> None:
-    keys = iter(["key-number-1", "key-number-2", "key-number-3", "key-number-4"])
-    transport = ScriptedTransport(error_reply(401, "expired"), REFUSED, error_reply(500), whole_reply())
-    answered = asked(
-        transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1", key=lambda: next(keys)
-    )
-    assert (answered.retries, len(answered.repairs)) == (1, 1)
-
-
-async def test_sessions_that_are_refused_at_once_are_all_cured() -> None:
+async def test_sessions_that_are_refused_at_once_are_all_healed() -> None:
     """Both were sent before anything was known: the one that hears of it second is asked again too."""
     first, second = HoldUntilReleased(), HoldUntilReleased()
     late = [ScriptedReply((hold, *REFUSED.parts), REFUSED.status, delays_head=True) for hold in (first, second)]
     transport = ScriptedTransport(*late, whole_reply("one"), whole_reply("two"))
-    engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
+    engine = chat_engine(transport, **SERVER)
     tasks = [asyncio.create_task(engine.ask(text_request(options=LIMITED))) for _ in late]
     for hold in (first, second):
         await hold.reached.wait()
@@ -891,43 +793,31 @@ async def test_sessions_that_are_refused_at_once_are_all_cured() -> None:
     assert all(answered.repairs for answered in found)
 
 
-def test_a_request_goes_where_it_was_encoded_for() -> None:
-    """Another session's cure moves the engine to Responses while this one waits for its key: the body is still one of Chat."""
+async def test_a_request_goes_where_it_was_encoded_for() -> None:
+    """Another session's heal moves the engine to Responses while this one waits for its key: the body is still one of Chat."""
+    waits, go = asyncio.Event(), asyncio.Event()
+    calls = 0
 
-    async def main() -> None:
-        waits, go = asyncio.Event(), asyncio.Event()
-        calls = 0
+    async def key() -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            waits.set()
+            await go.wait()
+        return "some-key-1"
 
-        async def key() -> str:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                waits.set()
-                await go.wait()
-            return "some-key-1"
+    moved = error_reply(400, "Function tools are not supported here. To use function tools, use /v1/responses.")
+    done = ScriptedReply((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
 
-        moved = error_reply(400, "Function tools are not supported here. To use function tools, use /v1/responses.")
-        done = ScriptedReply((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
+    def right(request: HttpRequest) -> ScriptedReply:
+        return whole_reply() if "chat" in request.url else done
 
-        def right(request: HttpRequest) -> ScriptedReply:
-            return whole_reply() if "chat" in request.url else done
-
-        transport = ScriptedTransport(moved, done, right, right, right)
-        engine = chat_engine(transport, "openai-chat:m", key=key)
-        slow = asyncio.create_task(engine.ask(text_request(tools=(WEATHER,))))
-        await waits.wait()
-        await engine.ask(text_request(tools=(WEATHER,)))
-        go.set()
-        await slow
-        for request, body in zip(transport.requests, transport.bodies, strict=True):
-            assert ("messages" in body) == request.url.endswith("/chat/completions"), request.url
-
-    run(main())
-
-
-def test_session_knows_its_engine() -> None:
-    engine = chat_engine(ScriptedTransport())
-    session = engine.new_state()
-    assert isinstance(session, EngineState)
-    assert session.engine is engine
-    assert engine.retry is QUICK
+    transport = ScriptedTransport(moved, done, right, right, right)
+    engine = chat_engine(transport, "openai-chat:m", key=key)
+    slow = asyncio.create_task(engine.ask(text_request(tools=(WEATHER,))))
+    await waits.wait()
+    await engine.ask(text_request(tools=(WEATHER,)))
+    go.set()
+    await slow
+    for request, body in zip(transport.requests, transport.bodies, strict=True):
+        assert ("messages" in body) == request.url.endswith("/chat/completions"), request.url

@@ -1,4 +1,4 @@
-"""Refusals that a request is mended for: each row on the words of a real provider, and what is different in the next body."""
+"""Refusals that a request is healed for: each rule with the words of a real provider, and what differs in the next body."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from scripted_transport import Doc, ScriptedReply, ScriptedTransport, chat_engine, error_reply, whole_reply
 
+from toolglot.engine.engine import EngineResult, EngineState
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps
 from toolglot.messages import Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
@@ -15,51 +16,32 @@ from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.heal import HEAL_RULES, heal_profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 
-TOOL = ToolDefinition(
-    "get",
-    "Gets.",
-    {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False},
-    strict=True,
-)
+PARAMETERS: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
+TOOL = ToolDefinition("get", "Gets.", PARAMETERS, strict=True)
 CALL = ToolCall("toolu_01", "get", {"x": "1"})
 RESULT = tool_results(ToolResult("toolu_01", (Text("one"),), "get"))
 
 
-def thought(wire: str, profile: str, model: str, block: Thinking, call: ToolCall = CALL) -> list[Message]:
-    return [user("Hi"), Message("assistant", (block, call), Origin(wire, profile, model)), RESULT]
+def thought(wire: str, profile: str, model: str, opaque: Doc) -> list[Message]:
+    return [user("Hi"), Message("assistant", (Thinking("hm", opaque), CALL), Origin(wire, profile, model)), RESULT]
 
 
-CLAUDE = thought(
-    "anthropic-messages", "anthropic", "claude-sonnet-4-5", Thinking("hm", {"signature": "c2ln", "type": "thinking"})
-)
-REASONED = thought(
-    "openai-responses",
-    "openai-responses",
-    "gpt-5",
-    Thinking("hm", {"type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA", "summary": []}),
-)
+SIGNATURE = {"signature": "c2ln", "type": "thinking"}
+CLAUDE = thought("anthropic-messages", "anthropic", "claude-sonnet-4-5", SIGNATURE)
+ENCRYPTED: Doc = {"type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA", "summary": []}
+REASONED = thought("openai-responses", "openai-responses", "gpt-5", ENCRYPTED)
 PLAIN = [user("Hi"), assistant(["So:", CALL]), RESULT]
 HI = [user("Hi")]
-
-ANTHROPIC = ScriptedReply(
-    (
-        dumps(
-            {
-                "id": "m",
-                "model": "c",
-                "type": "message",
-                "role": "assistant",
-                "content": [{"type": "text", "text": "ok"}],
-                "stop_reason": "end_turn",
-            }
-        ),
-    )
-)
+OK = {"text": "ok"}
 RESPONSES = ScriptedReply((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
-GEMINI = ScriptedReply(
-    (dumps({"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}),)
-)
-FINE = {"anthropic-messages": ANTHROPIC, "openai-responses": RESPONSES, "gemini": GEMINI, "openai-chat": whole_reply()}
+FINE = {
+    "anthropic-messages": ScriptedReply(
+        (dumps({"id": "m", "type": "message", "content": [{"type": "text", **OK}], "stop_reason": "end_turn"}),)
+    ),
+    "openai-responses": RESPONSES,
+    "gemini": ScriptedReply((dumps({"candidates": [{"content": {"role": "model", "parts": [OK]}, "finishReason": "STOP"}]}),)),
+    "openai-chat": whole_reply(),
+}
 
 
 class Case(NamedTuple):
@@ -107,9 +89,36 @@ def free(body: Doc) -> bool:
     return not forced(body) and bool(body["tools"])
 
 
-REQUIRED: Doc = {"tools": (TOOL,), "tool_choice": ToolChoice("required")}
-WARM: Doc = {"options": Options(temperature=0.2)}
-LIMITED: Doc = {"options": Options(max_tokens=7)}
+TOOLS: Doc = {"tools": (TOOL,)}
+SONNET, GPT = "anthropic:claude-sonnet-4-5", "openai-responses:gpt-5"
+
+
+def sampling(name: str, model: str, words: str, code: str = "") -> Case:
+    options = Options(temperature=0.2) if name == "temperature" else Options(top_p=0.5)
+    return Case(model, words, holds(name), lacks(name), fields={"options": options}, code=code)
+
+
+def limit(model: str, words: str, before: str, after: str, code: str = "") -> Case:
+    return Case(model, words, holds(before), holds(after), fields={"options": Options(max_tokens=7)}, code=code)
+
+
+def choice(model: str, words: str) -> Case:
+    return Case(model, words, forced, free, fields={**TOOLS, "tool_choice": ToolChoice("required")})
+
+
+def opaque(model: str, words: str, text: str, messages: Sequence[Message]) -> Case:
+    return Case(model, words, says(text), silent(text), messages, TOOLS)
+
+
+def strict(words: str) -> Case:
+    return Case(SONNET, words, says('"strict":true'), silent('"strict":true'), fields=TOOLS)
+
+
+def stream_options(words: str) -> Case:
+    return Case("compatible:m", words, holds("stream_options"), lacks("stream_options"), stream=True)
+
+
+BLOCK = "messages.1.content.0: "
 CASES = {
     "responses": Case(
         "openai-chat:gpt-5.4",
@@ -118,85 +127,41 @@ CASES = {
         holds("messages"),
         holds("input"),
         PLAIN,
-        {"tools": (TOOL,)},
+        TOOLS,
     ),
-    "sampling, anthropic": Case(
-        "anthropic:claude-next",
-        "temperature: Extra inputs are not permitted",
-        holds("temperature"),
-        lacks("temperature"),
-        fields=WARM,
-    ),
-    "sampling, deprecated": Case(
-        "anthropic:claude-next",
-        "`temperature` is deprecated for this model.",
-        holds("temperature"),
-        lacks("temperature"),
-        fields=WARM,
-    ),
-    "sampling, value": Case(
+    "sampling, anthropic": sampling("temperature", "anthropic:next", "temperature: Extra inputs are not permitted"),
+    "sampling, deprecated": sampling("temperature", "anthropic:next", "`temperature` is deprecated for this model."),
+    "sampling, value": sampling(
+        "temperature",
         "openai-chat:next",
         "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.",
-        holds("temperature"),
-        lacks("temperature"),
-        fields=WARM,
-        code="unsupported_value",
+        "unsupported_value",
     ),
-    "sampling, parameter": Case(
-        "openai-responses:next",
-        "Unsupported parameter: 'top_p' is not supported with this model.",
-        holds("top_p"),
-        lacks("top_p"),
-        fields={"options": Options(top_p=0.5)},
+    "sampling, parameter": sampling(
+        "top_p", "openai-responses:next", "Unsupported parameter: 'top_p' is not supported with this model."
     ),
-    "thinking, bound": Case(
-        "anthropic:claude-sonnet-4-5",
-        "messages.1.content.0: This thinking block is bound to a different conversation prefix.",
-        says("c2ln"),
-        silent("c2ln"),
-        CLAUDE,
-        {"tools": (TOOL,)},
+    "thinking, bound": opaque(
+        SONNET, f"{BLOCK}This thinking block is bound to a different conversation prefix.", "c2ln", CLAUDE
     ),
-    "thinking, signature": Case(
-        "anthropic:claude-sonnet-4-5",
-        "messages.1.content.0: Invalid `signature` in `thinking` block",
-        says("c2ln"),
-        silent("c2ln"),
-        CLAUDE,
-        {"tools": (TOOL,)},
-    ),
-    "thinking, modified": Case(
-        "anthropic:claude-sonnet-4-5",
-        "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
+    "thinking, signature": opaque(SONNET, f"{BLOCK}Invalid `signature` in `thinking` block", "c2ln", CLAUDE),
+    "thinking, modified": opaque(
+        SONNET,
+        f"{BLOCK}`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
         "These blocks must remain as they were in the original response.",
-        says("c2ln"),
-        silent("c2ln"),
+        "c2ln",
         CLAUDE,
-        {"tools": (TOOL,)},
     ),
-    "reasoning, following": Case(
-        "openai-responses:gpt-5",
-        "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
-        says("gAAA"),
-        silent("gAAA"),
-        REASONED,
-        {"tools": (TOOL,)},
+    "reasoning, following": opaque(
+        GPT, "Item 'rs_1' of type 'reasoning' was provided without its required following item.", "gAAA", REASONED
     ),
-    "reasoning, required": Case(
-        "openai-responses:gpt-5",
+    "reasoning, required": opaque(
+        GPT,
         "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.",
-        says("gAAA"),
-        silent("gAAA"),
+        "gAAA",
         REASONED,
-        {"tools": (TOOL,)},
     ),
-    "reasoning, encrypted": Case(
-        "openai-responses:gpt-5",
-        "The reasoning item's encrypted content for item rs_1 could not be verified.",
-        says("gAAA"),
-        silent("gAAA"),
-        REASONED,
-        {"tools": (TOOL,)},
+    "reasoning, encrypted": opaque(
+        GPT, "The reasoning item's encrypted content for item rs_1 could not be verified.", "gAAA", REASONED
     ),
     "signature": Case(
         "gemini:gemini-next",
@@ -204,7 +169,7 @@ CASES = {
         silent("thoughtSignature"),
         says("thoughtSignature"),
         PLAIN,
-        {"tools": (TOOL,)},
+        TOOLS,
     ),
     "reasoning content": Case(
         "compatible:deepseek-like",
@@ -212,70 +177,32 @@ CASES = {
         silent("reasoning_content"),
         says("reasoning_content"),
         PLAIN,
-        {"tools": (TOOL,)},
+        TOOLS,
     ),
-    "choice, deepseek": Case("groq:m", "deepseek-reasoner does not support this tool_choice", forced, free, fields=REQUIRED),
-    "choice, thinking": Case(
-        "anthropic:claude-sonnet-4-5",
-        "Thinking may not be enabled when tool_choice forces tool use.",
-        forced,
-        free,
-        fields=REQUIRED,
-    ),
-    "choice, value": Case(
-        "compatible:m", "tool_choice 'required' is not supported by this server", forced, free, fields=REQUIRED
-    ),
-    "strict, grammar": Case(
-        "anthropic:claude-sonnet-4-5",
+    "choice, deepseek": choice("groq:m", "deepseek-reasoner does not support this tool_choice"),
+    "choice, thinking": choice(SONNET, "Thinking may not be enabled when tool_choice forces tool use."),
+    "choice, value": choice("compatible:m", "tool_choice 'required' is not supported by this server"),
+    "strict, grammar": strict(
         "The compiled grammar is too large, which would cause performance issues. "
-        "Simplify your tool schemas or reduce the number of strict tools.",
-        says('"strict":true'),
-        silent('"strict":true'),
-        fields={"tools": (TOOL,)},
+        "Simplify your tool schemas or reduce the number of strict tools."
     ),
-    "strict, optional": Case(
-        "anthropic:claude-sonnet-4-5",
-        "Too many optional parameters in tool schemas (30). Limit: 24.",
-        says('"strict":true'),
-        silent('"strict":true'),
-        fields={"tools": (TOOL,)},
-    ),
-    "strict, many": Case(
-        "anthropic:claude-sonnet-4-5",
-        "Too many strict tools (25). Maximum: 20.",
-        says('"strict":true'),
-        silent('"strict":true'),
-        fields={"tools": (TOOL,)},
-    ),
-    "limit, new name": Case(
+    "strict, optional": strict("Too many optional parameters in tool schemas (30). Limit: 24."),
+    "strict, many": strict("Too many strict tools (25). Maximum: 20."),
+    "limit, new name": limit(
         "compatible:m",
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-        holds("max_tokens"),
-        holds("max_completion_tokens"),
-        fields=LIMITED,
-        code="unsupported_parameter",
+        "max_tokens",
+        "max_completion_tokens",
+        "unsupported_parameter",
     ),
-    "limit, old name": Case(
+    "limit, old name": limit(
         "groq:m",
         "body -> Unrecognized request argument supplied: max_completion_tokens",
-        holds("max_completion_tokens"),
-        holds("max_tokens"),
-        fields=LIMITED,
+        "max_completion_tokens",
+        "max_tokens",
     ),
-    "stream options": Case(
-        "compatible:m",
-        "Unrecognized request argument supplied: stream_options",
-        holds("stream_options"),
-        lacks("stream_options"),
-        stream=True,
-    ),
-    "stream options, pydantic": Case(
-        "compatible:m",
-        "body.stream_options: Extra inputs are not permitted",
-        holds("stream_options"),
-        lacks("stream_options"),
-        stream=True,
-    ),
+    "stream options": stream_options("Unrecognized request argument supplied: stream_options"),
+    "stream options, pydantic": stream_options("body.stream_options: Extra inputs are not permitted"),
 }
 
 
@@ -283,33 +210,33 @@ def more_of(model: str) -> dict[str, str]:
     return {"base_url": "http://host/v1"} if model.startswith("compatible") else {}
 
 
+async def ask(session: EngineState, request: Request) -> EngineResult:
+    async for _ in session.stream_batches(request):
+        pass
+    assert session.result is not None
+    return session.result
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_cured_once_and_for_later(case: Case) -> None:
+async def test_a_refusal_is_healed_once_and_for_all(case: Case) -> None:
     """The refused body had what was refused, the next one has not; the same words again are final; later requests are right."""
     refused = error_reply(400, case.words, code=case.code)
 
     def fine(request: Any) -> ScriptedReply:
         return FINE["openai-responses" if request.url.endswith("/responses") else engine.profile.wire]
 
-    request = Request("", case.messages, stream=False, **case.fields)
-    if case.stream:
-        request = Request("", case.messages, stream=True, **case.fields)
-
+    request = Request("", case.messages, stream=case.stream, **case.fields)
     transport = ScriptedTransport(refused, fine, fine)
     engine = chat_engine(transport, case.model, **more_of(case.model))
     before = engine.profile
     session = engine.new_state()
-    async for _ in session.stream_batches(request):
-        pass
-    answered = session.result
-    assert answered is not None
+    answered = await ask(session, request)
     assert answered.retries == 0
     healed = [repair for repair in answered.repairs if repair in engine.applied_heals]
     assert len(healed) == len(engine.applied_heals) == 1
     assert healed[0].reason.endswith("retried")
-    await session.ask(request) if not case.stream else [batch async for batch in session.stream_batches(request)]
-    assert session.result is not None
-    assert not [repair for repair in session.result.repairs if repair in engine.applied_heals]
+    later = await ask(session, request)
+    assert not [repair for repair in later.repairs if repair in engine.applied_heals]
     assert len(engine.applied_heals) == 1
     first, second, third = transport.bodies
     assert case.before(first), first
@@ -323,16 +250,15 @@ async def test_cured_once_and_for_later(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_words_that_come_again_are_final(case: Case) -> None:
-    """Also for later requests: a cure is never taken back by the words it was made for."""
+async def test_the_same_refusal_again_is_final(case: Case) -> None:
+    """Also for later requests: a heal is never undone by the words it was made for."""
     refused = error_reply(400, case.words, code=case.code)
     transport = ScriptedTransport(*[refused] * 6)
     engine = chat_engine(transport, case.model, **more_of(case.model))
     request = Request("", case.messages, stream=case.stream, **case.fields)
     for asked in (2, 3, 4):
         with pytest.raises(ToolglotError):
-            async for _ in engine.new_state().stream_batches(request):
-                pass
+            await ask(engine.new_state(), request)
         assert len(transport.requests) == asked
     assert len(engine.applied_heals) == 1
     assert transport.bodies[1] == transport.bodies[2] == transport.bodies[3]
@@ -362,7 +288,7 @@ def test_rows_name_fields_and_wires_that_exist() -> None:
             assert name == "surface" or hasattr(holder, name)
 
 
-# ---- what is not cured
+# ---- what is not healed
 
 
 @pytest.mark.parametrize(("model", "words"), [
@@ -389,7 +315,7 @@ def test_failures_are_not_refusals(status: int) -> None:
     """A busy server that happens to use such words is asked again as it is."""
     transport = ScriptedTransport(error_reply(status, CASES["limit, new name"].words), whole_reply())
     engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
-    answered = asyncio.run(engine.ask(Request("", HI, **LIMITED)))
+    answered = asyncio.run(engine.ask(Request("", HI, options=Options(max_tokens=7))))
     assert (answered.retries, engine.applied_heals) == (1, ())
     assert transport.bodies[0] == transport.bodies[1]
 
@@ -412,16 +338,10 @@ def test_the_other_surface_is_at_the_same_place(model: str, places: dict[str, st
     assert transport.requests[0].headers == transport.requests[1].headers
 
 
-def test_the_other_surface_has_its_own_defaults() -> None:
-    transport = ScriptedTransport(error_reply(400, CASES["responses"].words), RESPONSES)
-    engine = chat_engine(transport, "openai-chat:gpt-5.4")
-    asyncio.run(engine.ask(Request("", HI, (TOOL,))))
-    assert transport.bodies[1]["store"] is False
-    assert (engine.profile.id, engine.name) == ("openai-responses", "openai-responses:gpt-5.4")
-
-
-def test_the_users_headers_stay() -> None:
+def test_the_other_surface_has_its_own_defaults_and_the_users_headers() -> None:
     transport = ScriptedTransport(error_reply(400, CASES["responses"].words), RESPONSES)
     engine = chat_engine(transport, "openai-chat:gpt-5.4", headers={"openai-organization": "org"})
     asyncio.run(engine.ask(Request("", HI, (TOOL,))))
+    assert transport.bodies[1]["store"] is False
+    assert (engine.profile.id, engine.name) == ("openai-responses", "openai-responses:gpt-5.4")
     assert [request.headers["openai-organization"] for request in transport.requests] == ["org", "org"]

@@ -26,19 +26,9 @@ __all__ = [
 Environ = Mapping[str, str]
 
 
-class _TrustList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The user's decisions."""
-
+class _TrustFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trusted: tuple[str, ...]
     refused: tuple[str, ...] = ()
-
-    def covers(self, path: str) -> bool:
-        for ancestor in (path, *map(str, Path(path).parents)):
-            if ancestor in self.refused:
-                return False
-            if ancestor in self.trusted:
-                return True
-        return False
 
 
 def trust_file(environ: Environ | None = None) -> Path:
@@ -48,58 +38,59 @@ def trust_file(environ: Environ | None = None) -> Path:
 
 def is_trusted(directory: Path, environ: Environ | None = None) -> bool:
     """Whether the user trusts the directory, or one above it. Raises MalformedData, UsageError."""
-    return _load_trust_list(environ).covers(_real_path(directory))
+    decisions, path = _load_decisions(environ), Path(_real_path(directory))
+    return next((decisions[str(parent)] for parent in (path, *path.parents) if str(parent) in decisions), False)
 
 
 def has_decision(directory: Path) -> bool:
     """Whether the user has decided already."""
-    trust_list, path = _load_trust_list(), _real_path(directory)
-    return path in trust_list.refused or trust_list.covers(path)
+    return _real_path(directory) in _load_decisions() or is_trusted(directory)
 
 
 def list_trusted_directories() -> tuple[Path, ...]:
     """All trusted directories, sorted."""
-    return tuple(sorted(map(Path, _load_trust_list().trusted)))
+    return tuple(sorted(Path(path) for path, trusted in _load_decisions().items() if trusted))
 
 
 def trust_directory(directory: Path) -> None:
     """Trust a directory. Raises UsageError."""
     if not directory.is_dir():
         raise UsageError(f"there is no directory {str(directory)!r} to trust")
-    _update(directory, is_trusted=True, is_refused=False)
+    _save_decisions({**_load_decisions(), _real_path(directory): True})
 
 
 def refuse_trust(directory: Path) -> None:
     """Remember that the user does not trust a directory."""
-    _update(directory, is_trusted=False, is_refused=True)
+    _save_decisions({**_load_decisions(), _real_path(directory): False})
 
 
 def revoke_trust(directory: Path) -> None:
     """Forget that a directory is trusted; below a trusted one, refuse it."""
-    path = _real_path(directory)
-    _update(directory, is_trusted=False, is_refused=path in _load_trust_list().refused)
+    decisions, path = _load_decisions(), _real_path(directory)
+    if decisions.get(path):
+        del decisions[path]
+    _save_decisions(decisions)
     if is_trusted(directory):
         refuse_trust(directory)
-
-
-def _update(directory: Path, *, is_trusted: bool, is_refused: bool) -> None:
-    trust_list, path = _load_trust_list(), _real_path(directory)
-    trusted, refused = (tuple(other for other in paths if other != path) for paths in (trust_list.trusted, trust_list.refused))
-    updated = _TrustList((*trusted, path) if is_trusted else trusted, (*refused, path) if is_refused else refused)
-    write_private(trust_file(), msgspec.json.format(msgspec.json.encode(updated), indent=2) + b"\n")
 
 
 def _real_path(directory: Path) -> str:
     return os.path.normcase(os.path.realpath(directory))
 
 
-def _load_trust_list(environ: Environ | None = None) -> _TrustList:
+def _load_decisions(environ: Environ | None = None) -> dict[str, bool]:
     file = trust_file(environ)
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_TrustList)
+        stored = msgspec.json.decode(file.read_bytes(), type=_TrustFile)
     except (FileNotFoundError, NotADirectoryError):
-        return _TrustList(())
+        return {}
     except OSError as e:
         raise UsageError(f"cannot read the list of trusted directories {str(file)!r}: {e.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as e:
         raise MalformedData(f"the list of trusted directories {str(file)!r} is damaged ({e}): repair or delete it") from None
+    return {**dict.fromkeys(stored.trusted, True), **dict.fromkeys(stored.refused, False)}
+
+
+def _save_decisions(decisions: dict[str, bool]) -> None:
+    paths = [tuple(path for path, trusted in decisions.items() if trusted is kind) for kind in (True, False)]
+    write_private(trust_file(), msgspec.json.format(msgspec.json.encode(_TrustFile(*paths)), indent=2) + b"\n")
