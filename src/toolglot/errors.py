@@ -1,32 +1,4 @@
-"""Every error of toolglot.
-
-ToolglotError
-├── UsageError                 the caller asked for something that does not exist or is not possible
-│   ├── UnknownName            an unknown wire, provider, tool …; suggests the closest known names
-│   ├── LossyEncoding          strict encoding was requested, but the target cannot express everything
-│   ├── InvalidTool            a function, schema or name that cannot become a tool
-│   ├── NameConflict           two tools share a name
-│   └── ReplayMiss             a replay has no such exchange; names the closest one and where it differs
-├── MalformedData              bytes that do not have the expected form
-│   ├── MalformedReply         a provider's reply that its wire does not allow
-│   │   └── TruncatedStream    the reply ended before its terminal event
-│   └── MalformedRequest       a request body that its wire does not allow
-├── ProviderError              the provider refused; `retryable` tells whether a retry may help
-│   ├── InvalidRequest         400, 413, 422 …
-│   │   └── ContextTooLong     the conversation exceeds the model's context window
-│   ├── AuthenticationFailed   401
-│   ├── PermissionDenied       403
-│   ├── NotFound               404
-│   ├── QuotaExceeded          402, or 429 with a quota code: waiting does not help
-│   ├── RateLimited            429
-│   ├── ContentBlocked         a safety filter refused the request
-│   ├── Overloaded             503, 529
-│   └── ServerFailed           any other 5xx, and errors inside a stream
-├── TransportError             no complete reply arrived: a retry may help
-│   ├── ConnectFailed          the provider could not be reached
-│   ├── TimedOut               the provider did not reply in time
-│   └── ConnectionLost         the connection broke before the reply was complete
-└── ToolError                  a tool call failed; tools may raise it themselves
+"""Every error of toolglot: what the caller, the data, the provider, the transport or a tool did wrong.
 
 Any other exception raised by a codec is a bug in toolglot.
 """
@@ -102,7 +74,7 @@ class NameConflict(UsageError):
 
 
 class ReplayMiss(UsageError):
-    """A replay has no such exchange."""
+    """A replay has no such exchange; the message names the closest one and where it differs."""
 
 
 class MalformedData(ToolglotError):
@@ -122,7 +94,7 @@ class MalformedRequest(MalformedData):
 
 
 class ProviderError(ToolglotError):
-    """The provider refused the request. `request_id` is the provider's id for it, "" if unknown."""
+    """The provider refused the request; `retryable` tells whether a retry may help. `request_id` is "" if unknown."""
 
     retryable = False
 
@@ -141,7 +113,7 @@ class ProviderError(ToolglotError):
 
 
 class InvalidRequest(ProviderError):
-    """The request itself is invalid."""
+    """The request itself is invalid: 400, 413, 422 and others."""
 
 
 class ContextTooLong(InvalidRequest):
@@ -149,23 +121,23 @@ class ContextTooLong(InvalidRequest):
 
 
 class AuthenticationFailed(ProviderError):
-    """The API key is missing or wrong."""
+    """The API key is missing or wrong: 401."""
 
 
 class PermissionDenied(ProviderError):
-    """The API key does not permit this."""
+    """The API key does not permit this: 403."""
 
 
 class NotFound(ProviderError):
-    """No such model or endpoint."""
+    """No such model or endpoint: 404."""
 
 
 class QuotaExceeded(ProviderError):
-    """Out of credit: waiting does not help."""
+    """Out of credit, so that waiting does not help: 402, or 429 with a quota code."""
 
 
 class RateLimited(ProviderError):
-    """Too many requests; retry later."""
+    """Too many requests, retry later: 429."""
 
     retryable = True
 
@@ -175,13 +147,13 @@ class ContentBlocked(ProviderError):
 
 
 class Overloaded(ProviderError):
-    """The provider is overloaded; retry later."""
+    """The provider is overloaded, retry later: 503, 529."""
 
     retryable = True
 
 
 class ServerFailed(ProviderError):
-    """The provider failed internally."""
+    """The provider failed internally: any other 5xx, and errors inside a stream."""
 
     retryable = True
 

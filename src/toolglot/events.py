@@ -13,31 +13,6 @@ import msgspec
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Foreign, Media, Message, Opaque, Reply, Text, Thinking, ToolCall, ToolResult, Usage
 
-__all__ = [
-    "ApprovalNeeded",
-    "BlockReady",
-    "BlockStarted",
-    "ContextTruncated",
-    "Event",
-    "ModelSwitched",
-    "ReplyDone",
-    "ReplyStarted",
-    "Retrying",
-    "RunDone",
-    "RunEvent",
-    "RunResult",
-    "RunStop",
-    "TextDelta",
-    "ThinkingDelta",
-    "ToolCallDelta",
-    "ToolCallReady",
-    "ToolCallStarted",
-    "ToolFinished",
-    "ToolOutcome",
-    "ToolProgress",
-    "ToolStarted",
-]
-
 
 class _Event(msgspec.Struct, frozen=True, tag_field="type", tag=True):
     pass

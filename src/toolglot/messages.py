@@ -16,32 +16,6 @@ import msgspec
 from toolglot.errors import MalformedData, ToolErrorKind
 from toolglot.jsontext import dumps, loads_object
 
-__all__ = [
-    "BaseCall",
-    "Block",
-    "Conversation",
-    "Foreign",
-    "Media",
-    "Message",
-    "Opaque",
-    "Origin",
-    "Reply",
-    "Role",
-    "StopReason",
-    "Text",
-    "Thinking",
-    "ToolCall",
-    "ToolErrorKind",
-    "ToolResult",
-    "Usage",
-    "assistant",
-    "load",
-    "save",
-    "system",
-    "tool_results",
-    "user",
-]
-
 FORMAT_VERSION = 1
 
 Opaque = dict[str, Any]

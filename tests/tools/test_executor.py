@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from toolglot.errors import ToolError, UsageError
+from toolglot.errors import ToolError, ToolErrorKind, UsageError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.jsontext import dumps, loads
-from toolglot.messages import Media, Text, ToolCall, ToolErrorKind, ToolResult
+from toolglot.messages import Media, Text, ToolCall, ToolResult
 from toolglot.tools.concurrency import split_by_order
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.context import Context

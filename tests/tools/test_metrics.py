@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from toolglot.errors import ToolErrorKind
 from toolglot.events import ToolOutcome
-from toolglot.messages import Text, ToolCall, ToolErrorKind, ToolResult
+from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.metrics import BUCKETS, ToolMetrics

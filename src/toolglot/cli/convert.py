@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from toolglot.cli.jsonl import Record, process_lines, read_input, required_fields
 from toolglot.cli.options import INPUT_FILE, JSONL, WIRE
 from toolglot.cli.printer import print_json
-from toolglot.errors import MalformedData, UsageError
+from toolglot.errors import MalformedData, MalformedRequest, UsageError
 from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import resolve_profile
 from toolglot.wire.codec import decode_request, encode_request
@@ -34,6 +34,9 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
         source_model = record.get("model") or ""
         if not isinstance(source_model, str):
             raise MalformedData(f"field 'model' must be str, got {type(source_model).__name__}")
+        wire = SPECS[source]
+        if wire.history_field not in body and not wire.stateful_extras & body.keys():
+            raise MalformedRequest(f"this is not a request of {source}: it has no {wire.history_field!r}")
         request = decode_request(source, body, model=source_model)
         request = replace(request, model=model or request.model or source_model)
         encoded = encode_request(request, resolve_profile(SPECS[target].default_profile, request.model))

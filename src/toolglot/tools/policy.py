@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import msgspec
 
-from toolglot.errors import ToolError
+from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import dumps
-from toolglot.messages import ToolCall, ToolErrorKind, ToolResult
+from toolglot.messages import ToolCall, ToolResult
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from toolglot.errors import ToolError
+from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import loads
 from toolglot.media_types import detect_media
-from toolglot.messages import Foreign, Media, Text, ToolCall, ToolErrorKind, ToolResult
+from toolglot.messages import Foreign, Media, Text, ToolCall, ToolResult
 from toolglot.request import ToolDefinition
 
 if TYPE_CHECKING:

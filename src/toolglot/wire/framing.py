@@ -14,21 +14,6 @@ from zlib import crc32
 from toolglot.errors import MalformedReply, TruncatedStream
 from toolglot.jsontext import DECODE_ERRORS, decode_object, dumps, loads_object
 
-__all__ = [
-    "AwsEventDecoder",
-    "Frame",
-    "FrameDecoder",
-    "JsonStreamDecoder",
-    "SseDecoder",
-    "WholeBodyDecoder",
-    "detect_framing",
-    "encode_aws_event",
-    "encode_json_array",
-    "encode_line",
-    "encode_ndjson",
-    "encode_sse",
-]
-
 Frame = tuple[str, bytes | dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
 _EVENT_NAMES: dict[bytes, str] = {}  # `event:` lines -> names, shared by all streams: a provider has a few dozen

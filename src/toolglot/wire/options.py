@@ -67,5 +67,5 @@ def select_extras(request: Request, writer: Writer) -> dict[str, Any]:
             continue
         for field, value in fields.items():
             if value is not None:
-                writer.record_loss(field, "request", f"only {family} understands it")
+                writer.record_loss(field, "request", f"{writer.profile.title} has no equivalent of this {family} field")
     return accepted

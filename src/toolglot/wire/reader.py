@@ -100,16 +100,19 @@ class ReplyReader:
         """Return the last events and set `reply`. Raises TruncatedStream if the terminal event is missing."""
         if self._framing is None:
             raise TruncatedStream("the reply is empty")
+        frames = self._framing.close()
         try:
-            self._read_frames(self._framing.close())
+            self._read_frames(frames)
         except MalformedReply as e:
             if self._streaming and not self._decoder.is_complete:  # half a frame after the terminal event is not an early end
-                raise TruncatedStream(f"the stream ended in the middle of a frame: {e}") from e
+                raise TruncatedStream(f"the reply ends in the middle of a frame: {_preview(frames[-1][1])}") from e
             raise
         try:
             self._decoder.finish()
             if not self._decoder.is_complete:
-                raise TruncatedStream("the stream ended before its terminal event")
+                wire = self._tracker.origin.wire
+                hint = "" if self._tracker.has_content else f"; nothing in it is a part of a reply of {wire}"
+                raise TruncatedStream(f"the reply ends before its terminal event{hint}")
             self.reply = self._tracker.finish()
         except _SHAPE_ERRORS as e:
             raise MalformedReply(f"the reply has an unexpected shape ({e!r})") from e
@@ -129,11 +132,7 @@ class ReplyReader:
                     doc = data
                 read_document(doc, event)
         except _SHAPE_ERRORS as e:
-            try:
-                preview = str(doc)[:200]
-            except RecursionError:  # nested as deeply as the parser allows
-                preview = "…"
-            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {preview}") from e
+            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {_preview(doc)}") from e
 
     def _parse_odd_data(self, data: bytes) -> Doc | None:
         """Parse data that is not a plain JSON object: an end mark, nothing, an error in a list, or lenient JSON."""
@@ -144,12 +143,19 @@ class ReplyReader:
         try:
             doc: Any = loads(data)
         except ValueError as e:
-            raise MalformedReply(f"a frame is not JSON ({e}): {data[:200]!r}") from None
+            raise MalformedReply(f"a frame is not JSON ({e}): {_preview(data)}") from None
         if isinstance(doc, list) and len(cast(list[Any], doc)) == 1 and "error" in as_dict(doc[0]):  # Google
             raise error_from_body(cast(Any, doc))
         if not isinstance(doc, dict):
-            raise MalformedReply(f"a frame is {json_type_name(doc)}, not an object: {data[:200]!r}")
+            raise MalformedReply(f"a frame is {json_type_name(doc)}, not an object: {_preview(data)}")
         return cast(Doc, doc)
+
+
+def _preview(data: bytes | Doc) -> str:
+    try:
+        return (data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data))[:200]
+    except RecursionError:  # nested as deeply as the parser allows
+        return "…"
 
 
 def error_from_response(status: int, body: bytes) -> ProviderError:

@@ -120,7 +120,7 @@ class HistoryRepairer:
                 self._record("assistant message", index, f"{FILLER_TEXT!r} added between results and user")
                 repaired.append(Message("assistant", (Text(FILLER_TEXT),)))
             elif self._rules.starts_with_user and last is None and role == "assistant":  # Gemini
-                self._record("user message", index, "added: the conversation must start with one")
+                self._record("user message", index, "added, because the conversation must start with one")
                 repaired.append(Message("user", (Text(_START_TEXT),)))
             repaired.append(normalized)
             if role != "system":
@@ -136,13 +136,13 @@ class HistoryRepairer:
         """Repair the last messages of a request."""
         rules, last = self._rules, self._last
         if last is None and (rules.needs_turn or not self._has_messages) and not self._stateful:
-            self._record("user message", 0, "added: there must be one")
+            self._record("user message", 0, "added, because there must be one")
             return [*messages, Message("user", (Text(_START_TEXT),))]
         # An assistant message at the end is a prefill, unless the provider paused the turn and expects it back unchanged.
         if last is None or last.role != "assistant" or any(isinstance(block, Foreign | ToolCall) for block in last.blocks):
             return messages
         if rules.ends_with_user:  # current Claude models refuse a prefill
-            self._record("user message", 0, "added at the end: the conversation must end with one")
+            self._record("user message", 0, "added at the end, because the conversation must end with one")
             return [*messages, Message("user", (Text(_CONTINUE_TEXT),))]
         if rules.plain_prefill and messages and (plain := _strip_prefill(last)) != last:
             self._record("assistant message", 0, "a prefill must not contain thinking or end with white space")

@@ -28,6 +28,8 @@ class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Its classes are `<prefix>ReplyDecoder` and `<prefix>ReplyEncoder`."""
     default_profile: str
     """The profile that is used if the caller names only the wire."""
+    history_field: str = "messages"
+    """The field of a request that holds the conversation."""
     family: str = ""
     """`Request.extras` under this name are sent on every wire of the family."""
     options: dict[str, str]
@@ -73,6 +75,7 @@ _ROWS = (
         package="toolglot.wire.openai_responses",
         class_prefix="Responses",
         default_profile="openai-responses",
+        history_field="input",
         family="openai",
         options={"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"},
         stateful_extras=frozenset({"previous_response_id", "conversation", "prompt"}),
@@ -113,6 +116,7 @@ _ROWS = (
         package="toolglot.wire.gemini",
         class_prefix="Gemini",
         default_profile="gemini",
+        history_field="contents",
         options={
             "max_tokens": "maxOutputTokens",
             "temperature": "temperature",

@@ -14,16 +14,6 @@ from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.lowering_result import JsonText, LoweredSchema, Omit, Pairs, Rename
 from toolglot.wire.writer import Writer
 
-__all__ = [
-    "EncodedFunction",
-    "encode_function",
-    "encode_hosted",
-    "native_definition",
-    "reserve_names",
-    "select_chosen",
-    "select_tools",
-]
-
 
 class EncodedFunction(msgspec.Struct, frozen=True):
     """A tool as the target's function. `extra` holds fields that only its own wire understands."""

@@ -214,6 +214,11 @@ class ToolCallTracker:
             if isinstance(state.block, Text) or (state.kind == "text" and state.block is None)
         )
 
+    @property
+    def has_content(self) -> bool:
+        """Whether anything of a reply was reported."""
+        return bool(self._id or self._has_model or self._slots)
+
     def drain(self) -> list[Event]:
         """Return the events since the last call."""
         events, self.events = self.events, []

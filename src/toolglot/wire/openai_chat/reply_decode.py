@@ -28,7 +28,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "insufficient_system_resource": "error",  # DeepSeek
     "error": "error",  # OpenRouter, Mistral
 }
-# Fields of a message or delta that are decoded, or that mean nothing. Any other is kept and sent back.
+# Fields of a message or delta that are decoded, or that carry no information. Any other is kept and sent back.
 _DECODED_FIELDS = {"role", "content", "tool_calls", "function_call", "refusal"}
 _IGNORED_FIELDS = {"padding", "obfuscation", "index", "name", "prefix", "token_ids", "stop_reason", "content_filter_results"}
 # In this order: DeepSeek, llama.cpp and older vLLM; OpenRouter, Groq and newer vLLM; Copilot; Ollama's name for it.
@@ -47,9 +47,10 @@ class ChatReplyDecoder(ReplyDecoder):
         self._has_identity = False  # id and model are known
         self._usage: Doc | None = None
         self._details = ReasoningDetails()
+        self._reasoning_field = ""  # the name under which reasoning came first
         self._lists: dict[str, list[Any]] = {}  # fields of the message that grow: annotations, citations
-        self._block_count = 0  # blocks that came complete
-        self._call_index: object = None  # of the call that came last
+        self._block_count = 0  # blocks received whole
+        self._call_index: object = None  # of the most recent call
         self._call_slot: Hashable = None
         self._audio: dict[str, list[str]] = {}
 
