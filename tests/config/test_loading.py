@@ -84,9 +84,9 @@ class TestNames:
         ("a:b.toml", None, "cannot read the facade 'a:b.toml': No such file or directory"),
         ("~nobody-at-all/x.toml", None, "cannot read the facade '~nobody-at-all/x.toml': No such file or directory"),
         ("x.toml", b"\xff", "cannot read the facade 'x.toml': it is not UTF-8"),
-        ("x.toml", b"titel = 1", "x.toml: titel: unknown key; did you mean 'title'?"),
+        ("x.toml", b"titel = 1", "x.toml: unknown key 'titel'; did you mean 'title'?"),
         ("x.toml", MINE.replace("command", "comand").encode(),
-            "x.toml: views[0].fields: shell has no parameter 'comand'; did you mean 'command'?"),
+            "x.toml: views[0].fields: unknown parameter of shell 'comand'; did you mean 'command'?"),
         ("x.toml", MINE.replace("false", "'maybe'").encode(),
             'x.toml: views[0].fixed.background: "maybe" is not of type "boolean"'),
     ])  # fmt: skip

@@ -10,21 +10,24 @@ from tests.handover.harness import list_refusals, make_engine, make_transport
 
 from toolglot.errors import UsageError
 from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.parameters import boolean, integer, number, object_schema, string
 from toolglot.facades.toml_loader import load_facade
 from toolglot.facades.view import Facade, RenderContext
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Text, ToolCall, ToolResult
+from toolglot.request import Schema
 
 from .meaning import meaning_of, render
 from .sample_facades import BASES, base_tools
 
-PARAMETERS = {
-    "read": ("path", "start_line", "end_line"),
-    "write": ("path", "content", "mode"),
-    "shell": ("command", "timeout", "background"),
-    "ast_search": ("pattern",),
+SCHEMAS = {
+    "read": object_schema("path", path=string(), start_line=integer(), end_line=integer()),
+    "write": object_schema("path content", path=string(), content=string(), mode=string()),
+    "shell": object_schema(command=string(), timeout=number(), background=boolean()),
+    "ast_search": object_schema("pattern", pattern=string()),
 }
-"""The base tools with their parameters."""
+"""The base tools with the schemas of their arguments."""
+NAMES: dict[str, Schema] = {name: {} for name in BASES}
 
 MINE = """
 id = "mine"
@@ -67,7 +70,7 @@ failure = "not saved: {text}"
 
 
 def mine() -> Facade:
-    return load_facade(MINE, "mine.toml", BASES)
+    return load_facade(MINE, "mine.toml", NAMES)
 
 
 def meaning(name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
@@ -132,7 +135,7 @@ def test_texts_are_filled_in() -> None:
 
 def test_a_parameter_that_was_not_given_leaves_its_blank_empty() -> None:
     text = MINE.replace("{native.file} from {data.first}", "{native.file}{native.from}{base.end_line}{native.why}")
-    case = load_facade(text.replace('aliases = ["cat"]', 'ignored = ["why"]'), "mine.toml", PARAMETERS).views[0].cases[""]
+    case = load_facade(text.replace('aliases = ["cat"]', 'ignored = ["why"]'), "mine.toml", SCHEMAS).views[0].cases[""]
     assert case.result is not None
     assert case.result(RenderContext(native={"file": "a.txt"}, base={}, text="one")) == "== a.txt {} ==\none"
 
@@ -187,15 +190,15 @@ def shaped(schema: str) -> str:
     ("", "id: it is missing"),
     ('id = ""', "id: it is empty"),
     ("id = 3", "id: expected a string, got an integer"),
-    ('id = "x"\nhidden = []', "hidden: unknown key; did you mean 'hides'?"),
-    ('id = "x"\ntitel = "X"', "titel: unknown key; did you mean 'title'?"),
-    ('id = "x"\nzzz = 1', "zzz: unknown key; there are failure, hides, id, note, title, views"),
-    ('id = "x"\nhides = ["reed"]', "hides: there is no built-in tool 'reed'; did you mean 'read'?"),
+    ('id = "x"\nhidden = []', "unknown key 'hidden'; did you mean 'hides'?"),
+    ('id = "x"\ntitel = "X"', "unknown key 'titel'; did you mean 'title'?"),
+    ('id = "x"\nzzz = 1', "unknown key 'zzz'; known: failure, hides, id, note, title, views"),
+    ('id = "x"\nhides = ["reed"]', "hides: unknown built-in tool 'reed'; did you mean 'read'?"),
     ('id = "x"\n[views]\nname = "a"', "views: expected a list, got a table; start each tool with [[views]]"),
     (VIEW, "views[0].parameters: it is missing"),
-    (TOOL + "feilds = {}", "views[0].feilds: unknown key; did you mean 'fields'?"),
+    (TOOL + "feilds = {}", "views[0]: unknown key 'feilds'; did you mean 'fields'?"),
     (TOOL.replace('"a"', '""'), "views[0].name: it is empty"),
-    (TOOL.replace('"read"', '"reed"'), "views[0].base: there is no built-in tool 'reed'; did you mean 'read'?"),
+    (TOOL.replace('"read"', '"reed"'), "views[0].base: unknown built-in tool 'reed'; did you mean 'read'?"),
     (TOOL + 'models = "("', "views[0].models: not a regular expression"),
     (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: 'a' is already a tool"),
     pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
@@ -207,16 +210,16 @@ def test_file_errors_name_the_key(text: str, sentence: str) -> None:
 @pytest.mark.parametrize(("text", "sentence"), [
     (VIEW + "parameters = {}", "parameters: they need type"),
     (VIEW + 'parameters = { type = "object", properties = 3 }', "parameters: they need type"),
-    (shaped("properties.p.type = 'strng'"), "parameters.properties.p: there is no type 'strng'; did you mean 'string'?"),
+    (shaped("properties.p.type = 'strng'"), "parameters: not a JSON Schema: properties.p.type: there is no type 'strng'"),
     (shaped("properties.p.type = 'array', properties.p.items.type = 'text'"),
-        "parameters.properties.p: there is no type 'text'; there are array, boolean, "),
-    (shaped("properties.p = 'string'"), "parameters.properties.p: not a JSON Schema: "),
-    (shaped("properties.p.maximum = 2025-01-31"), "parameters.properties.p: not a JSON Schema: "),
-    (shaped("required = 'p'"), "parameters.required: not a JSON Schema: "),
-    (shaped("properties.p = { '$ref' = '#/$defs/q' }"), "parameters.properties.p: not a JSON Schema: "),
-    (shaped("properties.path = {}, required = ['q']"), "parameters.required: 'q' is not one of the properties"),
+        "parameters: not a JSON Schema: properties.p.items.type: there is no type 'text'"),
+    (shaped("properties.p = 'string'"), "parameters: not a JSON Schema: properties.p: "),
+    (shaped("properties.p.maximum = 2025-01-31"), "parameters: not a JSON Schema: properties.p.maximum: "),
+    (shaped("required = 'p'"), "parameters: not a JSON Schema: required: "),
+    (shaped("properties.p = { '$ref' = '#/$defs/q' }"), "parameters: not a JSON Schema: Pointer '/$defs/q'"),
+    (shaped("properties.path = {}, required = ['q']"), "parameters.required: unknown property 'q'; known: path"),
     (shaped("result = 'x'"), "parameters.result: it has no effect there; move it above [views.parameters]"),
-    (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts.q: there is no type 'nmber'; did you mean 'number'?"),
+    (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts: not a JSON Schema: properties.q.type: there is no type 'nmber'"),
 ])  # fmt: skip
 def test_schema_errors_name_the_key(text: str, sentence: str) -> None:
     assert wrong(text).startswith(f"views[0].{sentence}")
@@ -224,33 +227,33 @@ def test_schema_errors_name_the_key(text: str, sentence: str) -> None:
 
 def test_a_schema_may_name_its_parts() -> None:
     text = shaped("properties.path = { '$ref' = '#/$defs/q' }, '$defs'.q.type = 'string'")
-    assert load_facade(text, "x.toml", PARAMETERS).views[0].accepted_schema["$defs"] == {"q": {"type": "string"}}
+    assert load_facade(text, "x.toml", SCHEMAS).views[0].accepted_schema["$defs"] == {"q": {"type": "string"}}
 
 
 @pytest.mark.parametrize(("text", "sentence"), [
-    ('fields = { p = "path", n = "start_line", q = "path" }', "fields: 'q' is not one of the parameters or accepts"),
+    ('fields = { p = "path", n = "start_line", q = "path" }', "fields: unknown parameter 'q'; known: n, p"),
     ('fields = { p = "path", n = 3 }', "fields.n: expected a string, got an integer"),
-    ('fields = { p = "pth", n = "start_line" }', "fields: read has no parameter 'pth'; did you mean 'path'?"),
+    ('fields = { p = "pth", n = "start_line" }', "fields: unknown parameter of read 'pth'; did you mean 'path'?"),
     ('fields = { p = "path", n = "path" }', "fields: 'p' and 'n' both map to 'path'"),
     ('fields = { p = "path" }', "fields: 'n' is not mapped; add it here or to ignored"),
     ('fields = { p = "path", n = "start_line" }\nignored = ["p"]', "ignored: 'p' is also in fields"),
-    ("", "parameters: read has no parameter 'p'; map it under fields; "),
+    ("", "parameters, which fields do not map: unknown parameter of read 'p'; known: "),
 ])  # fmt: skip
 def test_field_errors_name_the_key(text: str, sentence: str) -> None:
     assert wrong(VIEW + OBJECT + text).startswith(f"views[0].{sentence}")
 
 
 @pytest.mark.parametrize(("text", "sentence"), [
-    ("scale = { q = 2 }", "scale: 'q' is not one of the fields"),
-    ("scale = { n = 0 }", "scale: a scale of 0"),
-    ("scale = { n = inf }", "scale.n: inf is not a finite number"),
-    ("offset = { q = 2 }", "offset: 'q' is not one of the fields"),
-    ("offset = { n = nan }", "offset.n: nan is not a finite number"),
+    ("scale = { q = 2 }", "scale: unknown field 'q'"),
+    ("scale = { n = 0 }", "scale.n: 0 cannot be reversed"),
+    ("scale = { n = inf }", "scale.n: inf cannot be reversed"),
+    ("offset = { q = 2 }", "offset: unknown field 'q'"),
+    ("offset = { n = nan }", "offset.n: nan cannot be reversed"),
     ("offset = { n = 'one' }", "offset.n: expected a number, got a string"),
     ("scale = { n = 2, p = true }", "scale.p: expected a number, got true or false"),
     ("offset = { p = 1 }", "offset: 'p' is not a number; its type is string"),
     ("scale = { p = 2 }", "scale: 'p' is not a number; its type is string"),
-    ("fixed = { end_lin = 3 }", "fixed: read has no parameter 'end_lin'; did you mean 'end_line'?"),
+    ("fixed = { end_lin = 3 }", "fixed: unknown parameter of read 'end_lin'; did you mean 'end_line'?"),
     ("fixed = { path = 'a' }", "fixed: 'path' is also set by the field 'p'"),
     ("fixed = { end_line = 'last' }", 'fixed.end_line: "last" is not of type "integer"'),
     ("fixed = { end_line = 2025-01-31 }", 'fixed.end_line: "2025-01-31" is not of type "integer"'),
@@ -267,8 +270,8 @@ def test_value_errors_name_the_key(text: str, sentence: str) -> None:
     ("{text", "unmatched brace"),
     ("text}", "unmatched brace"),
     ("{{text}", "unmatched brace"),
-    ("{native.nope}", "there is no {native.nope}; the model's tool has no parameter 'nope'"),
-    ("{base.pth}", "there is no {base.pth}; the base tool has no parameter 'pth', did you mean 'path'?"),
+    ("{native.nope}", "{native.nope}: unknown parameter 'nope'"),
+    ("{base.pth}", "{base.pth}: unknown parameter 'pth'; did you mean 'path'?"),
 ])  # fmt: skip
 @pytest.mark.parametrize("key", ["result", "failure"])
 def test_template_errors_name_the_key(key: str, template: str, sentence: str) -> None:
@@ -291,9 +294,8 @@ def test_a_name_is_of_one_tool(text: str, sentence: str) -> None:
 
 def wrong(text: str) -> str:
     """What is wrong with a file, without its name."""
-    schema = {"type": "object", "properties": {"path": {"type": "string"}, "end_line": {"type": "integer"}}}
     with pytest.raises(UsageError) as error:
-        load_facade(text, "x.toml", PARAMETERS, get_schema=lambda base: {**schema, "required": ["path"]})
+        load_facade(text, "x.toml", SCHEMAS)
     assert "\n" not in str(error.value)
     where, _, sentence = str(error.value).partition(": ")
     assert where == "x.toml"
@@ -301,11 +303,10 @@ def wrong(text: str) -> str:
 
 
 def test_fixed_values_that_fit_are_kept() -> None:
-    schema = {"type": "object", "properties": {"end_line": {"type": "integer"}}, "required": ["path"]}
-    found = load_facade(TOOL + "fixed = { end_line = 3 }", "x.toml", PARAMETERS, get_schema=lambda _: schema)
+    found = load_facade(TOOL + "fixed = { end_line = 3 }", "x.toml", SCHEMAS)
     assert found.views[0].to_base({"p": "a", "n": 1}) == ("read", {"end_line": 3, "path": "a", "start_line": 1})
 
 
 def test_where_little_is_known_of_the_base_tools_little_is_checked() -> None:
-    found = load_facade(VIEW + OBJECT + "fixed = { q = 1 }\nresult = '{base.x}'", "x.toml", ["read"])
+    found = load_facade(VIEW + OBJECT + "fixed = { q = 1 }\nresult = '{base.x}'", "x.toml", {"read": {}})
     assert found.views[0].to_base({"p": "a"}) == ("read", {"q": 1, "p": "a"})

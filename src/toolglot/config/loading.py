@@ -10,6 +10,7 @@ from typing import Any, cast
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
 from toolglot.facades.view import Facade
+from toolglot.request import Schema
 from toolglot.tools.tool import Tool
 
 __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_tools"]
@@ -76,18 +77,20 @@ def load_facade_by_name(name: str) -> Facade:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as e:
         raise UsageError(f"cannot read the facade {name!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
-    tools = _load_builtin_tools()
-    parameters = {name: tool.accepted_parameters for name, tool in tools.items()}
-    schemas = {name: tool.definition.parameters for name, tool in tools.items()}
-    return load_facade(text, str(file), parameters or BASE_TOOLS, get_schema=schemas.get)
+    schemas: dict[str, Schema] = {}
+    for tool in _load_builtin_tools():
+        shown = tool.definition.parameters or {}
+        properties: Schema = {**{name: {} for name in tool.accepted_parameters}, **shown.get("properties", {})}
+        schemas[tool.name] = {**shown, "properties": properties}
+    return load_facade(text, str(file), schemas or {name: {} for name in BASE_TOOLS})
 
 
-def _load_builtin_tools() -> dict[str, Tool]:
-    """The built-in tools by name; none if there is no directory that they could work in."""
+def _load_builtin_tools() -> tuple[Tool, ...]:
+    """The built-in tools; none if there is no directory that they could work in."""
     # By name: the core does not depend on the built-in tools, which a facade is for.
     try:
         loaded = import_module("toolglot.builtin.tools").builtins()
     except UsageError:
-        return {}
+        return ()
     loaded.close()
-    return {tool.name: tool for tool in loaded.tools}
+    return tuple(loaded.tools)

@@ -1,14 +1,14 @@
 """Checks a custom facade before it is used: a table that cannot work is a UsageError, in one sentence."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade, strip_model_prefix
 from toolglot.facades.view import Facade, View
 from toolglot.schema.arguments import SchemaBinder
 
-__all__ = ["check_facade", "is_bundled"]
+__all__ = ["check_facade", "check_names", "is_bundled"]
 
 
 def is_bundled(facade: Facade) -> bool:
@@ -25,7 +25,7 @@ def check_facade(facade: Facade, model: str = "", base_tools: Iterable[str] = ()
         return
     known, seen = {*BASE_TOOLS, *base_tools}, set[tuple[str, bool]]()
     try:
-        _check_base_tools(facade.hides, known, "hides")
+        check_names(facade.hides, known, "hides", "built-in tool")
         for view in facade.views:
             _check_view(view, known)
             if not view.models or re.search(view.models, strip_model_prefix(model)):
@@ -44,7 +44,7 @@ def _check_view(view: View, known: set[str]) -> None:
         raise UsageError("a tool has no name; set what the model calls it")
     if not view.cases:
         raise UsageError(f"{where} has no cases; add one that names a base tool")
-    _check_base_tools((*view.base_tools, *(case.base for case in view.cases.values())), known, where)
+    check_names((*view.base_tools, *(case.base for case in view.cases.values())), known, where, "built-in tool")
     if not view.case_parameter and view.select_case is None and "" not in view.cases:
         raise UsageError(f'{where} cannot choose between its cases; set case_parameter or select_case, or add a case ""')
     if (view.parameters or {}).get("type", "object") != "object":
@@ -61,7 +61,8 @@ def _check_view(view: View, known: set[str]) -> None:
         raise UsageError(f"{where}: case_parameter {view.case_parameter!r} is not one of its parameters")
 
 
-def _check_base_tools(names: Iterable[str], known: set[str], where: str) -> None:
+def check_names(names: Iterable[str], known: Collection[str], key: str, kind: str) -> None:
+    """Raise UsageError for the first name that is not known. `key`: where it is; `kind`: what it should be."""
     for name in names:
         if name not in known:
-            raise UsageError(f"{where}: {UnknownName('built-in tool', name, known)}")
+            raise UsageError(f"{key}: {UnknownName(kind, name, known)}")

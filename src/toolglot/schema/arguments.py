@@ -131,7 +131,9 @@ def _compile_validator(schema: bytes) -> Any:
     try:
         return jsonschema_rs.validator_for(loads(schema), validate_formats=True, retriever=refuse_remote)
     except ValueError as e:
-        raise UsageError(f"not a JSON Schema: {str(e).partition(chr(10))[0]}") from None
+        path = ".".join(map(str, getattr(e, "instance_path", ())))
+        problem = f"there is no type {getattr(e, 'instance', '')!r}" if path.endswith(".type") else str(e).partition("\n")[0]
+        raise UsageError(f"not a JSON Schema: {f'{path}: ' if path else ''}{problem}") from None
 
 
 _CONTAINERS = (dict, list)
