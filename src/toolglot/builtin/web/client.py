@@ -110,7 +110,8 @@ async def _build_page(url: str, loaded: LoadedPage, *notes: str) -> Page:
     """Return a page with its text: its article, or all of its text if finding the article takes too long."""
     fields: dict[str, Any] = {**msgspec.structs.asdict(loaded), "notes": (*notes, *loaded.notes), "requested": url}
     if not loaded.is_html:
-        return Page(**{**fields, "markup": "", "text": clean_text(loaded.markup)})
+        fields["markup"] = ""
+        return Page(**fields, text=clean_text(loaded.markup))
     try:
         text = await asyncio.wait_for(asyncio.to_thread(extract_article, loaded.markup, loaded.url), EXTRACT_SECONDS)
     except TimeoutError:
