@@ -48,7 +48,7 @@ def walk_files(root: Path) -> set[str]:
     """Return the files that a walk yields."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        walk = Walk(fd, "", respect_extra_ignore=False)
+        walk = Walk(fd, "", extra_ignore=False)
         return {f"{directory.path}/{entry.name}".lstrip("/") for directory in walk for entry in directory.files}
     finally:
         os.close(fd)

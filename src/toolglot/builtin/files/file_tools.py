@@ -202,7 +202,7 @@ class _FileTools:
         request = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth)
         request.check()
         if list_depth is not None and (entry := self._state.workspace.inspect(path)) is not None and entry.is_directory:
-            return list_directory(self._state, path, list_depth, context)
+            return list_directory(self._state, path, depth=list_depth, context=context)
         self._check_file(path)
         with self._state.workspace.open_file(path) as entry:
             head = read_all(entry.fd, _HEAD_SIZE)

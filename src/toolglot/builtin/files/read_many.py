@@ -8,7 +8,7 @@ from toolglot.builtin.search.glob import GlobSearch, split_absolute_glob
 from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.list_dir import MAX_PATTERNS, build_excludes
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
-from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, replace_surrogates
+from toolglot.builtin.search.walk import is_binary, replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
@@ -131,12 +131,10 @@ class _FileSelection:
             if not entry.is_directory:
                 self._add_path(str(entry.path), self._named_filter)
                 return
-        search = GlobSearch(
-            pattern or "**", respect_gitignore=self._default_excludes, respect_extra_ignore=self._default_excludes
-        )
+        search = GlobSearch(pattern or "**", gitignore=self._default_excludes, extra_ignore=self._default_excludes)
         with open_search_root(self._state, path) as root:
             search.run(root, self._should_stop, with_times=False)
-        for match, _, _ in search.rank_files("name"):
+        for match in search.rank_files("name"):
             self._add_path(f"{root.root_path}/{match}", self._search_filter)
 
     def _add_path(self, path: str, path_filter: GlobFilter) -> None:
@@ -156,7 +154,7 @@ def _read_files(state: ToolState, selection: _FileSelection, context: Context | 
         try:
             with state.workspace.open_file(path) as opened:
                 data, size = read_all(opened.fd, limit + 1), opened.status.st_size
-                if b"\0" in data[:BINARY_PROBE_SIZE]:
+                if is_binary(data):
                     skipped.append(SkippedFile(name, f"a binary file of {size} bytes"))
                     continue
                 if len(data) <= limit:  # seen as a whole, so it may be edited

@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from heapq import nsmallest
 from itertools import compress
 from typing import Annotated, Literal
@@ -58,8 +59,6 @@ class GlobResult(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool
     ignored: int = 0
     """Matching files that ignore files exclude."""
-    ignored_directories: int = 0
-    """Ignored directories, which were not searched."""
     missed: int = 0
     """Directories that could not be opened."""
     complete: bool = True
@@ -100,54 +99,43 @@ def split_absolute_glob(state: ToolState, pattern: str) -> tuple[str, str]:
 class GlobSearch:
     """One search for paths. Raises ToolError for a glob that cannot be used."""
 
-    def __init__(
-        self, pattern: str, *, case_sensitive: bool = True, respect_gitignore: bool = True, respect_extra_ignore: bool = True
-    ) -> None:
+    def __init__(self, pattern: str, *, case_sensitive: bool = True, gitignore: bool = True, extra_ignore: bool = True) -> None:
         if not pattern or "\0" in pattern:
             raise invalid_glob_error(pattern, "is not valid; use one such as '**/*.py'")
         pattern = re.sub(r"^(?:\./)+", "", pattern)
         if ".." in pattern.split("/"):
             raise invalid_glob_error(pattern, "leads to a parent directory; search that directory instead")
-        self._globs = expand_braces(pattern)
-        self._case_sensitive = case_sensitive
-        self._respect_gitignore, self._respect_extra_ignore = respect_gitignore, respect_extra_ignore
-        self.paths: list[str] = []
-        """Matches, relative to the root."""
-        self._status: dict[str, tuple[int, int]] = {}
-        self.ignored = self.ignored_directories = self.missed = 0
+        self._globs, self._case_sensitive = expand_braces(pattern), case_sensitive
+        self._gitignore, self._extra_ignore = gitignore, extra_ignore
+        self._files: dict[str, tuple[int, int]] = {}
+        """Matches, relative to the root -> size and time in ns; 0 if times were not recorded."""
+        self.ignored = self.missed = 0
         self.complete = True
 
     def run(self, root: SearchRoot, should_stop: Callable[[int], bool], *, with_times: bool = True) -> None:
         """Search a directory."""
         max_depth = None if any("**" in glob for glob in self._globs) else max(glob.count("/") for glob in self._globs)
         by_name, test = self._build_test()
-        # All alternatives are in the same directory: nothing else has to be walked. Not so where case does not matter.
+        # If all alternatives are in the same directory, nothing else has to be walked; not so if case does not matter.
         starts = {split_literal_prefix(glob)[0] for glob in self._globs}
         start = starts.pop() if len(starts) == 1 and self._case_sensitive else ""
-        walk = Walk(
-            root.root_fd,
-            "/".join(filter(None, (root.relative, start))),
-            respect_gitignore=self._respect_gitignore,
-            respect_extra_ignore=self._respect_extra_ignore,
-        )
+        path = "/".join(filter(None, (root.relative, start)))
+        walk = Walk(root.root_fd, path, gitignore=self._gitignore, extra_ignore=self._extra_ignore)
         for directory in walk:
             prefix = f"{directory.path}/" if directory.path else ""
             local = "" if by_name else prefix[root.prefix_length :]
             if max_depth is not None and local.count("/") >= max_depth:
                 directory.subdirectories.clear()
             for entry in _filter_entries(directory.files, local, test):
-                path = prefix + entry.name
-                if with_times:
-                    try:
-                        status = entry.stat(follow_symlinks=False)
-                    except OSError:  # it has gone meanwhile
-                        continue
-                    self._status[path] = status.st_size, status.st_mtime_ns
-                self.paths.append(path)
+                if not with_times:
+                    self._files[prefix + entry.name] = 0, 0
+                    continue
+                with suppress(OSError):  # it has gone meanwhile
+                    status = entry.stat(follow_symlinks=False)
+                    self._files[prefix + entry.name] = status.st_size, status.st_mtime_ns
             ignored = [entry for entry in directory.ignored if not entry.is_dir(follow_symlinks=False)]
-            self.ignored_directories += len(directory.ignored) - len(ignored)
             self.ignored += len(_filter_entries(ignored, local, test))
-            if should_stop(walk.entry_count) or len(self.paths) >= MAX_MATCHES:
+            if should_stop(walk.entry_count) or len(self._files) >= MAX_MATCHES:
                 self.complete = False
                 break
         self.missed = walk.missed
@@ -165,21 +153,18 @@ class GlobSearch:
         flags = re.DOTALL if self._case_sensitive else re.DOTALL | re.IGNORECASE
         return by_name, build_regex_test(map(glob_to_regex, globs), flags)
 
-    def rank_files(self, order: Order, limit: int | None = None) -> list[tuple[str, int, int]]:
-        """Return the first matches as (path, size, mtime in ns); size and time are 0 if times were not recorded."""
+    def rank_files(self, order: Order, limit: int | None = None) -> list[str]:
+        """Return the first matches."""
         if order == "name":
-            paths = nsmallest(limit, self.paths) if limit else sorted(self.paths)
-        elif order == "mtime":
-            paths = sorted(self.paths, key=lambda path: (-self._status[path][1], path))
-        else:
-            threshold = (time.time() - DAY_SECONDS) * 1e9
-            recent = {path: mtime for path, (_, mtime) in self._status.items() if mtime >= threshold}
-            paths = sorted(self.paths, key=lambda path: (path not in recent, -recent.get(path, 0), path))
-        return [(path, *self._status.get(path, (0, 0))) for path in paths[:limit]]
+            return nsmallest(limit, self._files) if limit else sorted(self._files)
+        threshold = (time.time() - DAY_SECONDS) * 1e9 if order == "recent_first" else 0
+        times = {path: mtime for path, (_, mtime) in self._files.items() if mtime >= threshold}
+        return sorted(self._files, key=lambda path: (path not in times, -times.get(path, 0), path))[:limit]
 
     def build_result(self, pattern: str, root: SearchRoot, order: Order, limit: int) -> GlobResult:
         files: list[GlobFile] = []
-        for path, size, mtime_ns in self.rank_files(order, limit):
+        for path in self.rank_files(order, limit):
+            size, mtime_ns = self._files[path]
             if not mtime_ns and (status := stat_beneath(root.root_fd, path)) is not None:
                 size, mtime_ns = status.st_size, status.st_mtime_ns
             absolute = replace_surrogates(f"{root.root_path}/{path}")
@@ -189,10 +174,9 @@ class GlobSearch:
             path=replace_surrogates(root.path),
             order=order,
             files=tuple(files),
-            total=len(self.paths),
-            truncated=len(self.paths) > len(files),
+            total=len(self._files),
+            truncated=len(self._files) > len(files),
             ignored=self.ignored,
-            ignored_directories=self.ignored_directories,
             missed=self.missed,
             complete=self.complete,
         )
@@ -244,12 +228,8 @@ def glob_tools(state: ToolState) -> list[Tool]:
         check_minimum("max_results", max_results)
         if pattern.startswith("/"):
             path, pattern = split_absolute_glob(state, pattern)
-        search = GlobSearch(
-            pattern,
-            case_sensitive=case_sensitive,
-            respect_gitignore=respect_gitignore,
-            respect_extra_ignore=respect_extra_ignore,
-        )
+        extra_ignore = respect_extra_ignore
+        search = GlobSearch(pattern, case_sensitive=case_sensitive, gitignore=respect_gitignore, extra_ignore=extra_ignore)
         with open_search_root(state, path) as root:
             search.run(root, start_deadline(context), with_times=order != "name")
             result = search.build_result(pattern, root, order, min(max_results or MAX_RESULTS, MAX_RESULTS))

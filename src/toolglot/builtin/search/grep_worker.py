@@ -98,7 +98,7 @@ def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
     except (re.error, OverflowError, RecursionError) as e:
         yield {"error": str(e)}
         return
-    walk = Walk(query.root_fd, query.start, respect_gitignore=query.respect_ignore, respect_extra_ignore=query.respect_ignore)
+    walk = Walk(query.root_fd, query.start, gitignore=query.respect_ignore, extra_ignore=query.respect_ignore)
     for path, data in _read_files(walk, query):
         if is_binary(data):
             continue

@@ -10,7 +10,7 @@ import msgspec
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.search.globs import GlobFilter, invalid_glob_error
-from toolglot.builtin.search.search_scope import SearchRoot, open_search_root, start_deadline
+from toolglot.builtin.search.search_scope import open_search_root, start_deadline
 from toolglot.builtin.search.walk import VCS_DIRECTORIES, Directory, Walk, replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.schema.derive import Internal
@@ -119,55 +119,44 @@ def list_dir_tools(state: ToolState) -> list[Tool]:
             limit: Maximum number of entries to show (default 500, 0 for the limit of 10000).
             respect_gitignore: Leave out entries ignored by .gitignore (default true).
         """
-        check_minimum("depth", depth, 1)
-        limit = min(check_minimum("limit", limit) or MAX_ENTRIES, MAX_ENTRIES)
-        check_minimum("skip", skip)
-        excludes = build_excludes(ignore or [], "ignore")
-        with open_search_root(state, path) as root:
-            walk = Walk(
-                root.root_fd,
-                root.relative,
-                respect_gitignore=respect_gitignore,
-                respect_extra_ignore=respect_extra_ignore,
-                skip_names=frozenset(),
-            )
-            return _build_listing(root, walk, _EntryTree(root.prefix_length, excludes, depth), skip, limit, context)
+        return list_directory(state, path, ignore, depth, skip, limit, respect_gitignore, respect_extra_ignore, context)
 
     return [list_dir]
 
 
-def list_directory(state: ToolState, path: str, depth: int, context: Context | None) -> ToolOutput:
-    """List a directory to this depth. Raises ToolError."""
-    with open_search_root(state, path) as root:
-        tree = _EntryTree(root.prefix_length, build_excludes([]), depth)
-        return _build_listing(root, Walk(root.root_fd, root.relative, skip_names=frozenset()), tree, 0, MAX_ENTRIES, context)
-
-
-def _build_listing(
-    root: SearchRoot, walk: Walk, tree: "_EntryTree", skip: int, limit: int, context: Context | None
+def list_directory(
+    state: ToolState,
+    path: str,
+    ignore: list[str] | None = None,
+    depth: int = 1,
+    skip: int = 0,
+    limit: int = 0,
+    gitignore: bool = True,
+    extra_ignore: bool = True,
+    context: Context | None = None,
 ) -> ToolOutput:
-    should_stop, complete = start_deadline(context), True
-    for directory in walk:
-        tree.add(directory)
-        if should_stop(walk.entry_count) or tree.count > MAX_SCANNED:
-            complete = False
-            break
+    """List a directory. Raises ToolError."""
+    check_minimum("depth", depth, 1)
+    limit = min(check_minimum("limit", limit) or MAX_ENTRIES, MAX_ENTRIES)
+    check_minimum("skip", skip)
+    excludes = build_excludes(ignore or [], "ignore")
+    with open_search_root(state, path) as root:
+        walk = Walk(root.root_fd, root.relative, gitignore=gitignore, extra_ignore=extra_ignore, skip_vcs=False)
+        tree = _EntryTree(root.prefix_length, excludes, depth)
+        should_stop, complete = start_deadline(context), True
+        for directory in walk:
+            tree.add(directory)
+            if should_stop(walk.entry_count) or tree.count > MAX_SCANNED:
+                complete = False
+                break
     entries = tree.flatten()
-    page = tuple(
-        msgspec.structs.replace(
-            entry,
-            path=replace_surrogates(entry.path),
-            name=replace_surrogates(entry.name),
-            target=replace_surrogates(entry.target),
-        )
-        for entry in entries[skip : skip + limit]
-    )
+    shown = tuple(entries[skip : skip + limit])
     listing = DirectoryListing(
         path=replace_surrogates(root.path),
-        entries=page,
+        entries=shown,
         total=len(entries),
         skip=skip,
-        truncated=skip + len(page) < len(entries),
+        truncated=skip + len(shown) < len(entries),
         ignored=tree.ignored,
         missed=walk.missed,
         complete=complete and not walk.stopped_early,
@@ -180,14 +169,15 @@ class _EntryTree:
 
     def __init__(self, prefix_length: int, excludes: GlobFilter, max_depth: int) -> None:
         self._prefix_length, self._excludes, self._max_depth = prefix_length, excludes, min(max_depth, MAX_DEPTH)
-        self._children: dict[str, list[DirectoryEntry]] = {}
+        self._children: dict[str, dict[str, DirectoryEntry]] = {}
+        """Path of a directory -> its entries by name."""
         self.count = self.ignored = 0
 
     def add(self, directory: Directory) -> None:
         """Add the entries of a directory; remove subdirectories that are not to be entered from its list."""
         local = directory.path[self._prefix_length :]
         depth = local.count("/") + 2 if local else 1
-        children: list[DirectoryEntry] = []
+        children: dict[str, DirectoryEntry] = {}
         kinds: list[tuple[EntryKind, list[os.DirEntry[str]]]]
         kinds = [("directory", directory.subdirectories), ("file", directory.files), ("other", directory.others)]
         for kind, entries in kinds:
@@ -202,18 +192,20 @@ class _EntryTree:
                     size, mtime = status.st_size, status.st_mtime
                     if stat.S_ISLNK(status.st_mode):
                         entry_kind, target = "link", os.readlink(entry.name, dir_fd=directory.fd)
-                children.append(DirectoryEntry(path, entry.name, entry_kind, size, mtime, depth, target))
+                path, name, target = map(replace_surrogates, (path, entry.name, target))
+                children[entry.name] = DirectoryEntry(path, name, entry_kind, size, mtime, depth, target)
         self.ignored += len(directory.ignored)
         self.count += len(children)
         self._children[local] = children
-        entered = {child.name for child in children if child.kind == "directory" and depth < self._max_depth} - VCS_DIRECTORIES
+        directories = {name for name, child in children.items() if child.kind == "directory"} - VCS_DIRECTORIES
+        entered = directories if depth < self._max_depth else set[str]()
         directory.subdirectories[:] = [entry for entry in directory.subdirectories if entry.name in entered]
 
     def flatten(self, directory: str = "") -> list[DirectoryEntry]:
         """Return all entries, each directory followed by its own."""
         entries: list[DirectoryEntry] = []
-        for entry in self._children.get(directory, ()):
+        for name, entry in self._children.get(directory, {}).items():
             entries.append(entry)
             if entry.kind == "directory":
-                entries += self.flatten(entry.path)
+                entries += self.flatten(f"{directory}/{name}" if directory else name)
         return entries

@@ -61,23 +61,18 @@ class Directory(NamedTuple):
 class Walk:
     """The directories below a start directory, in the order of their paths.
 
+    `gitignore`, `extra_ignore`: obey `.gitignore` files and the extra ignore files. `skip_vcs`: leave out `VCS_DIRECTORIES`.
     `missed` counts directories that could not be opened; `stopped_early` tells that there were too many entries.
     """
 
     def __init__(
-        self,
-        root_fd: int,
-        start: str,
-        *,
-        respect_gitignore: bool = True,
-        respect_extra_ignore: bool = True,
-        skip_names: frozenset[str] = VCS_DIRECTORIES,
+        self, root_fd: int, start: str, *, gitignore: bool = True, extra_ignore: bool = True, skip_vcs: bool = True
     ) -> None:
-        self._root_fd, self._start, self._skip_names = root_fd, start.strip("/"), skip_names
-        self._respect_gitignore = respect_gitignore
-        self._parent_scope = _build_scope(read_gitignores(root_fd, self._start)) if respect_gitignore else None
-        self._extra_scope = load_extra_scope(root_fd) if respect_extra_ignore else None
-        self._special_names = skip_names | _GIT_NAMES
+        self._root_fd, self._start, self._gitignore = root_fd, start.strip("/"), gitignore
+        self._parent_scope = _build_scope(read_gitignores(root_fd, self._start)) if gitignore else None
+        self._extra_scope = load_extra_scope(root_fd) if extra_ignore else None
+        self._skip_names = VCS_DIRECTORIES if skip_vcs else frozenset[str]()
+        self._special_names = self._skip_names | _GIT_NAMES
         self.entry_count = self.missed = 0
         self.stopped_early = False
 
@@ -117,7 +112,7 @@ class Walk:
         excluded: set[int] = set()
         if not self._special_names.isdisjoint(names):
             excluded = {index for index, name in enumerate(names) if name in self._skip_names}
-            scope = self._load_scope(fd, key, scope, names) if self._respect_gitignore else scope
+            scope = self._load_scope(fd, key, scope, names) if self._gitignore else scope
         prefix = f"{key}/" if key else ""
         if not "".join(names).isascii():
             names = [to_byte_key(name) for name in names]
@@ -143,7 +138,7 @@ class Walk:
         return Directory(path, fd, files, subdirectories, others, ignored), scope
 
     def _load_scope(self, fd: int, key: str, scope: IgnoreScope | None, names: list[str]) -> IgnoreScope | None:
-        """Return the rules inside of a directory. As in git, a nested repository does not see the rules above it."""
+        """Return the rules inside a directory. As in git, a nested repository does not see the rules above it."""
         if ".git" in names and key != to_byte_key(self._start):
             scope = self._parent_scope
         if ".gitignore" in names:
