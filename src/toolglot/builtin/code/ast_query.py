@@ -6,8 +6,8 @@ Files are found and read as by every other tool. A file on which the parser fail
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -18,13 +18,13 @@ from toolglot.builtin.files.text import Document, check_text, decode_document, d
 from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.files.workspace import WorkspaceEntry
 from toolglot.builtin.search.globs import GlobFilter
-from toolglot.builtin.search.search_scope import open_search_root
+from toolglot.builtin.search.search_scope import open_search_root, start_deadline
 from toolglot.builtin.search.walk import Walk, replace_surrogates
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 
-__all__ = ["AstFileMatches", "AstQuery", "render_notes"]
+__all__ = ["AstFileMatches", "AstQuery", "AstResult"]
 
 MAX_FILE_SIZE = 2 * 1024 * 1024
 MAX_PATTERN_LENGTH = 10_000
@@ -45,13 +45,37 @@ class AstFileMatches(msgspec.Struct, frozen=True):
     is_truncated: bool
 
 
+class AstResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the results of both tools tell about the search."""
+
+    pattern: str
+    path: str
+    searched: int
+    """The number of files that were searched."""
+    skipped: list[str]
+    """Files on which the parser failed."""
+    left_out: int
+    """The number of files that are too large or not text."""
+    note: str
+
+    def render_empty(self) -> str:
+        return f"No code matches {self.pattern[:200]!r} in {self.path!r} ({self.searched} files searched)"
+
+    def render_notes(self) -> list[str]:
+        """Return the lines about files on which the parser failed, and about a pattern that may be wrong."""
+        lines = [f"[{self.note}]"] if self.note else []
+        if self.skipped:
+            lines.append(f"[the parser failed on {', '.join(self.skipped[:_MAX_NAMED])}]")
+        return lines
+
+
 class AstQuery:
-    """One search for a pattern. Use it as a context manager, which ends the parser. Raises ToolError."""
+    """One search for a pattern. `close` ends the parser. Raises ToolError."""
 
     def __init__(
         self, state: ToolState, pattern: str, path: str, language: str = "", include: str = "", context: Context | None = None
     ) -> None:
-        self._state, self._path, self._context = state, path or ".", context
+        self._state, self._path = state, path or "."
         self.pattern = check_text(pattern, "pattern", MAX_PATTERN_LENGTH)
         if not pattern.strip():
             raise invalid_argument("pattern", "is empty; give code, with $NAME for the parts that vary")
@@ -62,34 +86,36 @@ class AstQuery:
         self.single_names = sorted({name for _, name in names if name and not name.startswith("_")} - set(self.multi_names))
         self._required_word = max(re.findall(r"\w{2,}", METAVARIABLE.sub(" ", pattern)), key=len, default="")
         self._parser: ParserProcess | None = None
-        self._deadline = time.monotonic() + TIMEOUT_SECONDS
+        self._should_stop = start_deadline(context, TIMEOUT_SECONDS, _PROGRESS_INTERVAL)
         self._pattern_checks: dict[str, ParseAnswer] = {}
         self._is_single_file = False
         self.file_count = self.omitted_count = 0
         self.failed_paths: list[str] = []
         self.complete = True
 
-    def __enter__(self) -> "AstQuery":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close_parser()
-
-    def _close_parser(self) -> None:
+    def close(self) -> None:
+        """End the parser."""
         if self._parser is not None:
             self._parser.close()
             self._parser = None
 
     @property
-    def capture_names(self) -> set[str]:
-        return {*self.single_names, *self.multi_names}
-
-    @property
     def languages(self) -> list[str]:
         return sorted(language for language, answer in self._pattern_checks.items() if not answer.error)
 
+    def summarize(self, *, is_empty: bool) -> dict[str, Any]:
+        """Return the fields of an `AstResult`."""
+        return {
+            "pattern": self.pattern,
+            "path": self._path,
+            "searched": self.file_count,
+            "skipped": self.failed_paths,
+            "left_out": self.omitted_count,
+            "note": self._note if is_empty else "",
+        }
+
     @property
-    def note(self) -> str:
+    def _note(self) -> str:
         """A possible reason why nothing was found."""
         if not self._pattern_checks:
             kind = f"{self._language} files" if self._language else "files of a known language"
@@ -102,7 +128,7 @@ class AstQuery:
     def iter_files(self, limit: int) -> Iterator[AstFileMatches]:
         """Yield the files with matches, with at most `limit` matches each. Raises ToolError."""
         for path, language in self._iter_sources():
-            if self._is_expired():
+            if self._should_stop(self.file_count):
                 self.complete = False
                 break
             if language not in self._pattern_checks:
@@ -116,11 +142,6 @@ class AstQuery:
             message = f"the pattern {self.pattern[:200]!r} is not valid {language} code: {error}"
             raise ToolError(message, kind="validation", code="invalid_pattern")
 
-    def _is_expired(self) -> bool:
-        if self._context is not None and self._context.is_cancelled:
-            raise ToolError("the search was cancelled; nothing was changed", kind="cancelled", code="cancelled")
-        return time.monotonic() > self._deadline
-
     def _iter_sources(self) -> Iterator[tuple[str, str]]:
         """Yield the paths of files to search, with their languages."""
         entry = self._state.workspace.inspect(self._path)
@@ -130,7 +151,7 @@ class AstQuery:
             self._is_single_file = True
             language = self._language or LANGUAGE_BY_SUFFIX.get(entry.path.suffix.lower(), "")
             if not language:
-                message = f"the language of {self._path!r} cannot be told from its name; name the language"
+                message = f"cannot determine the language of {self._path!r} from its name; name the language"
                 raise ToolError(message, kind="validation", code="unknown_language")
             yield str(entry.path), language
             return
@@ -140,12 +161,12 @@ class AstQuery:
                     path = f"{directory.path}/{name}" if directory.path else name
                     if language := self._detect_language(path[root.prefix_length :], name):
                         yield f"{root.root_path}/{path}", language
-                if self._is_expired():
+                if self._should_stop(self.file_count):
                     self.complete = False
                     return
 
     def _detect_language(self, path: str, name: str) -> str:
-        """Return the language to parse a file of a directory in; "" to leave it out."""
+        """Return the language to parse a file of a directory in; "" to omit it."""
         if self._globs is not None and not self._globs.admits(path):
             return ""
         suffix = os.path.splitext(name)[1].lower()
@@ -167,8 +188,6 @@ class AstQuery:
             self.omitted_count += 1
             return None
         self.file_count += 1
-        if self._context is not None and self.file_count % _PROGRESS_INTERVAL == 0:
-            self._context.report(f"{self.file_count} files searched")
         # Parsing is slow: a file without the longest word of the pattern cannot match.
         word = "" if language in CASE_INSENSITIVE else self._required_word
         if word.isascii() and word.encode() not in data and detect_bom(data) is None and len(data) <= MAX_FILE_SIZE:
@@ -195,21 +214,13 @@ class AstQuery:
         """Return the parser's answer; None if it failed."""
         try:
             if self._parser is None:
-                self._parser = ParserProcess(self._is_expired)
+                self._parser = ParserProcess(lambda: self._should_stop(self.file_count))
             return self._parser.run(task)
         except ParserFailed:
-            self._close_parser()
-        if self._is_expired():
+            self.close()
+        if self._should_stop(self.file_count):
             self.complete = False
         elif len(self.failed_paths) >= MAX_PARSER_FAILURES:
             message = f"the parser fails on more than {MAX_PARSER_FAILURES} files; search another directory"
             raise ToolError(message, code="search_failed")
         return None
-
-
-def render_notes(failed_paths: list[str], note: str) -> list[str]:
-    """Return the lines about files on which the parser failed, and about a pattern that may be wrong."""
-    lines = [f"[{note}]"] if note else []
-    if failed_paths:
-        lines.append(f"[the parser failed on {', '.join(failed_paths[:_MAX_NAMED])}]")
-    return lines

@@ -4,11 +4,12 @@ All files change or none, and no file that has changed since it was searched. Of
 """
 
 import re
+from contextlib import closing
 
 import msgspec
 
 from toolglot.builtin.arguments import check_minimum, make_preview, path_target
-from toolglot.builtin.code.ast_query import MAX_PATTERN_LENGTH, AstFileMatches, AstQuery, render_notes
+from toolglot.builtin.code.ast_query import MAX_PATTERN_LENGTH, AstFileMatches, AstQuery, AstResult
 from toolglot.builtin.code.ast_worker import METAVARIABLE, Span
 from toolglot.builtin.code.languages import DOLLAR_LANGUAGES
 from toolglot.builtin.files.text import check_text, convert_newlines, count_changed_lines
@@ -37,37 +38,28 @@ class FileRewrite(msgspec.Struct, frozen=True, kw_only=True):
     language: str
     replacements: int
     nested: int
-    """Matches inside of other matches, which are left for another call."""
+    """Matches inside other matches, which are left for another call."""
     added: int
     removed: int
     diff: str
 
 
-class AstRewriteResult(msgspec.Struct, frozen=True, kw_only=True):
+class AstRewriteResult(AstResult, frozen=True, kw_only=True):
     """The result of `ast_rewrite`: what was or would be changed."""
 
-    pattern: str
     replacement: str
-    path: str
     dry_run: bool
     files: list[FileRewrite]
     replacements: int
     nested: int
-    searched: int
-    skipped: list[str]
-    left_out: int
     truncated: bool
-    """Diffs are shortened or left out."""
-    note: str
+    """Diffs are truncated or omitted."""
 
     def render(self) -> str:
         """Return the text for a model."""
-        notes = render_notes(self.skipped, self.note)
+        notes = self.render_notes()
         if not self.files:
-            searched = f"({self.searched} files searched)"
-            return "\n".join(
-                [f"No code matches {self.pattern[:200]!r} in {self.path!r} {searched}: nothing to change.", *notes]
-            )
+            return "\n".join([f"{self.render_empty()}: nothing to change.", *notes])
         count = f"{pluralize(self.replacements, 'match', 'matches')} in {pluralize(len(self.files), 'file')}"
         head = f"would replace {count}; set dry_run to false to write the changes" if self.dry_run else f"replaced {count}"
         lines = [head, *(f"{file.path}: {file.replacements}" for file in self.files)]
@@ -96,8 +88,8 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
         if dry_run:
             return "(writes nothing: it only shows what would change)"
         language, include = arguments.get("language", ""), arguments.get("include_glob", "")
-        with AstQuery(state, arguments["pattern"], path, language, include) as query:
-            return _plan_rewrite(state, query, path or ".", arguments["replacement"], max_results, False)[1].render()
+        with closing(AstQuery(state, arguments["pattern"], path, language, include)) as query:
+            return _plan_rewrite(state, query, arguments["replacement"], max_results, False)[1].render()
 
     @tool(
         name="ast_rewrite",
@@ -130,8 +122,8 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
             max_results: Maximum number of replacements (1-10000, default 1000); if there are more, nothing changes.
             dry_run: Only show what would change (default true).
         """
-        with state.lock, AstQuery(state, pattern, path, language, include_glob, context) as query:
-            drafts, result = _plan_rewrite(state, query, path, replacement, max_results, dry_run)
+        with state.lock, closing(AstQuery(state, pattern, path, language, include_glob, context)) as query:
+            drafts, result = _plan_rewrite(state, query, replacement, max_results, dry_run)
             if drafts and not dry_run:
                 _write_drafts(state, drafts)
         return ToolOutput(result.render(), to_data(result))
@@ -140,7 +132,7 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
 
 
 def _plan_rewrite(
-    state: ToolState, query: AstQuery, path: str, replacement: str, limit: int, dry_run: bool
+    state: ToolState, query: AstQuery, replacement: str, limit: int, dry_run: bool
 ) -> tuple[list[_Draft], AstRewriteResult]:
     check_text(replacement, "replacement", MAX_PATTERN_LENGTH * 10)
     drafts = _draft_files(query, replacement, min(check_minimum("max_results", limit, 1), MAX_REPLACEMENTS))
@@ -149,18 +141,13 @@ def _plan_rewrite(
         raise ToolError(message, kind="limit", code="search_timeout")
     files, truncated = _describe_drafts(state, drafts)
     return drafts, AstRewriteResult(
-        pattern=query.pattern,
+        **query.summarize(is_empty=not files),
         replacement=replacement,
-        path=path,
         dry_run=dry_run,
         files=files,
         replacements=sum(file.replacements for file in files),
         nested=sum(file.nested for file in files),
-        searched=query.file_count,
-        skipped=query.failed_paths,
-        left_out=query.omitted_count,
         truncated=truncated,
-        note="" if files else query.note,
     )
 
 
@@ -178,10 +165,11 @@ def _write_drafts(state: ToolState, drafts: list[_Draft]) -> None:
 
 
 def _draft_files(query: AstQuery, replacement: str, limit: int) -> list[_Draft]:
-    """Return all files that change, with their new texts. Raises ToolError where that is too much for one call."""
+    """Return all files that change, with their new texts. Raises ToolError if that is too much for one call."""
     drafts: list[_Draft] = []
     total = size = 0
-    template, names = replacement.removesuffix("\n").removesuffix("\r"), query.capture_names  # the line has its own end
+    template = replacement.removesuffix("\n").removesuffix("\r")  # the line has its own end
+    names = {*query.single_names, *query.multi_names}
     for file in query.iter_files(limit + 1):
         total += len(file.spans)
         if total > limit or file.is_truncated:

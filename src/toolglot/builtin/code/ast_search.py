@@ -2,11 +2,12 @@
 
 import re
 from bisect import bisect_right
+from contextlib import closing
 
 import msgspec
 
 from toolglot.builtin.arguments import check_minimum, path_target
-from toolglot.builtin.code.ast_query import AstQuery, render_notes
+from toolglot.builtin.code.ast_query import AstQuery, AstResult
 from toolglot.builtin.search.walk import replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.tools.context import Context
@@ -36,26 +37,18 @@ class AstMatch(msgspec.Struct, frozen=True, kw_only=True):
     """Name -> code; what a `$$$NAME` matches is one text."""
 
 
-class AstSearchResult(msgspec.Struct, frozen=True, kw_only=True):
+class AstSearchResult(AstResult, frozen=True, kw_only=True):
     """The result of `ast_search`, in the order of paths."""
 
-    pattern: str
-    path: str
     languages: list[str]
     """The languages in which files were parsed."""
     matches: list[AstMatch]
     files: int
     """The number of files with matches."""
-    searched: int
     truncated: bool
     """There are more matches."""
     complete: bool
     """False: time was up before all files were searched."""
-    skipped: list[str]
-    """Files on which the parser failed."""
-    left_out: int
-    """The number of files that are too large or not text."""
-    note: str
 
     def render(self, multi_names: list[str]) -> str:
         """Return the text for a model."""
@@ -68,12 +61,12 @@ class AstSearchResult(msgspec.Struct, frozen=True, kw_only=True):
             for name, text in match.captures.items():
                 lines.append(f"    {'$$$' if name in multi_names else '$'}{name} = {' '.join(text.split())[:200]}")
         if not lines:
-            lines.append(f"No code matches {self.pattern[:200]!r} in {self.path!r} ({self.searched} files searched).")
+            lines.append(f"{self.render_empty()}.")
         if self.truncated:
             lines.append(f"[showing the first {len(self.matches)} matches; narrow the search or raise max_results]")
         if not self.complete:
             lines.append("[stopped before everything was searched; search a smaller directory]")
-        return "\n".join([*lines, *render_notes(self.skipped, self.note)])
+        return "\n".join([*lines, *self.render_notes()])
 
 
 def ast_search_tools(state: ToolState) -> list[Tool]:
@@ -108,14 +101,14 @@ def ast_search_tools(state: ToolState) -> list[Tool]:
             max_results: Maximum number of matches to show (1-1000, default 100).
         """
         limit = min(check_minimum("max_results", max_results, 1), MAX_RESULTS)
-        with AstQuery(state, pattern, path, language, include_glob, context) as query:
-            result = _collect_matches(state, query, path, limit)
+        with closing(AstQuery(state, pattern, path, language, include_glob, context)) as query:
+            result = _collect_matches(state, query, limit)
         return ToolOutput(result.render(query.multi_names), to_data(result))
 
     return [ast_search]
 
 
-def _collect_matches(state: ToolState, query: AstQuery, path: str, limit: int) -> AstSearchResult:
+def _collect_matches(state: ToolState, query: AstQuery, limit: int) -> AstSearchResult:
     matches: list[AstMatch] = []
     truncated, files = False, 0
     for file in query.iter_files(limit + 1):
@@ -143,15 +136,10 @@ def _collect_matches(state: ToolState, query: AstQuery, path: str, limit: int) -
             truncated = True
             break
     return AstSearchResult(
-        pattern=query.pattern,
-        path=path,
+        **query.summarize(is_empty=not matches),
         languages=query.languages,
         matches=matches,
         files=files,
-        searched=query.file_count,
         truncated=truncated,
         complete=query.complete,
-        skipped=query.failed_paths,
-        left_out=query.omitted_count,
-        note="" if matches else query.note,
     )

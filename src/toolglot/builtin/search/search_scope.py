@@ -49,13 +49,13 @@ def open_search_root(state: ToolState, path: str) -> Generator[SearchRoot]:
         yield root
 
 
-def start_deadline(context: Context | None, seconds: float | None = None) -> Callable[[int], bool]:
+def start_deadline(context: Context | None, seconds: float | None = None, interval: int | None = None) -> Callable[[int], bool]:
     """Start the clock; return a function that is called with the number of entries seen and tells whether time is up.
 
-    The function reports progress, and raises ToolError when the call was cancelled.
+    It reports progress after each `interval` of entries, and raises ToolError when the call was cancelled.
     """
     deadline = time.monotonic() + (TIMEOUT_SECONDS if seconds is None else seconds)
-    next_report = PROGRESS_INTERVAL
+    interval = next_report = interval or PROGRESS_INTERVAL
 
     def should_stop(seen: int) -> bool:
         nonlocal next_report
@@ -63,7 +63,7 @@ def start_deadline(context: Context | None, seconds: float | None = None) -> Cal
             if context.is_cancelled:
                 raise ToolError("the search was cancelled", kind="cancelled", code="cancelled")
             if seen >= next_report:
-                next_report = seen + PROGRESS_INTERVAL
+                next_report = seen + interval
                 context.report(f"{seen} entries searched")
         return time.monotonic() > deadline
 
