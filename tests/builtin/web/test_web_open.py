@@ -508,8 +508,7 @@ class TestLife:
         held = [WebClient(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))]
         asyncio.run(held[0].open(site.url("/near"), 5))
         worker = held[0]._loop_thread  # pyright: ignore[reportPrivateUsage]
-        loop, thread = worker._loop, worker._thread  # pyright: ignore[reportPrivateUsage]
-        assert loop is not None
+        (loop, _), thread = worker._started.result(), worker._thread  # pyright: ignore[reportPrivateUsage]
         assert thread is not None
         loop.call_soon_threadsafe(lambda: (held.clear(), gc.collect()))
         thread.join(5)

@@ -41,8 +41,8 @@ class WebClient:
     ) -> None:
         self.config, self.pages = config or WebConfig(), PageStore()
         self._backend = _Backend(self.config, AddressGuard(self.config.allow_private, resolve), connect, ssl)
-        self._loop_thread = LoopThread()
-        self._finalizer = weakref.finalize(self, self._loop_thread.stop, self._backend.close)
+        self._loop_thread = LoopThread(self._backend.close)
+        self._finalizer = weakref.finalize(self, self._loop_thread.stop)
 
     async def open(self, url: str, seconds: float) -> Page:
         """Open a page and store it. Raises ToolError."""
@@ -63,7 +63,7 @@ class _Backend:
         self._config, self._guard, self._ssl = config, guard, ssl
         self._proxy = EgressProxy(guard, connect)
         self._browser: Chromium | None = None
-        self._start_lock: asyncio.Lock | None = None
+        self._start_lock = asyncio.Lock()
 
     async def close(self) -> None:
         """End the browser, then the proxy."""
@@ -97,8 +97,6 @@ class _Backend:
             self._proxy.revoke(ticket)
 
     async def _start(self) -> Chromium:
-        # Created here and not in __init__, because a lock belongs to the loop that first waits for it.
-        self._start_lock = self._start_lock or asyncio.Lock()
         async with self._start_lock:
             if self._browser is None:
                 await self._proxy.start()

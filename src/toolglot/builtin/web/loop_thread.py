@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -15,51 +16,38 @@ STOP_SECONDS = 10.0
 
 
 class LoopThread:
-    """Starts with the first coroutine; `stop` ends it with everything in progress."""
+    """Starts with the first coroutine; `stop` runs `final`, then ends the thread with everything in progress."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, final: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._final, self._lock = final, threading.Lock()
         self._thread: threading.Thread | None = None
-        self._stopped = False
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._is_stopped = False
 
     async def run(self, factory: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine there; cancelling here cancels it there."""
         with self._lock:
-            if self._stopped:
+            if self._is_stopped:
                 raise ToolError("the web tools are closed", code="url_failed")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run_loop, args=(self._loop,), name="toolglot-web", daemon=True)
+            if self._thread is None:
+                self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), name="toolglot-web", daemon=True)
                 self._thread.start()
-            loop = self._loop
+        loop, _ = self._started.result()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(factory(), loop))
 
-    @staticmethod
-    def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-        finally:
-            tasks = asyncio.all_tasks(loop)
-            for task in tasks:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
-
-    def stop(self, final: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a last coroutine there, then end the thread. May be called repeatedly, from any thread."""
-        with self._lock:
-            loop, thread, self._stopped = self._loop, self._thread, True
-            self._loop = self._thread = None
-        if loop is None or thread is None or not thread.is_alive():
-            return
-        ending = asyncio.run_coroutine_threadsafe(final(), loop)
-        if thread is threading.current_thread():  # the garbage collector ran in this thread, which cannot wait for itself
-            ending.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
-            return
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        self._started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
         with suppress(Exception):
-            ending.result(STOP_SECONDS)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(STOP_SECONDS)
+            await asyncio.wait_for(self._final(), STOP_SECONDS)
+
+    def stop(self) -> None:
+        """End the thread. May be called repeatedly, from any thread."""
+        with self._lock:
+            thread, self._thread, self._is_stopped = self._thread, None, True
+        if thread is not None and thread.is_alive():
+            loop, stop = self._started.result()
+            loop.call_soon_threadsafe(stop.set)
+            if thread is not threading.current_thread():  # the garbage collector may run in any thread, also in this one
+                thread.join(2 * STOP_SECONDS)

@@ -7,6 +7,7 @@ seen has a ref, which can be used instead of the URL.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -16,22 +17,18 @@ from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.builtin.web.address import MAX_URL
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
-from toolglot.builtin.web.data import (
-    FindResult,
-    OpenFailure,
-    OpenManyResult,
-    OpenResult,
-    SearchItem,
-    SearchResult,
-    WebFind,
-    WebOpen,
-    WebQuery,
-    WebResult,
-    WebStepResult,
-)
 from toolglot.builtin.web.page_text import extract_links
-from toolglot.builtin.web.pages import MAX_MATCHES, Format, Page, find_lines, find_relevant_lines, slice_text
-from toolglot.builtin.web.search import SearchQuery, search_web
+from toolglot.builtin.web.pages import (
+    MAX_MATCHES,
+    Format,
+    LineMatch,
+    Page,
+    PageSlice,
+    find_lines,
+    find_relevant_lines,
+    slice_text,
+)
+from toolglot.builtin.web.search import SearchHit, SearchQuery, search_web
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
@@ -51,6 +48,110 @@ MAX_DOMAINS = 50
 MAX_PATTERN_CHARS = 1000
 _SHOWN_FIELDS = ("url", "requested", "title", "status", "media_type", "method", "sandbox", "notes")
 _DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)*[^\W_](?:[\w-]{0,61}[^\W_])?")
+
+
+# ---- arguments and results
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebQuery:
+    """A web search.
+
+    Attributes:
+        q: What to search for.
+        recency: Only results from the last N days.
+        domains: Only results from these domains.
+    """
+
+    q: str
+    recency: int | None = None
+    domains: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebOpen:
+    """A page to read.
+
+    Attributes:
+        ref_id: URL, or the ref of a page or a search result.
+        lineno: First line to show, from 1.
+        link: Number of a link on the page, from 1: opens its target instead.
+    """
+
+    ref_id: str
+    lineno: int | None = None
+    link: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebFind:
+    """Text to find in a page.
+
+    Attributes:
+        ref_id: URL, or the ref of a page or a search result.
+        pattern: The text, matched case-insensitively.
+    """
+
+    ref_id: str
+    pattern: str
+
+
+class OpenResult(PageSlice, frozen=True, kw_only=True):
+    """The data of `web_open`: the part of a page that is shown."""
+
+    ref: str
+    url: str
+    requested: str
+    title: str
+    status: int
+    media_type: str
+    method: str
+    """chromium, or http (no script ran)."""
+    sandbox: bool | None
+    notes: tuple[str, ...]
+    format: str
+    question: str | None
+    question_lines: list[int]
+    """Lines that contain words of the question."""
+
+
+class FindResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of `web_find`. total: all matching lines, also those that are not shown."""
+
+    ref: str
+    url: str
+    title: str
+    pattern: str
+    matches: list[LineMatch]
+    total: int
+    total_lines: int
+    method: str
+
+
+class SearchItem(SearchHit, frozen=True, kw_only=True):
+    """One search result with its ref."""
+
+    ref: str
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of `web_search`."""
+
+    queries: list[str]
+    service: str
+    results: list[SearchItem]
+
+
+class WebStepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one search, one page or one find. data: that of the single tool."""
+
+    kind: Literal["search_query", "open", "find"]
+    text: str
+    data: Any = None
+    is_error: bool = False
+
+
+# ---- the tools
 
 
 def web_tools(state: ToolState, web: WebClient | WebConfig | None = None) -> list[Tool]:
@@ -248,7 +349,7 @@ class _WebTools:
         steps = [_run_step("find", self.web_find(item.ref_id, item.pattern, context)) for item in finds]
         results += await asyncio.gather(*steps)
         text = "\n\n---\n\n".join(result.text for result in results)
-        return ToolOutput(text, to_data(WebResult(parts=results)), is_error=all(result.is_error for result in results))
+        return ToolOutput(text, {"parts": to_data(results)}, is_error=all(result.is_error for result in results))
 
     def describe_target(self, arguments: dict[str, Any]) -> str:
         value = arguments.get("target", "")
@@ -319,19 +420,24 @@ async def _open_many(targets: list[str], open_one: Callable[[str, int], Awaitabl
     if not 1 <= len(unique) <= MAX_PAGES:
         raise invalid_argument("target", f"has {len(unique)} entries; use 1 to {MAX_PAGES}")
     semaphore = asyncio.Semaphore(MAX_CONCURRENT)
+    texts, pages, failed = list[str](), list[OpenResult](), list[dict[str, str]]()
 
-    async def try_open(target: str) -> OpenResult | OpenFailure:
+    async def try_open(target: str) -> OpenResult | ToolError:
         async with semaphore:
             try:
                 return await open_one(target, max(limit // len(unique), 200))
             except ToolError as e:
-                return OpenFailure(target=target[:200], reason=str(e))
+                return e
 
-    results = await asyncio.gather(*map(try_open, unique))
-    pages = [page for page in results if isinstance(page, OpenResult)]
-    data = OpenManyResult(pages=pages, failed=[page for page in results if isinstance(page, OpenFailure)])
-    texts = [_render_page(page) if isinstance(page, OpenResult) else f"{page.target}\n{page.reason}" for page in results]
-    return ToolOutput("\n\n---\n\n".join(texts), to_data(data), is_error=all(page.status >= 400 for page in pages))
+    for target, page in zip(unique, await asyncio.gather(*map(try_open, unique)), strict=True):
+        if isinstance(page, OpenResult):
+            pages.append(page)
+            texts.append(_render_page(page))
+        else:
+            failed.append({"target": target[:200], "reason": str(page)})
+            texts.append(f"{target[:200]}\n{page}")
+    data = {"pages": to_data(pages), "failed": failed}
+    return ToolOutput("\n\n---\n\n".join(texts), data, is_error=all(page.status >= 400 for page in pages))
 
 
 def _render_page(data: OpenResult) -> str:
