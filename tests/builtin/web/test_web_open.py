@@ -1,4 +1,4 @@
-"""Pages opened on loopback: by a real browser and by plain requests, good pages and bad ones."""
+"""Pages on loopback, opened by a real browser and by plain requests."""
 
 import asyncio
 import gc
@@ -13,11 +13,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import trustme
-from web_site import ARTICLE, PUBLIC, Caller, Names, Site, answer, redirect, served
+from web_site import ARTICLE, PUBLIC, Caller, Names, Site, make_response, redirect, serve
 
 from toolglot.builtin.web import browser
 from toolglot.builtin.web.client import WebClient
@@ -28,7 +28,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes i
 
 
 def put(site: Site, path: str, page: bytes | str) -> str:
-    site.pages[path] = page if isinstance(page, bytes) else answer(page)
+    site.pages[path] = page if isinstance(page, bytes) else make_response(page)
     return site.url(path)
 
 
@@ -38,18 +38,13 @@ def put(site: Site, path: str, page: bytes | str) -> str:
 class TestEitherWay:
     def test_an_article_is_read_with_table_code_and_links(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url(), format="markdown")
-        text = either.web.pages.get_fresh(site.url())
-        assert text is not None
-        for part in (
-            "| Apple | 1.20 |",
-            "def fly(high):\n    return high + 1",
-            f"[link 7]({site.url('/more/7')})",
-            "snake_case_7.",
-        ):
-            assert part in text.text
+        page = either.web.pages.get_fresh(site.url())
+        assert page is not None
+        link = f"[link 7]({site.url('/more/7')})"
+        assert all(part in page.text for part in ("| Apple | 1.20 |", "def fly(high):\n    return high + 1", link))
         assert (data["title"], data["status"], data["ref"], data["url"]) == ("On Things & more", 200, "w1", site.url())
 
-    def test_a_long_page_comes_part_by_part_and_is_loaded_once(self, either: Caller, site: Site) -> None:
+    def test_a_long_page_is_loaded_once_and_shown_part_by_part(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url("/long"))
         seen = [data["text"]]
         while data["next_line"] is not None:
@@ -59,16 +54,14 @@ class TestEitherWay:
         assert lines == [f"line {number} of many" for number in range(1, 801)]
         assert site.paths == ["/long"]
 
-    def test_a_long_page_comes_by_characters_too(self, plain_web: Caller, site: Site) -> None:
-        data = plain_web.data("web_open", target=site.url("/long"), start_char=5000)
+    def test_a_url_without_a_start_is_opened_anew(self, http_web: Caller, site: Site) -> None:
+        for _ in range(2):
+            http_web.data("web_open", target=site.url("/long"))
+        data = http_web.data("web_open", target=site.url("/long"), start_char=5000)
         assert (data["start_char"], len(data["text"]) <= 4000) == (5000, True)
+        assert site.paths == ["/long", "/long"]
 
-    def test_an_address_without_a_place_is_opened_anew(self, plain_web: Caller, site: Site) -> None:
-        plain_web.data("web_open", target=site.url("/near"))
-        plain_web.data("web_open", target=site.url("/near"))
-        assert site.paths == ["/near", "/near"]
-
-    def test_text_is_found_with_its_line(self, either: Caller, site: Site) -> None:
+    def test_find_text(self, either: Caller, site: Site) -> None:
         ref = either.data("web_open", target=site.url("/long"))["ref"]
         data = either.data("web_find", target=ref, pattern="LINE 718 of")
         assert (data["total"], data["matches"][0]["text"]) == (1, "line 718 of many")
@@ -76,61 +69,57 @@ class TestEitherWay:
         assert shown["text"].startswith("line 718 of many")
         assert site.paths == ["/long"]
 
-    def test_text_that_is_not_there_is_said(self, plain_web: Caller, site: Site) -> None:
-        result = plain_web("web_find", target=site.url("/near"), pattern="nowhere").result
+    def test_find_nothing(self, http_web: Caller, site: Site) -> None:
+        result = http_web("web_find", target=site.url("/near"), pattern="nowhere").result
         assert (result.is_error, result.data["total"]) == (False, 0)
         assert "None of the 1 lines contains 'nowhere'" in result.text
 
-    FORMATS = (("markdown", "[link 7]("), ("text", "with link 7 and"), ("html", '<a href="'))
-
-    @pytest.mark.parametrize(("form", "part"), FORMATS)
-    def test_a_page_has_three_forms(self, plain_web: Caller, site: Site, form: str, part: str) -> None:
-        url = put(site, "/form", ARTICLE.replace("'", '"'))
-        text = plain_web.data("web_open", target=url, format=form)["text"]
-        assert part in text
-
-    OTHERS = (
-        ("/data.json", '{"a": [1, {"b": "c"}]}', "application/json"),
-        ("/plain.txt", "one\ntwo <b>three</b>[31m", "text/plain"),
-        ("/latin", "café", "text/html"),
-        ("/feed.xml", "<list><entry>first entry</entry></list>", "application/xml"),
+    @pytest.mark.parametrize(
+        ("format", "part"), [("markdown", "[link 7]("), ("text", "with link 7 and"), ("html", '<a href="')]
     )
+    def test_formats(self, http_web: Caller, site: Site, format: str, part: str) -> None:
+        url = put(site, "/form", ARTICLE.replace("'", '"'))
+        assert part in http_web.data("web_open", target=url, format=format)["text"]
 
-    @pytest.mark.parametrize(("path", "text", "kind"), OTHERS)
-    def test_what_is_no_html_is_shown_as_it_is(self, either: Caller, site: Site, path: str, text: str, kind: str) -> None:
+    @pytest.mark.parametrize(
+        ("path", "text", "media_type"),
+        [
+            ("/data.json", '{"a": [1, {"b": "c"}]}', "application/json"),
+            ("/plain.txt", "one\ntwo <b>three</b>[31m", "text/plain"),
+            ("/latin", "café", "text/html"),
+            ("/feed.xml", "<list><entry>first entry</entry></list>", "application/xml"),
+        ],
+    )
+    def test_other_text_is_shown_as_it_is(self, either: Caller, site: Site, path: str, text: str, media_type: str) -> None:
         data = either.data("web_open", target=site.url(path))
-        assert (data["text"], data["media_type"]) == (text, kind)
+        assert (data["text"], data["media_type"]) == (text, media_type)
 
-    def test_a_file_is_told_by_its_kind(self, either: Caller, site: Site) -> None:
+    def test_a_file_is_read_if_it_is_text(self, either: Caller, site: Site) -> None:
         assert "is a file (application/zip, 300 bytes)" in either.error("web_open", target=site.url("/file.zip"))[1]
-
-    def test_a_file_of_text_is_read(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url("/table.csv"))
         assert (data["text"], data["method"]) == ("a,b\n1,2", "http")
 
-    def test_a_page_that_is_missing_is_an_error_with_its_text(self, either: Caller, site: Site) -> None:
+    def test_a_missing_page_is_an_error_with_its_text(self, either: Caller, site: Site) -> None:
         kind, text = either.error("web_open", target=site.url("/missing"))
         assert kind == "execution"
         assert "status 404" in text
         assert "gone for good" in text
 
-    def test_redirects_are_followed_and_said(self, either: Caller, site: Site) -> None:
+    def test_redirects_are_followed_unless_they_loop(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url("/far"))
         assert (data["url"], data["requested"], data["text"]) == (site.url("/near"), site.url("/far"), "you are here")
-
-    def test_redirects_in_a_circle_end(self, either: Caller, site: Site) -> None:
         assert "in a loop" in either.error("web_open", target=site.url("/circle"))[1]
 
-    def test_a_question_names_lines(self, plain_web: Caller, site: Site) -> None:
-        result = plain_web("web_open", target=site.url(), question="How much is a Pear?").result
+    def test_lines_with_words_of_the_question_are_listed(self, http_web: Caller, site: Site) -> None:
+        result = http_web("web_open", target=site.url(), question="How much is a Pear?").result
         assert result.data["question"] == "How much is a Pear?"
         assert "Words of your question are in lines" in result.text
 
-    def test_the_target_in_the_log_is_the_address(self, plain_web: Caller, site: Site) -> None:
-        ref = plain_web.data("web_open", target=site.url("/near"))["ref"]
-        tell = plain_web.tools[1].target
-        assert tell is not None
-        assert tell({"target": ref}) == site.url("/near")
+    def test_the_target_of_a_ref_is_its_url(self, http_web: Caller, site: Site) -> None:
+        ref = http_web.data("web_open", target=site.url("/near"))["ref"]
+        describe = http_web.tools[1].target
+        assert describe is not None
+        assert describe({"target": ref}) == site.url("/near")
 
 
 # ---- addresses
@@ -141,76 +130,59 @@ PRIVATE = [
     *("http://0.0.0.0/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[::]/"),
     *("http://10.0.0.1/", "http://172.16.0.1/", "http://192.168.0.1/", "http://100.64.0.1/", "http://169.254.169.254/latest/"),
     *("http://[fd00:ec2::254]/", "http://[fe80::1]/", "http://224.0.0.1/", "http://localhost/", "http://localhost./"),
-    *(
-        "https://localhost:8443/",
-        "http://[64:ff9b::7f00:1]/",
-        "http://168.63.129.16/",
-        "http://inside.test/",
-        "http://both.test/",
-    ),
-    *(
-        "http://8.8.8.8:25/",
-        "http://a.test:80@127.0.0.1/",
-        "file:///etc/passwd",
-        "view-source:http://8.8.8.8/",
-        "data:text/html,x",
-    ),
+    *("https://localhost:8443/", "http://[64:ff9b::7f00:1]/", "http://168.63.129.16/", "http://inside.test/"),
+    *("http://both.test/", "http://8.8.8.8:25/", "http://a.test:80@127.0.0.1/", "file:///etc/passwd"),
+    *("view-source:http://8.8.8.8/", "data:text/html,x"),
 ]
 
 
 class TestAddresses:
     @pytest.mark.parametrize("url", PRIVATE)
-    def test_what_is_not_public_is_not_opened(self, plain_web: Caller, names: Names, site: Site, url: str) -> None:
+    def test_an_address_that_is_not_public_is_refused(self, http_web: Caller, names: Names, site: Site, url: str) -> None:
         names.answers |= {"inside.test": [["10.0.0.1"]], "both.test": [[PUBLIC, "10.0.0.1"]]}
-        kind, text = plain_web.error("web_open", target=url)
+        kind, text = http_web.error("web_open", target=url)
         assert kind == "not_allowed", text
         assert names.reached == []
 
     @pytest.mark.parametrize("path", ["/to-private", "/to-metadata", "/to-file", "/to-name"])
-    def test_a_redirect_does_not_lead_there_either(self, either: Caller, names: Names, site: Site, path: str) -> None:
+    def test_a_redirect_to_a_private_address_is_refused(self, either: Caller, names: Names, site: Site, path: str) -> None:
         names.answers["inside.test"] = [["192.168.3.4"]]
         kind, text = either.error("web_open", target=site.url(path))
         assert kind == "not_allowed", text
         assert {address for address, _ in names.reached} == {"127.0.0.1"}
 
-    def test_a_name_that_turns_to_loopback_is_refused(self, either: Caller, names: Names, site: Site) -> None:
-        """Judged before, public; retried by the gate, loopback."""
+    def test_a_name_that_changes_to_loopback_is_refused(self, either: Caller, names: Names, site: Site) -> None:
+        """Public when checked first, loopback when the proxy connects."""
         names.answers["turns.test"] = [[PUBLIC], ["127.0.0.1"]]
         assert either.error("web_open", target=f"http://turns.test:{site.port + 1}/near")[0] == "not_allowed"
         assert names.reached == []
 
-    def test_a_public_name_is_opened_at_the_address_that_was_judged(self, either: Caller, names: Names, site: Site) -> None:
+    def test_a_public_name_is_opened_at_the_address_that_was_checked(self, either: Caller, names: Names, site: Site) -> None:
         names.answers["good.test"] = [[PUBLIC]]
         assert either.data("web_open", target="http://good.test/near")["text"] == "you are here"
         assert set(names.reached) == {(PUBLIC, 80)}
 
-    def test_other_ports_of_an_allowed_host_stay_closed(self, plain_web: Caller, site: Site) -> None:
-        assert plain_web.error("web_open", target=f"http://127.0.0.1:{site.port + 1}/")[0] == "not_allowed"
+    def test_other_ports_of_an_allowed_host_are_refused(self, http_web: Caller, site: Site) -> None:
+        assert http_web.error("web_open", target=f"http://127.0.0.1:{site.port + 1}/")[0] == "not_allowed"
 
-    def test_a_page_gets_nothing_of_what_is_private(self, chromium: Caller, names: Names, site: Site) -> None:
+    def test_a_page_cannot_load_private_addresses(self, chromium: Caller, names: Names, site: Site) -> None:
         names.answers["inside.test"] = [["10.9.8.7"]]
-        with served({"/secret": answer("the secret", Access_Control_Allow_Origin="*")}) as other:
+        with serve({"/secret": make_response("the secret", Access_Control_Allow_Origin="*")}) as other:
             names.answers["turns.test"] = [["127.0.0.1"]]
-            tries = [
-                other.url("/secret"),
-                other.url("/secret", "localhost"),
-                other.url("/secret", "turns.test"),
-                "http://inside.test/",
-            ]
-            script = "; ".join(
-                f"fetch('{url}').then(r => r.text()).then(t => document.body.append(t), () => {{}})" for url in tries
-            )
-            frames = "".join(f"<iframe src='{url}'></iframe><img src='{url}'><script src='{url}'></script>" for url in tries)
-            more = f"new WebSocket('ws://127.0.0.1:{other.port}/secret'); navigator.sendBeacon('{other.url('/secret')}', 'x')"
-            page = f"<p>here</p>{frames}<script>{script}; {more}</script><link rel=prefetch href='{tries[0]}'>"
+            urls = [*(other.url("/secret", host) for host in ("127.0.0.1", "localhost", "turns.test")), "http://inside.test/"]
+            show = "then(r => r.text()).then(t => document.body.append(t), () => {})"
+            script = "; ".join(f"fetch('{url}').{show}" for url in urls)
+            frames = "".join(f"<iframe src='{url}'></iframe><img src='{url}'><script src='{url}'></script>" for url in urls)
+            script += f"; new WebSocket('ws://127.0.0.1:{other.port}/secret'); navigator.sendBeacon('{urls[0]}', 'x')"
+            page = f"<p>here</p>{frames}<script>{script}</script><link rel=prefetch href='{urls[0]}'>"
             data = chromium.data("web_open", target=put(site, "/curious", page))
             assert "secret" not in data["text"]
-            assert other.asked == []
+            assert other.requests == []
         assert {address for address, _ in names.reached} == {"127.0.0.1"}
         assert {port for _, port in names.reached} == {site.port}
 
     @pytest.mark.parametrize("script", ["", browser._DISABLE_UDP_SCRIPT], ids=["by its flags", "by its flags and a script"])  # pyright: ignore[reportPrivateUsage]
-    def test_nothing_goes_around_the_gate(
+    def test_nothing_bypasses_the_proxy(
         self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch, script: str
     ) -> None:
         monkeypatch.setattr(browser, "_DISABLE_UDP_SCRIPT", script)
@@ -238,7 +210,7 @@ class TestAddresses:
             with pytest.raises(BlockingIOError):
                 streams.accept()
 
-    def test_a_script_that_leads_to_a_private_page_shows_nothing(self, chromium: Caller, names: Names, site: Site) -> None:
+    def test_a_script_that_navigates_to_a_private_page_is_refused(self, chromium: Caller, names: Names, site: Site) -> None:
         names.answers["inside.test"] = [["10.0.0.9"]]
         url = put(site, "/leads", "<p>a while</p><script>location = 'http://inside.test/'</script>")
         result = chromium("web_open", target=url).result
@@ -256,17 +228,15 @@ class TestChromium:
         assert (page["total"], data["method"]) == (1, "chromium")
         assert data["sandbox"] is (os.geteuid() != 0)
 
-    def test_what_comes_later_is_waited_for(self, chromium: Caller, site: Site) -> None:
+    def test_content_that_loads_later_is_awaited(self, chromium: Caller, site: Site) -> None:
         script = "fetch('/near').then(r => r.text()).then(t => { document.body.innerHTML = '<p>then ' + t + '</p>' })"
         data = chromium.data("web_open", target=put(site, "/late", f"<p>loading</p><script>{script}</script>"))
         assert "you are here" in data["text"]
 
     def test_open_shadow_trees_are_read(self, chromium: Caller, site: Site) -> None:
         script = "document.body.attachShadow({mode: 'open'}).innerHTML = '<p>in the shadow</p>'"
-        assert (
-            "in the shadow"
-            in chromium.data("web_open", target=put(site, "/shadow", f"<body><script>{script}</script>"))["text"]
-        )
+        url = put(site, "/shadow", f"<body><script>{script}</script>")
+        assert "in the shadow" in chromium.data("web_open", target=url)["text"]
 
     TRICKS = (
         "alert(1); confirm(2); prompt(3); onbeforeunload = () => 'stay'",
@@ -278,7 +248,7 @@ class TestChromium:
         "location = 'view-source:about:blank'",
     )
 
-    def test_dialogs_popups_downloads_and_other_tricks_are_in_nobodys_way(self, chromium: Caller, site: Site) -> None:
+    def test_dialogs_popups_and_downloads_do_not_block(self, chromium: Caller, site: Site) -> None:
         scripts = "".join(f"<script>{trick}</script>" for trick in self.TRICKS)
         data = chromium.data("web_open", target=put(site, "/tricks", f"<body><p>still here</p>{scripts}"), timeout=10)
         assert data["text"] == "still here"
@@ -297,47 +267,38 @@ class TestChromium:
 
     @pytest.mark.untraced
     @LINUX
-    def test_a_browser_that_ended_by_ctrl_c_is_started_again(self, chromium: Caller, site: Site) -> None:
+    def test_a_browser_that_was_interrupted_is_restarted(self, chromium: Caller, site: Site) -> None:
         chromium.data("web_open", target=site.url("/near"))
-        before = _browsers()
+        before = find_browsers()
         assert before
-        for process in _processes():
-            if process.parent == os.getpid() and b"playwright" in process.line[0]:
-                os.kill(process.id, signal.SIGINT)
+        for process in find_processes(b"playwright/driver"):
+            os.kill(process, signal.SIGINT)
         assert chromium("web_open", target=site.url("/near")).result.text.endswith("you are here")
-        assert _browsers().isdisjoint(before)
+        assert find_browsers().isdisjoint(before)
 
-    def test_a_certificate_that_nobody_signed_is_refused(self, chromium: Caller, tls_site: Site, names: Names) -> None:
+    def test_an_untrusted_certificate_is_refused(self, chromium: Caller, tls_site: Site, names: Names) -> None:
         names.answers["secure.test"] = [[PUBLIC]]
         names.port = tls_site.port
         assert "certificate is not trusted" in chromium.error("web_open", target="https://secure.test/")[1]
 
 
-class _Process(NamedTuple):
-    id: int
-    parent: int
-    line: list[bytes]
-
-
-def _processes() -> list[_Process]:
-    found: list[_Process] = []
-    for folder in Path("/proc").iterdir():
+def find_processes(*marks: bytes) -> set[int]:
+    """Return the descendants of this process with all marks in their command line."""
+    parents: dict[int, int] = {}
+    commands: dict[int, bytes] = {}
+    for directory in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            found.append(_Process(int(folder.name), parent, (folder / "cmdline").read_bytes().split(b"\0")))
-    return found
-
-
-def _browsers() -> set[int]:
-    """The main processes of browsers that descend from this one."""
-    found = _processes()
+            parents[int(directory.name)] = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
+            commands[int(directory.name)] = (directory / "cmdline").read_bytes()
     ours = {os.getpid()}
-    while more := {process.id for process in found if process.parent in ours} - ours:
-        ours |= more
-    mains = (process for process in found if b"--remote-debugging-pipe" in process.line)
-    return {
-        process.id for process in mains if process.id in ours and not any(part.startswith(b"--type=") for part in process.line)
-    }
+    while descendants := {process for process, parent in parents.items() if parent in ours} - ours:
+        ours |= descendants
+    return {process for process in ours if all(mark in commands.get(process, b"") for mark in marks)}
+
+
+def find_browsers() -> set[int]:
+    """Return the main processes of browsers."""
+    return find_processes(b"\0--remote-debugging-pipe\0") - find_processes(b"\0--type=")
 
 
 @pytest.fixture
@@ -348,7 +309,7 @@ def tls_site(names: Names) -> Iterator[Site]:
     certificate: Any = authority.issue_cert("secure.test")
     certificate.configure_cert(context)
     port = names.port
-    with served({"/": answer("<p>over TLS</p>")}, context) as site:
+    with serve({"/": make_response("<p>over TLS</p>")}, context) as site:
         site.pages["authority"] = authority.cert_pem.bytes()
         yield site
     names.port = port
@@ -359,7 +320,7 @@ def tls_site(names: Names) -> Iterator[Site]:
 
 class TestBounds:
     @pytest.mark.parametrize("path", ["/forever", "/bomb"])
-    def test_a_body_that_is_too_large_is_cut_and_said(self, either: Caller, site: Site, path: str) -> None:
+    def test_a_body_that_is_too_large_is_truncated(self, either: Caller, site: Site, path: str) -> None:
         result = either("web_open", target=site.url(path), timeout=10).result
         if result.is_error:  # Chromium lets go of a page that unpacks beyond its limit
             assert result.error_kind == "limit", result.text
@@ -367,7 +328,7 @@ class TestBounds:
             assert "was truncated" in result.text
             assert result.data["total_chars"] <= 400_000
 
-    def test_a_page_that_does_not_end_is_read_as_far_as_it_came(
+    def test_a_page_that_never_ends_is_read_as_far_as_it_loaded(
         self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(browser, "LOAD_SHARE", 0.1)
@@ -375,17 +336,17 @@ class TestBounds:
         assert result.data["text"] == "the beginning", result.text
         assert "still loading" in result.text
 
-    def test_a_page_that_never_answers_is_out_of_time(self, either: Caller, site: Site) -> None:
+    def test_a_page_that_never_responds_times_out(self, either: Caller, site: Site) -> None:
         kind, text = either.error("web_open", target=site.url("/silent"), timeout=1)
         assert kind == "timeout"
         assert "within 1 s" in text
 
-    def test_a_script_that_never_ends_is_out_of_time_and_the_next_page_opens(self, chromium: Caller, site: Site) -> None:
+    def test_an_endless_script_times_out_and_the_next_page_opens(self, chromium: Caller, site: Site) -> None:
         url = put(site, "/busy", "<p>busy</p><script>setTimeout(() => { while (true); }, 0)</script>")
         assert chromium("web_open", target=url, timeout=1).result.error_kind == "timeout"
         assert chromium.data("web_open", target=site.url("/near"))["text"] == "you are here"
 
-    def test_a_page_that_grows_for_ever_is_read_once(
+    def test_a_page_that_grows_forever_is_read_once(
         self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(browser, "SETTLE_SECONDS", 0.3)
@@ -395,10 +356,10 @@ class TestBounds:
         )
         assert data["text"].startswith("begins")
 
-    def test_cancelling_ends_the_visit(self, chromium: Caller, site: Site) -> None:
+    def test_cancelling_stops_the_page(self, chromium: Caller, site: Site) -> None:
         reached = threading.Event()
 
-        async def arrived(asked: Any, writer: asyncio.StreamWriter) -> None:
+        async def arrived(request: Any, writer: asyncio.StreamWriter) -> None:
             reached.set()
             await asyncio.Event().wait()
 
@@ -420,22 +381,23 @@ class TestBounds:
 
 
 class TestPlainRequests:
-    def test_it_is_said_that_no_script_ran(self, plain_web: Caller, site: Site) -> None:
-        result = plain_web("web_open", target=site.url("/packed")).result
+    def test_the_result_says_that_no_script_ran(self, http_web: Caller, site: Site) -> None:
+        result = http_web("web_open", target=site.url("/packed")).result
         assert (result.data["method"], result.data["sandbox"]) == ("http", None)
         assert "without a browser" in result.text
-        page = plain_web.web.pages.get_fresh(site.url("/packed"))
+        page = http_web.web.pages.get_fresh(site.url("/packed"))
         assert page is not None
         assert "not yet" in page.text
 
-    MISSING = (
-        ("playwright.async_api", "", "playwright is not installed"),
-        ("", "/no/such/browser", "the browser '/no/such/browser' does not exist"),
+    @pytest.mark.parametrize(
+        ("module", "path", "reason"),
+        [
+            ("playwright.async_api", "", "playwright is not installed"),
+            ("", "/no/such/browser", "the browser '/no/such/browser' does not exist"),
+        ],
     )
-
-    @pytest.mark.parametrize(("module", "path", "why"), MISSING)
     def test_without_browser_or_playwright_pages_still_open(
-        self, site: Site, monkeypatch: pytest.MonkeyPatch, module: str, path: str, why: str
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, module: str, path: str, reason: str
     ) -> None:
         if module:
             monkeypatch.setitem(sys.modules, module, None)
@@ -445,17 +407,17 @@ class TestPlainRequests:
         try:
             result = Caller(web)("web_open", target=site.url("/near")).result
             assert result.text.endswith("you are here")
-            assert why in result.text
+            assert reason in result.text
         finally:
             web.close()
 
-    def test_no_browser_at_all_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_browser_is_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "")
         monkeypatch.setattr(browser, "_INSTALL_PATHS", ())
         with pytest.raises(browser.BrowserUnavailable, match="no Chrome or Chromium is installed"):
             browser.find_browser()
 
-    def test_tls_is_checked_and_goes_through_the_gate(self, tls_site: Site, names: Names) -> None:
+    def test_tls_is_verified_through_the_proxy(self, tls_site: Site, names: Names) -> None:
         names.answers["secure.test"] = [[PUBLIC]]
         names.port = tls_site.port
         authority = tls_site.pages["authority"]
@@ -469,33 +431,34 @@ class TestPlainRequests:
                 web.close()
         assert set(names.reached) == {(PUBLIC, 443)}
 
-    BROKEN = (
-        ("/cut", answer("x" * 100)[:-50], "closed the connection"),
-        ("/nonsense", b"nonsense\r\n\r\n", "sent no valid response"),
-        ("/nothing", b"", "closed the connection"),
-        ("/brotli", answer("x", Content_Encoding="br"), "compressed with 'br'"),
-        ("/not-packed", answer("x" * 100, Content_Encoding="gzip"), "cannot be decompressed"),
-        ("/to-user", redirect("http://a:b@8.8.8.8/"), "contains a user name"),
-        ("/to-nonsense", redirect("http://[/"), "is malformed"),
+    @pytest.mark.parametrize(
+        ("path", "page", "words"),
+        [
+            ("/cut", make_response("x" * 100)[:-50], "closed the connection"),
+            ("/nonsense", b"nonsense\r\n\r\n", "sent no valid response"),
+            ("/nothing", b"", "closed the connection"),
+            ("/brotli", make_response("x", Content_Encoding="br"), "compressed with 'br'"),
+            ("/not-packed", make_response("x" * 100, Content_Encoding="gzip"), "cannot be decompressed"),
+            ("/to-user", redirect("http://a:b@8.8.8.8/"), "contains a user name"),
+            ("/to-nonsense", redirect("http://[/"), "is malformed"),
+        ],
     )
-
-    @pytest.mark.parametrize(("path", "page", "words"), BROKEN)
-    def test_a_broken_answer_is_one_sentence(self, plain_web: Caller, site: Site, path: str, page: bytes, words: str) -> None:
-        text = plain_web.error("web_open", target=put(site, path, page))[1]
+    def test_a_broken_response_is_one_sentence(self, http_web: Caller, site: Site, path: str, page: bytes, words: str) -> None:
+        text = http_web.error("web_open", target=put(site, path, page))[1]
         assert words in text
         assert "\n" not in text
 
-    def test_nothing_of_ours_is_sent_along(self, plain_web: Caller, site: Site) -> None:
-        plain_web.data("web_open", target=site.url("/near"))
-        (asked,) = site.asked
-        assert set(asked.headers) == {"host", "connection", "user-agent", "accept", "accept-encoding"}
+    def test_only_a_few_headers_are_sent(self, http_web: Caller, site: Site) -> None:
+        http_web.data("web_open", target=site.url("/near"))
+        (request,) = site.requests
+        assert set(request.headers) == {"host", "connection", "user-agent", "accept", "accept-encoding"}
 
 
 # ---- beginning and end
 
 
 class TestLife:
-    def test_closing_twice_and_opening_after_it(self, site: Site) -> None:
+    def test_close_twice_then_open(self, site: Site) -> None:
         web = WebClient(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))
         caller = Caller(web)
         caller.data("web_open", target=site.url("/near"))
@@ -504,7 +467,7 @@ class TestLife:
         kind, text = caller.error("web_open", target=site.url("/near"))
         assert (kind, text) == ("execution", "the web tools are closed")
 
-    def test_what_nobody_holds_any_more_ends_also_where_its_own_thread_finds_out(self, site: Site) -> None:
+    def test_a_client_collected_in_its_own_thread_ends(self, site: Site) -> None:
         held = [WebClient(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))]
         asyncio.run(held[0].open(site.url("/near"), 5))
         worker = held[0]._loop_thread  # pyright: ignore[reportPrivateUsage]
@@ -515,7 +478,7 @@ class TestLife:
         assert not thread.is_alive()
 
     @pytest.mark.untraced
-    def test_a_program_that_forgets_to_close_leaves_nothing_behind(self, chromium: Caller, site: Site) -> None:
+    def test_a_program_that_does_not_close_leaves_nothing_behind(self, chromium: Caller, site: Site) -> None:
         program = f"""
 import asyncio
 from toolglot.builtin.web import WebClient, WebConfig
@@ -523,14 +486,14 @@ web = WebClient(WebConfig(allow_private=("127.0.0.1:{site.port}",)))
 for _ in range(2):  # another event loop each time
     print(asyncio.run(web.open({site.url("/near")!r}, 20)).text)
 """
-        with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "TMPDIR": folder, "SECRET_KEY": "sk-very-secret-1234567890"}
+        with tempfile.TemporaryDirectory() as directory:
+            environment = {**os.environ, "TMPDIR": directory, "SECRET_KEY": "sk-very-secret-1234567890"}
             done = subprocess.run(
                 [sys.executable, "-W", "error", "-c", program], env=environment, capture_output=True, text=True, timeout=60
             )
             assert done.stdout.split("\n")[:2] == ["you are here"] * 2, done.stderr
             assert done.stderr == ""
-            assert list(Path(folder).iterdir()) == []
+            assert list(Path(directory).iterdir()) == []
 
     def test_nothing_heavy_is_imported_before_it_is_needed(self) -> None:
         heavy = "'aiohttp', 'playwright', 'trafilatura', 'lxml'"
@@ -539,11 +502,8 @@ for _ in range(2):  # another event loop each time
         assert done.stdout.strip() == "[]", done.stderr
 
     @LINUX
-    def test_the_browser_sees_none_of_our_environment(self, chromium: Caller, site: Site) -> None:
+    def test_the_browser_does_not_see_the_environment(self, chromium: Caller, site: Site) -> None:
         chromium.data("web_open", target=site.url("/near"))
-        (main,) = _browsers()
-        names = {
-            entry.partition(b"=")[0].decode() for entry in Path(f"/proc/{main}/environ").read_bytes().split(b"\0") if entry
-        }
+        (main,) = find_browsers()
         assert "TOOLGLOT_STATE" in os.environ
-        assert "TOOLGLOT_STATE" not in names
+        assert b"TOOLGLOT_STATE=" not in Path(f"/proc/{main}/environ").read_bytes()

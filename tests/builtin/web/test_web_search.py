@@ -1,4 +1,4 @@
-"""Searching, against stand-ins of the services on loopback."""
+"""Web search, against stand-ins for the services on loopback."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from web_site import Asked, Caller, Site, answer, redirect, served
+from web_site import Caller, Site, SiteRequest, make_response, redirect, serve
 
 from toolglot.builtin.web import search as searching
 from toolglot.builtin.web.client import WebClient
@@ -16,13 +16,9 @@ from toolglot.jsontext import dumps, loads
 from toolglot.tools.tool import Tool
 
 KEY = "tvly-very-secret-1234567890"
+FIRST = {"title": "The <strong>first</strong> &amp; best", "text": "Some <b>words</b>\nabout it.", "date": "2026-01-02"}
 HITS = [
-    {
-        "url": "https://docs.test/a",
-        "title": "The <strong>first</strong> &amp; best",
-        "text": "Some <b>words</b>\nabout it.",
-        "date": "2026-01-02",
-    },
+    {"url": "https://docs.test/a", **FIRST},
     {"url": "https://www.other.test/b", "title": "Second", "text": "x" * 2000},
     {"url": "https://bad.test/c", "title": "Third", "text": f"it says {KEY}"},
     {"url": "javascript:alert(1)", "title": "no page"},
@@ -33,69 +29,70 @@ HITS = [
 ]
 
 
-def renamed(**names: str) -> list[dict[str, Any]]:
+def rename_fields(**names: str) -> list[dict[str, Any]]:
     return [{names.get(key, key): value for key, value in hit.items()} for hit in HITS]
 
 
-SEARXNG = {"query": "q", "results": renamed(text="content", date="publishedDate")}
-BRAVE = {"web": {"results": renamed(text="description", date="page_age")}}
-TAVILY = {"results": renamed(text="content", date="published_date")}
+SEARXNG = {"query": "q", "results": rename_fields(text="content", date="publishedDate")}
+BRAVE = {"web": {"results": rename_fields(text="description", date="page_age")}}
+TAVILY = {"results": rename_fields(text="content", date="published_date")}
 
 
 @pytest.fixture(scope="module")
 def services() -> Iterator[Site]:
     json = "application/json"
-    with served(
+    with serve(
         {
-            "/search": answer(dumps(SEARXNG), json),
-            "/brave": answer(dumps(BRAVE), json),
-            "/tavily": answer(dumps(TAVILY), json),
-            "/empty": answer(b'{"results": [], "web": null}', json),
-            "/text": answer("<p>not json</p>"),
-            "/list": answer(b"[1, 2]", json),
-            "/wrong": answer(b'{"results": {"a": 1}}', json),
-            "/401": answer(KEY, status="401 Unauthorized"),
-            "/403": answer(KEY, status="403 Forbidden"),
-            "/429": answer(KEY, status="429 Too Many Requests"),
-            "/500": answer(KEY, status="500 Oh"),
+            "/search": make_response(dumps(SEARXNG), json),
+            "/brave": make_response(dumps(BRAVE), json),
+            "/tavily": make_response(dumps(TAVILY), json),
+            "/empty": make_response(b'{"results": [], "web": null}', json),
+            "/text": make_response("<p>not json</p>"),
+            "/list": make_response(b"[1, 2]", json),
+            "/wrong": make_response(b'{"results": {"a": 1}}', json),
+            "/401": make_response(KEY, status="401 Unauthorized"),
+            "/403": make_response(KEY, status="403 Forbidden"),
+            "/429": make_response(KEY, status="429 Too Many Requests"),
+            "/500": make_response(KEY, status="500 Oh"),
             "/moved": redirect("http://elsewhere.test/"),
-            "/huge": answer(b"[" + b"1," * 2_100_000 + b"1]", json),
+            "/huge": make_response(b"[" + b"1," * 2_100_000 + b"1]", json),
         }
     ) as site:
         yield site
 
 
 def caller(services: Site, service: str, path: str = "") -> Caller:
-    if service == "searxng":
-        return Caller(WebClient(WebConfig(searxng_url=services.url(path or "/"))))
-    if service == "brave":
-        return Caller(WebClient(WebConfig(brave_key=KEY, brave_url=services.url(path or "/brave"))))
-    return Caller(WebClient(WebConfig(tavily_key=lambda: KEY, tavily_url=services.url(path or "/tavily"))))
+    configs = {
+        "searxng": WebConfig(searxng_url=services.url(path or "/")),
+        "brave": WebConfig(brave_key=KEY, brave_url=services.url(path or "/brave")),
+        "tavily": WebConfig(tavily_key=lambda: KEY, tavily_url=services.url(path or "/tavily")),
+    }
+    return Caller(WebClient(configs[service]))
 
 
 SERVICES = ["searxng", "brave", "tavily"]
 
 
 @pytest.fixture(autouse=True)
-def _fresh(services: Site) -> None:
-    services.asked.clear()
+def _clear_requests(services: Site) -> None:
+    services.requests.clear()
 
 
 @pytest.mark.parametrize("service", SERVICES)
 class TestEveryService:
     def test_results_have_refs_and_plain_text(self, services: Site, service: str) -> None:
-        found = caller(services, service)
-        result = found("web_search", queries=["what is it"]).result
+        web = caller(services, service)
+        result = web("web_search", queries=["what is it"]).result
         assert result.data["service"] == service
         urls = ["https://docs.test/a", "https://www.other.test/b", "https://bad.test/c", "https://notdocs.test/d"]
-        assert [one["url"] for one in result.data["results"]] == urls
+        assert [hit["url"] for hit in result.data["results"]] == urls
         first, second, _, fourth = result.data["results"]
         assert (first["ref"], first["title"], first["snippet"]) == ("w1", "The first & best", "Some words about it.")
         assert (first["date"], len(second["snippet"]), fourth["title"]) == ("2026-01-02", 600, "Fourth[31m")
         assert "[w1] The first & best\nhttps://docs.test/a\n2026-01-02 · Some words about it." in result.text
-        assert found.web.pages.resolve_target("w4") == "https://notdocs.test/d"
+        assert web.web.pages.resolve_target("w4") == "https://notdocs.test/d"
 
-    def test_no_key_is_in_any_text(self, services: Site, service: str) -> None:
+    def test_the_key_is_in_no_text(self, services: Site, service: str) -> None:
         outcome = caller(services, service)("web_search", queries=["it"])
         if service != "searxng":
             assert KEY not in repr(outcome)
@@ -110,24 +107,20 @@ class TestEveryService:
     )
 
     @pytest.mark.parametrize(("limits", "urls"), LIMITS, ids=range(len(LIMITS)))
-    def test_limits_hold_whatever_the_service_does(
+    def test_limits_hold_even_if_the_service_ignores_them(
         self, services: Site, service: str, limits: dict[str, Any], urls: list[str]
     ) -> None:
         data = caller(services, service).data("web_search", queries=["it"], **limits)
-        assert [one["url"] for one in data["results"]] == urls
+        assert [hit["url"] for hit in data["results"]] == urls
 
-    def test_several_queries_are_asked_and_their_results_are_one_list(self, services: Site, service: str) -> None:
+    def test_the_results_of_several_queries_are_merged(self, services: Site, service: str) -> None:
         data = caller(services, service).data("web_search", queries=["one", "two", " one "])
-        assert (len(services.asked), len(data["results"]), data["queries"]) == (2, 4, ["one", "two"])
+        assert (len(services.requests), len(data["results"]), data["queries"]) == (2, 4, ["one", "two"])
 
-    def test_no_results_are_said(self, services: Site, service: str) -> None:
-        result = caller(services, service, "/empty" if service != "searxng" else "/empty/search")(
-            "web_search", queries=["it"]
-        ).result
-        if service == "searxng":
-            assert "status 404" in result.text
-        else:
-            assert result.text == 'No results for "it": try other words, or fewer restrictions.'
+    def test_no_results(self, services: Site, service: str) -> None:
+        services.pages["/empty/search"] = services.pages["/empty"]
+        result = caller(services, service, "/empty")("web_search", queries=["it"]).result
+        assert result.text == 'No results for "it": try other words, or fewer restrictions.'
 
     FAILURES = (
         ("/text", "execution", "not JSON"),
@@ -144,15 +137,14 @@ class TestEveryService:
         self, services: Site, service: str, path: str, kind: str, words: str
     ) -> None:
         services.pages[f"{path}/search"] = services.pages[path]
-        found = caller(services, service, path)
-        said_kind, text = found.error("web_search", queries=["it"])
-        assert (said_kind, words in text) == (kind, True), text
+        error_kind, text = caller(services, service, path).error("web_search", queries=["it"])
+        assert (error_kind, words in text) == (kind, True), text
         assert KEY not in text
         assert "\n" not in text
         assert f"the search service {service} (127.0.0.1:{services.port})" in text
 
     @pytest.mark.parametrize("path", ["/list", "/wrong"])
-    def test_answers_of_another_shape_have_no_results(self, services: Site, service: str, path: str) -> None:
+    def test_a_response_of_another_shape_has_no_results(self, services: Site, service: str, path: str) -> None:
         services.pages[f"{path}/search"] = services.pages[path]
         assert caller(services, service, path).data("web_search", queries=["it"])["results"] == []
 
@@ -160,96 +152,91 @@ class TestEveryService:
 # ---- what is sent
 
 
-def sent(services: Site, service: str, **arguments: Any) -> tuple[Asked, dict[str, Any]]:
+def send_query(services: Site, service: str, **arguments: Any) -> tuple[SiteRequest, dict[str, Any]]:
     caller(services, service).data("web_search", queries=["apples & pears"], **arguments)
-    (asked,) = services.asked
-    fields = {name: values[0] for name, values in parse_qs(urlsplit(asked.path).query).items()}
-    return asked, loads(asked.body) if asked.body else fields
+    (request,) = services.requests
+    fields = {name: values[0] for name, values in parse_qs(urlsplit(request.path).query).items()}
+    return request, loads(request.body) if request.body else fields
 
 
-def test_searxng_is_asked_for_json() -> None:
-    with served({"/base/search": answer(dumps(SEARXNG), "application/json")}) as site:
+def test_searxng_gets_the_query() -> None:
+    with serve({"/base/search": make_response(dumps(SEARXNG), "application/json")}) as site:
         Caller(WebClient(WebConfig(searxng_url=site.url("/base/")))).data("web_search", queries=["a b"], recency_days=30)
-        (asked,) = site.asked
-    assert parse_qs(urlsplit(asked.path).query) == {"q": ["a b"], "format": ["json"], "time_range": ["month"]}
+        (request,) = site.requests
+    assert parse_qs(urlsplit(request.path).query) == {"q": ["a b"], "format": ["json"], "time_range": ["month"]}
 
 
-def test_domains_are_operators_where_a_service_has_no_field_for_them(services: Site) -> None:
-    _, fields = sent(services, "searxng", allowed_domains=["docs.test", "b.test"], blocked_domains=["c.test"])
+def test_domains_become_operators_if_a_service_has_no_field_for_them(services: Site) -> None:
+    _, fields = send_query(services, "searxng", allowed_domains=["docs.test", "b.test"], blocked_domains=["c.test"])
     assert fields["q"] == "apples & pears (site:docs.test OR site:b.test) -site:c.test"
 
 
 def test_brave_gets_its_key_in_its_header(services: Site) -> None:
-    asked, fields = sent(services, "brave", recency_days=2, max_results=5)
-    assert asked.headers["x-subscription-token"] == KEY
-    assert KEY not in asked.path
+    request, fields = send_query(services, "brave", recency_days=2, max_results=5)
+    assert request.headers["x-subscription-token"] == KEY
+    assert KEY not in request.path
     assert fields["count"] == "5"
     begin, end = fields["freshness"].split("to")
     assert begin < end
 
 
 def test_tavily_gets_its_key_in_its_header(services: Site) -> None:
-    asked, fields = sent(services, "tavily", allowed_domains=["docs.test"], blocked_domains=["c.test"], recency_days=400)
-    assert asked.headers["authorization"] == f"Bearer {KEY}"
-    assert fields == {
-        "query": "apples & pears",
-        "max_results": 8,
-        "include_domains": ["docs.test"],
-        "exclude_domains": ["c.test"],
-    }
+    request, fields = send_query(
+        services, "tavily", allowed_domains=["docs.test"], blocked_domains=["c.test"], recency_days=400
+    )
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    domains = {"include_domains": ["docs.test"], "exclude_domains": ["c.test"]}
+    assert fields == {"query": "apples & pears", "max_results": 8, **domains}
 
 
 @pytest.mark.parametrize(("days", "name"), [(None, ""), (1, "day"), (2, "week"), (8, "month"), (300, "year"), (4000, "")])
-def test_the_range_is_the_shortest_that_holds_the_days(days: int | None, name: str) -> None:
+def test_the_time_range_is_the_shortest_that_includes_the_days(days: int | None, name: str) -> None:
     assert searching.SearchQuery("q", max_age_days=days).time_range == name
 
 
-def test_without_a_service_it_is_said_what_to_set() -> None:
+def test_without_a_service_the_error_names_the_settings() -> None:
     for config in (WebConfig(), WebConfig(brave_key=lambda: None)):
         kind, text = Caller(WebClient(config)).error("web_search", queries=["it"])
         assert (kind, text) == ("not_allowed", searching.NOT_CONFIGURED)
 
 
-def test_nobody_there_and_nobody_in_time(services: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = services.port + 1
-    assert (
-        "could not be reached"
-        in Caller(WebClient(WebConfig(searxng_url=f"http://127.0.0.1:{closed}"))).error("web_search", queries=["it"])[1]
-    )
+def test_a_service_that_does_not_answer(services: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = Caller(WebClient(WebConfig(searxng_url=f"http://127.0.0.1:{services.port + 1}")))
+    assert "could not be reached" in closed.error("web_search", queries=["it"])[1]
 
-    async def wait(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def wait(request: SiteRequest, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
     services.pages["/slow/search"] = wait
     monkeypatch.setattr(searching, "TIMEOUT_SECONDS", 0.05)
     web = WebClient(WebConfig(searxng_url=services.url("/slow")))
-    with pytest.raises(ToolError, match="did not answer within") as caught:
+    with pytest.raises(ToolError, match="did not answer within") as raised:
         asyncio.run(searching.search_web(web.config, [searching.SearchQuery("it")]))
-    assert (caught.value.kind, caught.value.retryable) == ("timeout", True)
+    assert (raised.value.kind, raised.value.retryable) == ("timeout", True)
 
 
 def test_a_result_is_opened_by_its_ref(services: Site, site: Site) -> None:
     body = dumps({"results": [{"url": site.url("/near"), "title": "Near", "content": "it"}]})
-    services.pages["/near/search"] = answer(body, "application/json")
+    services.pages["/near/search"] = make_response(body, "application/json")
     config = WebConfig(searxng_url=services.url("/near"), browser="none", allow_private=(f"127.0.0.1:{site.port}",))
-    found = Caller(WebClient(config))
-    ref = found.data("web_search", queries=["it"])["results"][0]["ref"]
-    assert found.data("web_open", target=ref)["text"] == "you are here"
-    found.web.close()
+    web = Caller(WebClient(config))
+    ref = web.data("web_search", queries=["it"])["results"][0]["ref"]
+    assert web.data("web_open", target=ref)["text"] == "you are here"
+    web.web.close()
 
 
-def test_the_tools_say_what_they_are() -> None:
+def test_declarations() -> None:
+    declared = {
+        "web_search": ["queries", "allowed_domains", "blocked_domains", "recency_days", "max_results"],
+        "web_open": ["target", "start_line", "start_char", "question", "format", "timeout"],
+        "web_find": ["target", "pattern"],
+        "web": ["search_query", "open", "find"],
+    }
     tools: list[Tool] = Caller(WebClient()).tools
-    assert [one.name for one in tools] == ["web_search", "web_open", "web_find", "web"]
-    fields: list[dict[str, Any]] = []
-    for one in tools:
-        assert one.effects == {"network"}
-        assert one.definition.examples
-        parameters: Any = one.definition.parameters
-        fields.append(parameters["properties"])
-        assert all(field.get("description") for field in parameters["properties"].values())
-    searched, opened, found, together = fields
-    assert list(together) == ["search_query", "open", "find"]
-    assert list(opened) == ["target", "start_line", "start_char", "question", "format", "timeout"]
-    assert list(searched) == ["queries", "allowed_domains", "blocked_domains", "recency_days", "max_results"]
-    assert list(found) == ["target", "pattern"]
+    assert [tool.name for tool in tools] == list(declared)
+    for tool in tools:
+        assert tool.effects == {"network"}
+        assert tool.definition.examples
+        properties: Any = (tool.definition.parameters or {})["properties"]
+        assert list(properties) == declared[tool.name]
+        assert all(parameter.get("description") for parameter in properties.values())

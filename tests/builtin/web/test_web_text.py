@@ -1,4 +1,4 @@
-"""Pages as text: what a model reads of them, and pages that are made to hurt."""
+"""The text of pages, and pages that are made to be slow."""
 
 import sys
 from time import process_time
@@ -6,7 +6,6 @@ from time import process_time
 import pytest
 from web_site import ARTICLE
 
-from toolglot.builtin.web import page_text as text
 from toolglot.builtin.web.page_text import (
     clean_text,
     decode_page,
@@ -46,7 +45,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("html", "expected"), WHOLE, ids=range(len(WHOLE)))
-def test_our_own_reading_keeps_what_a_page_says(html: str, expected: str) -> None:
+def test_html_to_markdown(html: str, expected: str) -> None:
     assert html_to_markdown(html, URL) == expected
 
 
@@ -56,22 +55,20 @@ def test_an_article_keeps_tables_code_and_links(how: str, monkeypatch: pytest.Mo
         monkeypatch.setitem(sys.modules, "trafilatura", None)
     else:
         pytest.importorskip("trafilatura")
-    found = extract_article(ARTICLE, URL)
-    assert "# Things" in found
-    assert "| Apple | 1.20 |" in found
-    assert "def fly(high):\n    return high + 1" in found
-    assert "[link 7](https://a.test/more/7)" in found
-    assert "snake_case_7." in found
-    assert ("menu" in found) == (how == "alone")
+    article = extract_article(ARTICLE, URL)
+    for part in ("# Things", "| Apple | 1.20 |", "def fly(high):\n    return high + 1", "[link 7](https://a.test/more/7)"):
+        assert part in article
+    assert "snake_case_7." in article
+    assert ("menu" in article) == (how == "alone")
 
 
-def test_a_page_that_is_mostly_links_is_not_lost() -> None:
+def test_a_page_of_links_keeps_its_links() -> None:
     links = "".join(f"<li><a href='/{n}'>an entry of the index with number {n}</a></li>" for n in range(200))
-    found = extract_article(f"<html><body><nav><ul>{links}</ul></nav><p>short</p></body></html>", URL)
-    assert "[an entry of the index with number 199](https://a.test/199)" in found
+    article = extract_article(f"<html><body><nav><ul>{links}</ul></nav><p>short</p></body></html>", URL)
+    assert "[an entry of the index with number 199](https://a.test/199)" in article
 
 
-def test_whatever_an_extractor_does_there_is_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_extractor_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     trafilatura = pytest.importorskip("trafilatura")
 
     def fails(*args: object, **options: object) -> str:
@@ -98,17 +95,17 @@ HOSTILE = {
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("name", HOSTILE)
-def test_the_time_grows_with_the_page_only(name: str) -> None:
-    began = process_time()
+def test_conversion_takes_linear_time(name: str) -> None:
+    start = process_time()
     html_to_markdown(HOSTILE[name], URL)
-    assert process_time() - began < 5
+    assert process_time() - start < 5
 
 
 @pytest.mark.parametrize("line", ["[" * 20_000, "![" * 10_000, "[a](" * 10_000, "*" * 20_000, "\\" * 20_000])
-def test_marks_without_an_end_are_taken_off_in_time(line: str) -> None:
-    began = process_time()
+def test_stripping_marks_takes_linear_time(line: str) -> None:
+    start = process_time()
     strip_markdown(line)
-    assert process_time() - began < 2
+    assert process_time() - start < 2
 
 
 @pytest.mark.parametrize(
@@ -120,7 +117,7 @@ def test_marks_without_an_end_are_taken_off_in_time(line: str) -> None:
         ("~~gone~~ 2 < 3", "gone 2 < 3"),
     ],
 )
-def test_a_line_without_its_marks(line: str, expected: str) -> None:
+def test_strip_markdown(line: str, expected: str) -> None:
     assert strip_markdown(line) == expected
 
 
@@ -130,11 +127,7 @@ def test_a_line_without_its_marks(line: str, expected: str) -> None:
         ("é".encode(), "", "é"),
         (b"\xe9", "iso-8859-1", "é"),
         (b"<meta charset='windows-1252'>\x80", "", "<meta charset='windows-1252'>€"),
-        (
-            b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xc1",
-            "",
-            "<meta http-equiv=x content='text/html; charset=koi8-r'>\u0430",
-        ),
+        (b"<meta http-equiv=x content='a; charset=koi8-r'>\xc1", "", "<meta http-equiv=x content='a; charset=koi8-r'>\u0430"),
         (b"\xff", "utf-8", "\ufffd"),
         (b"abc", "no-such-charset", "abc"),
         (b"abc", "idna", "abc"),
@@ -143,17 +136,15 @@ def test_a_line_without_its_marks(line: str, expected: str) -> None:
         (b"abc", "a\0b", "abc"),
     ],
 )
-def test_bytes_are_read_in_the_encoding_that_they_name(data: bytes, charset: str, expected: str) -> None:
+def test_decode_page(data: bytes, charset: str, expected: str) -> None:
     assert decode_page(data, charset) == expected
 
 
-def test_the_title_is_one_line_without_entities() -> None:
+def test_extract_title() -> None:
     assert extract_title(ARTICLE) == "On Things & more"
     assert extract_title("<title>a\n\x1b b") == ""
     assert extract_title("<p>none</p>") == ""
 
 
-def test_no_control_character_survives() -> None:
-    found = clean_text("a\x1b]0;x\x07b\r\nc\rd\x00\u2028e\n\n\n\nf  ")
-    assert found == "a]0;xb\nc\nde\n\nf"
-    assert text.MIN_ARTICLE_CHARS > 0
+def test_clean_text() -> None:
+    assert clean_text("a\x1b]0;x\x07b\r\nc\rd\x00\u2028e\n\n\n\nf  ") == "a]0;xb\nc\nde\n\nf"

@@ -1,4 +1,4 @@
-"""A web site on loopback, in a thread of its own: good pages and bad ones; and names that lead wherever we say."""
+"""A web site on loopback, in a thread of its own, with good pages and bad ones; and names with addresses of our choice."""
 
 import asyncio
 import gzip
@@ -17,8 +17,8 @@ from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
 PUBLIC = "93.184.216.34"
-"""Names may lead here; whoever connects to it reaches the site."""
-Handler = Callable[["Asked", asyncio.StreamWriter], Awaitable[None]]
+"""A connection to this address reaches the site."""
+Handler = Callable[["SiteRequest", asyncio.StreamWriter], Awaitable[None]]
 _FILLER = "some words that make the line long enough to be read as a part of the text of an article"
 ARTICLE = f"""<html><head><title>On  Things &amp; more</title></head><body>
 <nav><a href="/menu">menu</a></nav><main><article><h1>Things</h1>
@@ -31,8 +31,8 @@ ARTICLE = f"""<html><head><title>On  Things &amp; more</title></head><body>
 <script>document.getElementById('made').textContent = 'made by a script: ' + 6 * 7;</script></body></html>"""
 
 
-class Asked:
-    """A request that came."""
+class SiteRequest:
+    """A request that arrived."""
 
     def __init__(self, head: bytes) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -42,17 +42,16 @@ class Asked:
 
 
 class Site:
-    """Answers on a port; `asked` has every request that came."""
+    """Responds on a port; `requests` has every request that arrived."""
 
     def __init__(self, pages: dict[str, bytes | Handler], ssl: SSLContext | None = None) -> None:
-        self.pages, self.asked = pages, list[Asked]()
-        self._ssl = ssl
-        self.port = 0
-        self._open: set[Any] = set()
+        self.pages, self.requests = pages, list[SiteRequest]()
+        self._ssl, self.port = ssl, 0
+        self._tasks: set[Any] = set()
 
     @property
     def paths(self) -> list[str]:
-        return [one.path for one in self.asked]
+        return [request.path for request in self.requests]
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"{'https' if self._ssl else 'http'}://{host}:{self.port}{path}"
@@ -64,41 +63,38 @@ class Site:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        self._open.add(task)  # nobody else holds one that waits for ever
+        self._tasks.add(task)  # nobody else holds one that waits for ever
         try:
             with suppress(OSError, EOFError, ValueError):
-                await self._answer(reader, writer)
+                request = SiteRequest((await reader.readuntil(b"\r\n\r\n"))[:-4])
+                request.body = await reader.readexactly(int(request.headers.get("content-length", 0)))
+                self.requests.append(request)
+                page = self.pages.get(request.path.partition("?")[0], make_response(b"no such page", status="404 Not Found"))
+                if isinstance(page, bytes):
+                    writer.write(page)
+                else:
+                    await page(request, writer)
+                await writer.drain()
         finally:
-            self._open.discard(task)
+            self._tasks.discard(task)
             writer.close()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked = Asked((await reader.readuntil(b"\r\n\r\n"))[:-4])
-        asked.body = await reader.readexactly(int(asked.headers.get("content-length", 0)))
-        self.asked.append(asked)
-        page = self.pages.get(asked.path.partition("?")[0], answer(b"no such page", status="404 Not Found"))
-        if isinstance(page, bytes):
-            writer.write(page)
-        else:
-            await page(asked, writer)
-        await writer.drain()
 
 
 @contextmanager
-def served(pages: dict[str, bytes | Handler], ssl: SSLContext | None = None) -> Generator[Site]:
-    """The site, for as long as it is needed."""
+def serve(pages: dict[str, bytes | Handler], ssl: SSLContext | None = None) -> Generator[Site]:
+    """Serve pages in a thread."""
     site, loop = Site(pages, ssl), asyncio.new_event_loop()
-    loop.set_exception_handler(lambda loop, context: None)  # connections that are broken off are what the tests are about
+    loop.set_exception_handler(lambda loop, context: None)  # the tests break connections
     server = loop.run_until_complete(site.start())
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
     async def end() -> None:
         server.close()
-        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in rest:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)  # connections close in the next round
 
     try:
@@ -110,54 +106,83 @@ def served(pages: dict[str, bytes | Handler], ssl: SSLContext | None = None) -> 
         loop.close()
 
 
-# ---- answers
+# ---- responses
 
 
-def answer(body: bytes | str, kind: str = "text/html; charset=utf-8", status: str = "200 OK", **headers: str) -> bytes:
+def make_response(
+    body: bytes | str, media_type: str = "text/html; charset=utf-8", status: str = "200 OK", **headers: str
+) -> bytes:
     data = body.encode() if isinstance(body, str) else body
-    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n{more}\r\n"
-    return head.encode() + data
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {media_type}", f"Content-Length: {len(data)}", "Connection: close"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + data
 
 
 def redirect(url: str) -> bytes:
-    return answer("", status="302 Found", Location=url)
+    return make_response("", status="302 Found", Location=url)
 
 
-def packed(body: bytes) -> bytes:
-    return answer(gzip.compress(body, 1), Content_Encoding="gzip")
+def gzipped(body: bytes) -> bytes:
+    return make_response(gzip.compress(body, 1), Content_Encoding="gzip")
 
 
-def bomb(size: int) -> bytes:
-    """So many bytes of HTML in a small packet."""
-    return packed(b"<html><body><p>" + b"boom " * (size // 5))
+def zip_bomb(size: int) -> bytes:
+    """A small response that decompresses to `size` bytes of HTML."""
+    return gzipped(b"<html><body><p>" + b"boom " * (size // 5))
 
 
-async def forever(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    """A body without an end."""
+async def send_endlessly(request: SiteRequest, writer: asyncio.StreamWriter) -> None:
+    """Send a body without an end."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html><body>")
     while True:
         writer.write(b"<p>" + b"and on and on " * 500 + b"</p>")
         await writer.drain()
 
 
-async def stalled(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    """A page that has begun and does not go on."""
+async def stall(request: SiteRequest, writer: asyncio.StreamWriter) -> None:
+    """Start a page and never continue."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html><body><p>the beginning</p>")
     await writer.drain()
     await asyncio.Event().wait()
 
 
-async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    """Nothing ever comes."""
+async def stay_silent(request: SiteRequest, writer: asyncio.StreamWriter) -> None:
+    """Never respond."""
     await asyncio.Event().wait()
+
+
+_LINES = "".join(f"<p>line {number} of many</p>" for number in range(1, 801))
+PAGES: dict[str, bytes | Handler] = {
+    "/": make_response(ARTICLE),
+    "/long": make_response(f"<html><head><title>Long</title></head><body>{_LINES}</body></html>"),
+    "/packed": gzipped(ARTICLE.encode()),
+    "/data.json": make_response('{"a": [1, {"b": "c"}]}', "application/json"),
+    "/plain.txt": make_response("one\r\ntwo <b>three</b>\x1b[31m\n", "text/plain; charset=utf-8"),
+    "/latin": make_response("<p>caf\xe9</p>".encode("latin-1"), "text/html; charset=iso-8859-1"),
+    "/feed.xml": make_response("<list><entry>first entry</entry></list>", "application/xml"),
+    "/missing": make_response("<p>gone for good</p>", status="404 Not Found"),
+    "/file.zip": make_response(b"PK\x03\x04\0\0" * 50, "application/zip"),
+    "/table.csv": make_response("a,b\n1,2\n", "text/csv", Content_Disposition="attachment; filename=table.csv"),
+    "/bomb": zip_bomb(60_000_000),
+    "/forever": send_endlessly,
+    "/stalled": stall,
+    "/silent": stay_silent,
+    "/circle": redirect("/circle"),
+    "/far": redirect("/near"),
+    "/near": make_response("<p>you are here</p>"),
+    "/to-private": redirect("http://10.0.0.1/"),
+    "/to-metadata": redirect("http://169.254.169.254/latest/meta-data/"),
+    "/to-file": redirect("file:///etc/passwd"),
+    "/to-name": redirect("http://inside.test/"),
+}
+"""Good pages and bad ones."""
 
 
 # ---- names and calls
 
 
 class Names:
-    """Names and their addresses: each question takes the next answer, the last one stays. `reached`: whom we connected to."""
+    """Resolves names: each lookup takes the next of the `answers`, the last one stays. `reached`: all connections made."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[list[str]]] = {}
@@ -166,8 +191,7 @@ class Names:
 
     async def resolve(self, host: str, port: int) -> list[str]:
         if host not in self.answers:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port)
-            return [str(item[4][0]) for item in found]
+            return [str(item[4][0]) for item in await asyncio.get_running_loop().getaddrinfo(host, port)]
         known = self.answers[host]
         return known.pop(0) if len(known) > 1 else known[0]
 
@@ -190,13 +214,13 @@ class Caller:
         return asyncio.run(asyncio.wait_for(self.executor.run(ToolCall("c1", name, arguments)), 30))
 
     def data(self, name: str, /, **arguments: Any) -> dict[str, Any]:
-        """What a good call gives."""
+        """Return the data of a call that succeeds."""
         result = self(name, **arguments).result
         assert not result.is_error, result.text
         return result.data
 
     def error(self, name: str, /, **arguments: Any) -> tuple[str, str]:
-        """Kind and sentence of a call that fails."""
+        """Return the kind and the text of a call that fails."""
         result = self(name, **arguments).result
         assert result.is_error, result.text
         return str(result.error_kind), result.text
