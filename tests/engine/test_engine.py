@@ -55,11 +55,9 @@ from toolglot.events import ReplyDone, ReplyStarted, Retrying, TextDelta, ToolCa
 from toolglot.jsontext import dumps
 from toolglot.messages import (
     Conversation,
-    Message,
     Origin,
     Reply,
     Text,
-    Thinking,
     ToolCall,
     ToolResult,
     assistant,
@@ -68,9 +66,8 @@ from toolglot.messages import (
     user,
 )
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Request, ToolDefinition
 from toolglot.tools.config import RetryConfig
-from toolglot.wire import prefix
 from toolglot.wire.codec import encode_request
 
 
@@ -626,28 +623,6 @@ async def test_a_result_is_not_of_an_earlier_request() -> None:
 # ---- sessions
 
 
-def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
-    real: Callable[..., Any] = getattr(prefix, name)
-    seen = list[Any]()
-
-    def counting(*arguments: Any) -> Any:
-        seen.append(arguments[0])
-        return real(*arguments)
-
-    monkeypatch.setattr(prefix, name, counting)
-    return seen
-
-
-@pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
-def test_sessions_share_their_head(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    claims = count_calls(monkeypatch, "reserve_names")
-    engine = chat_engine(ScriptedTransport(), f"{provider}:some-model")
-    request = Request("some-model", [system("Be kind."), user("Hi")], (WEATHER,))
-    bodies = {engine.new_state().encode(request).body for _ in range(5)}
-    assert len(bodies) == 1
-    assert len(claims) == 1
-
-
 def test_sessions_do_not_influence_each_other() -> None:
     profile = resolve_profile("openai-chat", "gpt-4o")
     odd = ToolDefinition("a.b", "", {"type": "object", "properties": {}})
@@ -670,31 +645,6 @@ def test_sessions_do_not_influence_each_other() -> None:
             assert sent.body == dumps(full.body)
             assert (sent.names, sent.losses) == (full.names, full.losses)
             conversation.append(assistant(f"said {turn}"), user(f"more {turn}"))
-
-
-@pytest.mark.untraced
-@pytest.mark.parametrize(
-    "provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "mistral", "deepseek"]
-)
-def test_many_turns_cost_the_same_bytes_as_from_scratch(provider: str) -> None:
-    engine = chat_engine(ScriptedTransport(), f"{provider}:some-model")
-    session, conversation = engine.new_state(), Conversation([system("Be kind.")])
-    for turn in range(12):
-        call = ToolCall(f"call{turn:05}", "get_weather", {"city": f"C{turn}"})
-        for message in (
-            user(f"And in C{turn}?"),
-            Message("assistant", (Thinking("hm"), Text("So:"), call), Origin("elsewhere")),
-            tool_results(ToolResult(call.id, (Text(f"{turn} degrees"),), "get_weather")),
-            assistant(f"It is {turn}."),
-        ):
-            conversation.append(message)
-            for choice in (None, ToolChoice("none"))[: 1 + (turn % 5 == 4)]:
-                request = Request("some-model", conversation, (WEATHER,), choice)
-                fresh = chat_engine(ScriptedTransport(), f"{provider}:some-model").new_state().encode(request)
-                again = session.encode(request)
-                assert again.body == fresh.body
-                assert sorted(map(str, again.losses)) == sorted(map(str, fresh.losses))
-                assert sorted(map(str, again.repairs)) == sorted(map(str, fresh.repairs))
 
 
 async def test_concurrent_conversations() -> None:

@@ -1,6 +1,5 @@
-"""What the engine needs of the wires: shared heads, calls that come back in the caller's words, and what was said so far."""
+"""What the engine needs of the wires: shared heads, calls in terms of the tools as defined, and the text so far."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.events import BlockReady, Event, ReplyDone, ReplyStarted, TextDelta, ToolCallDelta, ToolCallReady, ToolCallStarted
-from toolglot.jsontext import dumps
+from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import (
     Message,
     Origin,
@@ -37,42 +36,36 @@ from toolglot.wire.tracker import ToolCallTracker
 WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
 wires = pytest.mark.parametrize("provider", WIRES)
 
-# ---- calls come back in the caller's words
+# ---- calls in terms of the tools as defined
 
 ADD = ToolDefinition("math.add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 SQL = ToolDefinition("run sql", "Runs SQL.", kind="freeform")
-MAYBE = ToolDefinition(
-    "maybe",
-    "Strict.",
-    {
-        "type": "object",
-        "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
-        "required": ["a"],
-        "additionalProperties": False,
-    },
-    strict=True,
-)
+_PROPERTIES = {"a": {"type": "string"}, "b": {"type": "string"}}
+_STRICT = {"type": "object", "properties": _PROPERTIES, "required": ["a"], "additionalProperties": False}
+MAYBE = ToolDefinition("maybe", "Strict.", _STRICT, strict=True)
 LONG = ToolDefinition("x" * 200, "A long name.", {"type": "object", "properties": {}})
 CRM = ToolDefinition("find", "Finds.", {"type": "object", "properties": {"q": {"type": "string"}}}, namespace="crm")
 OFFERED = {"dotted": ADD, "freeform": SQL, "strict": MAYBE, "long": LONG, "namespace": CRM, "plain": WEATHER}
 
 
-def arguments_of(tool: ToolDefinition) -> dict[str, Any]:
-    return {"dotted": {"a": 1}, "strict": {"a": "x"}, "namespace": {"q": "y"}, "plain": {"city": "Rome"}}.get(
-        next(name for name, found in OFFERED.items() if found is tool), {}
-    )
+ARGUMENTS: dict[str, Any] = {
+    "math.add": {"a": 1},
+    "run sql": {"input": "select 1"},
+    "maybe": {"a": "x"},
+    "find": {"q": "y"},
+    "get_weather": {"city": "Rome"},
+}
 
 
 def called(request: Request) -> Reply:
-    """A model that calls its first tool, under the name that it was told."""
+    """A model that calls its first tool, under the name that it was sent."""
     tool = request.tools[0]
-    known = next(found for found in OFFERED.values() if found.description == tool.description)
     if tool.kind == "freeform":
         return Reply((ToolCall("", tool.name, None, "select 1", freeform=True),), "tools")
-    arguments = {"input": "select 1"} if known is SQL else arguments_of(known)
-    return Reply(
-        (Text("So: "), ToolCall("", tool.name, arguments, dumps(arguments).decode(), namespace=tool.namespace)), "tools"
-    )
+    known = next(known for known in OFFERED.values() if known.description == tool.description)
+    arguments = ARGUMENTS.get(known.name, {})
+    call = ToolCall("", tool.name, arguments, dumps(arguments).decode(), namespace=tool.namespace)
+    return Reply((Text("So: "), call), "tools")
 
 
 def engine(provider: str, *turns: Callable[[Request], Reply]) -> Engine:
@@ -85,34 +78,26 @@ async def events_of(found: Engine, request: Request) -> list[Any]:
 
 @wires
 @pytest.mark.parametrize("case", OFFERED)
-def test_calls_come_back_as_the_tool_was_defined(case: str, provider: str) -> None:
+async def test_calls_name_the_tool_as_defined(case: str, provider: str) -> None:
     tool = OFFERED[case]
-    events = asyncio.run(events_of(engine(provider, called), stream_request(tools=(tool,))))
+    events = await events_of(engine(provider, called), stream_request(tools=(tool,)))
     (started,) = [event for event in events if isinstance(event, ToolCallStarted)]
     (ready,) = [event for event in events if isinstance(event, ToolCallReady)]
     done = events[-1]
     assert isinstance(done, ReplyDone)
     assert done.reply.calls == (ready.call,)
-    assert (started.name, started.namespace) == (ready.call.name, ready.call.namespace) == (tool.name, tool.namespace)
-    assert started.freeform == ready.call.freeform == (tool is SQL)
-    if tool is SQL:
-        assert (ready.call.arguments, ready.call.raw) == (None, "select 1")
-    else:
-        assert ready.call.arguments == arguments_of(tool)
-    whole = asyncio.run(engine(provider, called).ask(text_request(tools=(tool,))))
-    (call,) = whole.reply.calls
-    assert (call.name, call.namespace, call.arguments, call.freeform) == (
-        ready.call.name,
-        ready.call.namespace,
-        ready.call.arguments,
-        ready.call.freeform,
-    )
+    assert (started.name, started.namespace, started.freeform) == (tool.name, tool.namespace, tool is SQL)
+    (call,) = (await engine(provider, called).ask(text_request(tools=(tool,)))).reply.calls
+    for each in (call, ready.call):
+        assert (each.name, each.namespace, each.freeform) == (tool.name, tool.namespace, tool is SQL)
+        assert each.arguments == (None if tool is SQL else ARGUMENTS.get(tool.name, {}))
+        assert tool is not SQL or each.raw == "select 1"
 
 
 @wires
 @pytest.mark.parametrize("case", OFFERED)
-async def test_the_answer_to_such_a_call_is_accepted(case: str, provider: str) -> None:
-    """The history holds the caller's words; the provider gets its own back."""
+async def test_the_result_of_such_a_call_is_accepted(case: str, provider: str) -> None:
+    """The history has the names as defined; the provider gets its own back."""
     found = engine(provider, called)
     session, tool = found.new_state(), OFFERED[case]
     talk = [user("Hi")]
@@ -126,7 +111,7 @@ def sent(*tools: ToolDefinition, provider: str = "openai-chat") -> EncodedBody:
     return PrefixEncoder(resolve_profile(provider, "m")).encode(Request("m", [user("Hi")], tools))
 
 
-def test_most_requests_need_no_way_back() -> None:
+def test_most_requests_need_no_restoring() -> None:
     assert not needs_restoring(sent(WEATHER))
     assert not needs_restoring(sent())
     assert needs_restoring(sent(ADD))
@@ -144,31 +129,26 @@ def test_what_is_not_a_call_stays_the_same_object() -> None:
 
 def test_a_tool_that_was_not_offered_keeps_its_name() -> None:
     body = sent(ADD)
-    unknown = ToolCallReady(0, ToolCall("c", "math-add-2", {"a": 1}))
-    assert restore_events([ToolCallStarted(0, "c", "math-add-2"), unknown], body) == [
-        ToolCallStarted(0, "c", "math-add-2"),
-        unknown,
-    ]
+    call = ToolCall("c", "math-add-2", {"a": 1})
+    events: list[Event] = [ToolCallStarted(0, "c", "math-add-2"), ToolCallReady(0, call)]
+    assert restore_events(events, body) == events
 
 
 def test_two_tools_that_would_get_one_name_are_told_apart() -> None:
     dot, slash = (ToolDefinition(name, "", {"type": "object", "properties": {}}) for name in ("a.b", "a/b"))
     body = sent(dot, slash)
-    names = [
-        tool["function"]["name"]
-        for tool in encode_request(Request("m", [user("Hi")], (dot, slash)), resolve_profile("openai-chat", "m")).body["tools"]
-    ]
+    names = [tool["function"]["name"] for tool in loads_object(body.body)["tools"]]
     assert len({*names}) == 2
     events = restore_events([ToolCallStarted(index, "c", name) for index, name in enumerate(names)], body)
     assert [event.name for event in events if isinstance(event, ToolCallStarted)] == ["a.b", "a/b"]
 
 
-# ---- what was said so far
+# ---- the text so far
 
 
 @wires
 @pytest.mark.parametrize("words", ["say One two three.", 'think Hm.\nsay One two three.\ncall get_weather {"city": "Rome"}'])
-async def test_said_is_what_was_shown(words: str, provider: str) -> None:
+async def test_partial_text_is_what_was_shown(words: str, provider: str) -> None:
     session = create_engine(f"simulator:{provider}").new_state()
     shown = ""
     async for batch in session.stream_batches(stream_request(words, tools=(WEATHER,))):
@@ -179,73 +159,46 @@ async def test_said_is_what_was_shown(words: str, provider: str) -> None:
 
 
 @wires
-async def test_said_is_only_what_can_be_seen(provider: str) -> None:
+async def test_partial_text_is_only_visible_text(provider: str) -> None:
     session = create_engine(f"simulator:{provider}").new_state()
-    async for _ in session.stream_batches(
-        stream_request('think Secret thoughts.\ncall get_weather {"city": "Rome"}', tools=(WEATHER,))
-    ):
+    prompt = 'think Secret thoughts.\ncall get_weather {"city": "Rome"}'
+    async for _ in session.stream_batches(stream_request(prompt, tools=(WEATHER,))):
         pass
     assert session.partial_text == ""
 
 
-def tracker() -> ToolCallTracker:
-    return ToolCallTracker(Origin("openai-responses"))
+def test_visible_text_of_a_tracker() -> None:
+    tracker = ToolCallTracker(Origin("openai-responses"))
+    assert tracker.visible_text == ""
+    tracker.add_text(0, "One ")
+    tracker.add_thinking(1, "hm")
+    tracker.add_text(2, "two")
+    tracker.add_text(0, "and ")
+    tracker.update_call(3, "c", "f", '{"a": 1}')
+    assert tracker.visible_text == "One and two"
+    tracker.close(0)
+    assert tracker.visible_text == "One and two"
 
 
-def test_said_of_pieces() -> None:
-    found = tracker()
-    assert found.visible_text == ""
-    found.add_text(0, "One ")
-    found.add_thinking(1, "hm")
-    found.add_text(2, "two")
-    found.add_text(0, "and ")
-    found.update_call(3, "c", "f", '{"a": 1}')
-    assert found.visible_text == "One and two"
-    found.close(0)
-    assert found.visible_text == "One and two"
+@pytest.mark.parametrize(("block", "text"), [(Text("All at once."), "All at once."), (Thinking("hm"), "")])
+def test_visible_text_of_a_block_received_whole(block: Text | Thinking, text: str) -> None:
+    tracker = ToolCallTracker(Origin("openai-responses"))
+    tracker.set_block(0, block)
+    assert "".join(event.text for event in tracker.drain() if isinstance(event, TextDelta)) == text
+    assert tracker.visible_text == text
 
 
-def test_said_of_a_text_that_came_whole() -> None:
-    """It was shown, so it was said."""
-    found = tracker()
-    found.set_block(0, Text("All at once."))
-    assert "".join(event.text for event in found.drain() if isinstance(event, TextDelta)) == "All at once."
-    assert found.visible_text == "All at once."
-
-
-def test_said_of_a_thought_that_came_whole() -> None:
-    found = tracker()
-    found.set_block(0, Thinking("hm"))
-    assert found.visible_text == ""
-
-
-def test_said_of_a_responses_item_without_pieces() -> None:
-    found = create_reader("openai-responses")
-    item: dict[str, Any] = {
-        "type": "message",
-        "id": "i",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": "At once.", "annotations": []}],
-    }
+def test_visible_text_of_a_responses_item_without_pieces() -> None:
+    reader = create_reader("openai-responses")
+    content: list[Any] = [{"type": "output_text", "text": "At once.", "annotations": []}]
+    item: dict[str, Any] = {"type": "message", "id": "i", "role": "assistant", "content": content}
     data = dumps({"type": "response.output_item.done", "output_index": 0, "item": item})
-    events = found.feed(b"event: response.output_item.done\ndata: " + data + b"\n\n")
+    events = reader.feed(b"event: response.output_item.done\ndata: " + data + b"\n\n")
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "At once."
-    assert found.visible_text == "At once."
+    assert reader.visible_text == "At once."
 
 
 # ---- heads
-
-
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    real: Any = vars(prefix)["reserve_names"]
-    seen = list[Any]()
-
-    def counting(tools: Any, writer: Any) -> Any:
-        seen.append(tools)
-        return real(tools, writer)
-
-    monkeypatch.setattr(prefix, "reserve_names", counting)
-    return seen
 
 
 def same(encoder: PrefixEncoder, request: Request, provider: str) -> None:
@@ -255,8 +208,15 @@ def same(encoder: PrefixEncoder, request: Request, provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", PROFILES)
-def test_one_head_for_all_that_begin_alike(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    heads, profile, seen = HeadCache(), resolve_profile(provider, "m"), counted(monkeypatch)
+def test_conversations_that_start_alike_share_a_head(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads, profile, seen = HeadCache(), resolve_profile(provider, "m"), list[Any]()
+    real: Any = vars(prefix)["reserve_names"]
+
+    def counting(tools: Any, writer: Any) -> Any:
+        seen.append(tools)
+        return real(tools, writer)
+
+    monkeypatch.setattr(prefix, "reserve_names", counting)
     for number in range(5):
         request = Request("m", [system("Be kind."), user(f"Hi {number}"), assistant("so"), user("more")], (ADD, WEATHER, SQL))
         before = len(seen)
@@ -265,6 +225,7 @@ def test_one_head_for_all_that_begin_alike(provider: str, monkeypatch: pytest.Mo
         same(PrefixEncoder(profile, heads), request, provider)
 
 
+THOUGHT = Message("assistant", (Thinking("hm"), Text("x")), Origin("anthropic-messages", "anthropic", "m"))
 CHANGES: dict[str, dict[str, Any]] = {
     "tools": {"tools": (ADD,)},
     "order of tools": {"tools": (WEATHER, ADD)},
@@ -276,14 +237,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "extras": {"extras": {"openai-chat": {"user": "u"}, "anthropic-messages": {"container": "c"}}},
     "stream": {"stream": True},
     "parallel": {"parallel": False},
-    "thinking history": {
-        "messages": [
-            system("Be kind."),
-            user("Hi"),
-            Message("assistant", (Thinking("hm"), Text("x")), Origin("anthropic-messages", "anthropic", "m")),
-            user("y"),
-        ]
-    },
+    "thinking history": {"messages": [system("Be kind."), user("Hi"), THOUGHT, user("y")]},
 }
 
 
@@ -304,19 +258,14 @@ def test_names_of_one_history_do_not_reach_another() -> None:
     """Calls of tools that are no longer offered claim names too: only in their own conversation."""
     heads, profile = HeadCache(), resolve_profile("openai-chat", "m")
     for name in ("old.tool", "old/tool", "old tool", "old_tool"):
-        history = [
-            user("Hi"),
-            assistant(ToolCall("c", name, {})),
-            tool_results(ToolResult("c", (Text("r"),), name)),
-            user("more"),
-        ]
+        result = tool_results(ToolResult("c", (Text("r"),), name))
+        history = [user("Hi"), assistant(ToolCall("c", name, {})), result, user("more")]
         same(PrefixEncoder(profile, heads), Request("m", history, (ADD,)), "openai-chat")
 
 
 def test_losses_of_one_conversation_do_not_reach_another() -> None:
     heads, profile = HeadCache(), resolve_profile("openai-chat", "m")
-    thought = Message("assistant", (Thinking("hm"), Text("x")), Origin("elsewhere"))
-    first = PrefixEncoder(profile, heads).encode(Request("m", [user("Hi"), thought, user("y")], (WEATHER,)))
+    first = PrefixEncoder(profile, heads).encode(Request("m", [user("Hi"), THOUGHT, user("y")], (WEATHER,)))
     second = PrefixEncoder(profile, heads).encode(Request("m", [user("Hi")], (WEATHER,)))
     assert [loss.subject for loss in first.losses] == ["thinking"]
     assert second.losses == ()

@@ -22,7 +22,6 @@ from toolglot.errors import (
 )
 from toolglot.events import ReplyDone, Retrying, TextDelta, ThinkingDelta
 from toolglot.simulator.core import Simulator
-from toolglot.tools.config import RetryConfig
 
 pytestmark = pytest.mark.untraced
 
@@ -31,26 +30,21 @@ wires = pytest.mark.parametrize("provider", WIRES)
 ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-def engine(provider: str, *faults: str, retry: RetryConfig = QUICK) -> Engine:
-    return create_engine(f"simulator:{provider}", transport=SimulatedTransport(Simulator(faults=faults)), retry=retry)
+def engine(provider: str, *faults: str) -> Engine:
+    return create_engine(f"simulator:{provider}", transport=SimulatedTransport(Simulator(faults=faults)), retry=QUICK)
 
 
-async def events_of(found: Engine, *, stream: bool) -> list[Any]:
-    words = "say One two three four five six."
-    return [
-        event
-        async for batch in found.new_state().stream_batches(stream_request(words) if stream else text_request(words))
-        for event in batch
-    ]
+PROMPT = "say One two three four five six."
 
 
-def events(provider: str, *faults: str, stream: bool, retry: RetryConfig = QUICK) -> list[Any]:
-    return asyncio.run(asyncio.wait_for(events_of(engine(provider, *faults, retry=retry), stream=stream), 10))
+async def collect_into(events: list[Any], engine: Engine, *, stream: bool = True) -> list[Any]:
+    async for batch in engine.new_state().stream_batches(text_request(PROMPT, stream=stream)):
+        events.extend(batch)
+    return events
 
 
-async def collect_into(shown: list[Any], found: Engine) -> None:
-    async for batch in found.new_state().stream_batches(stream_request("say One two three four five six.")):
-        shown.extend(batch)
+def events(provider: str, *faults: str, stream: bool) -> list[Any]:
+    return asyncio.run(asyncio.wait_for(collect_into([], engine(provider, *faults), stream=stream), 10))
 
 
 @wires
@@ -67,7 +61,7 @@ BEFORE = ["rate-limit:0", "rate-limit-date", "server-error", "overloaded", "rese
 @wires
 @ways
 @pytest.mark.parametrize("fault", BEFORE)
-def test_faults_before_anything_is_shown_pass(fault: str, provider: str, stream: bool) -> None:
+def test_faults_before_anything_is_shown_are_retried(fault: str, provider: str, stream: bool) -> None:
     found = events(provider, fault, fault, stream=stream)
     assert [type(event) for event in found[:2]] == [Retrying, Retrying]
     assert found[-1].reply.text == "One two three four five six."
@@ -78,7 +72,7 @@ def test_faults_before_anything_is_shown_pass(fault: str, provider: str, stream:
 @wires
 @ways
 @pytest.mark.parametrize("fault", BEFORE)
-def test_faults_that_stay_are_told(fault: str, provider: str, stream: bool) -> None:
+def test_lasting_faults_are_errors(fault: str, provider: str, stream: bool) -> None:
     with pytest.raises((ProviderError, ConnectionLost)):
         events(provider, *[fault] * 3, stream=stream)
 
@@ -100,7 +94,7 @@ async def test_faults_after_something_was_shown(fault: str, kind: type[ToolglotE
 
 @wires
 @pytest.mark.parametrize("fault", ["reset-mid-stream", "truncated", "half-json", "error-in-200"])
-def test_the_same_faults_of_a_whole_answer_pass(fault: str, provider: str) -> None:
+def test_the_same_faults_of_a_whole_reply_are_retried(fault: str, provider: str) -> None:
     found = events(provider, fault, stream=False)
     assert isinstance(found[0], Retrying)
     assert found[-1].reply.text == "One two three four five six."
@@ -124,7 +118,7 @@ def test_final_faults(fault: str, provider: str, stream: bool) -> None:
 @ways
 @pytest.mark.parametrize("fault", ["stall", "stall-first"])
 async def test_a_stall_ends_with_cancellation(fault: str, provider: str, stream: bool) -> None:
-    task = asyncio.create_task(events_of(engine(provider, fault), stream=stream))
+    task = asyncio.create_task(collect_into([], engine(provider, fault), stream=stream))
     for _ in range(200):
         await asyncio.sleep(0)
     assert not task.done()
@@ -140,10 +134,10 @@ async def test_a_stall_ends_with_a_timeout(provider: str) -> None:
 
 async def test_others_go_on_while_one_stalls() -> None:
     shared = engine("anthropic", "stall")
-    stalled = asyncio.create_task(events_of(shared, stream=True))
+    stalled = asyncio.create_task(collect_into([], shared))
     for _ in range(50):
         await asyncio.sleep(0)
-    found = await asyncio.gather(*(events_of(shared, stream=True) for _ in range(20)))
+    found = await asyncio.gather(*(collect_into([], shared) for _ in range(20)))
     assert all(isinstance(events[-1], ReplyDone) for events in found)
     assert not stalled.done()
     await cancel(stalled)
@@ -176,11 +170,6 @@ async def test_reading_after_the_end_and_after_closing() -> None:
     assert await answer.read() == b""
 
 
-async def test_a_reset_before_the_head() -> None:
-    with pytest.raises(ConnectionLost):
-        await SimulatedTransport(Simulator(faults=["reset"])).send(request())
-
-
 async def test_the_query_counts() -> None:
     body = b'{"contents":[{"role":"user","parts":[{"text":"say Hi"}]}]}'
     path = "/@gemini/v1beta/models/gemini-2.5-pro:streamGenerateContent"
@@ -191,6 +180,6 @@ async def test_the_query_counts() -> None:
     assert array.headers["content-type"] == "application/json"
 
 
-async def test_a_page_that_is_not_there() -> None:
+async def test_an_unknown_path() -> None:
     answer = await SimulatedTransport().send(request("/nowhere"))
     assert answer.status == 404
