@@ -25,81 +25,78 @@ def test_rows_have_a_source_and_a_month(vendor: str, row: Window) -> None:
     assert vendor in {find_vendor(id) for id in PROFILES}
 
 
-@pytest.mark.parametrize(("provider", "model", "context", "answer"), [
-    ("openai", "gpt-3.5-turbo", 16_385, 4_096),
-    ("openai", "gpt-3.5-turbo-instruct", None, None),
-    ("openai", "gpt-4", 8_192, 8_192),
-    ("openai", "gpt-4-32k", None, None),
-    ("openai", "gpt-4-turbo-2024-04-09", 128_000, 4_096),
-    ("openai", "gpt-4o", 128_000, 16_384),
-    ("openai", "gpt-4o-2024-05-13", 128_000, 4_096),
-    ("openai", "gpt-4o-2024-08-06", 128_000, 16_384),
-    ("openai", "gpt-4o-mini", 128_000, 16_384),
-    ("openai", "gpt-4o-transcribe", None, None),
-    ("openai", "ft:gpt-4o-mini-2024-07-18:org::abc", 128_000, 16_384),
-    ("openai", "gpt-4.1-nano", 1_047_576, 32_768),
-    ("openai", "o1-mini", 128_000, 65_536),
-    ("openai", "o3", 200_000, 100_000),
-    ("openai", "o3-deep-research", None, None),
-    ("openai", "o4-mini-2025-04-16", 200_000, 100_000),
-    ("openai", "gpt-5", 400_000, 128_000),
-    ("openai", "gpt-5-mini-2025-08-07", 400_000, 128_000),
-    ("openai", "gpt-5-pro", 400_000, 272_000),
-    ("openai", "gpt-5-image", None, None),
-    ("openai", "gpt-5.1-chat-latest", 128_000, None),
-    ("openai", "gpt-5.1-codex", 400_000, 128_000),
-    ("openai", "gpt-5.2", 400_000, 128_000),
-    ("openai", "gpt-5.3-codex-spark", 128_000, 32_000),
-    ("openai", "gpt-5.4", 1_050_000, 128_000),
-    ("openai", "gpt-5.4-mini", None, None),
-    ("openai", "gpt-5.6", 1_050_000, 128_000),
-    ("openai", "gpt-6-astra", 1_050_000, 128_000),
-    ("openai", "gpt-7", None, None),
-    ("azure", "gpt-5", 400_000, 128_000),
-    ("azure", "my-deployment", None, None),
-    ("anthropic", "claude-3-haiku-20240307", 200_000, 4_096),
-    ("anthropic", "claude-3-5-sonnet-latest", 200_000, 8_192),
-    ("anthropic", "claude-3-7-sonnet-20250219", 200_000, 64_000),
-    ("anthropic", "claude-opus-4-20250514", 200_000, 32_000),
-    ("anthropic", "claude-opus-4-1-20250805", 200_000, 32_000),
-    ("anthropic", "claude-sonnet-4-20250514", 200_000, 64_000),
-    ("anthropic", "claude-sonnet-4-5", 200_000, 64_000),
-    ("anthropic", "claude-opus-4-5-20251101", 200_000, 64_000),
-    ("anthropic", "claude-sonnet-4-6", 1_000_000, 64_000),
-    ("anthropic", "claude-opus-4-7", 1_000_000, 128_000),
-    ("anthropic", "claude-opus-5", 1_000_000, 128_000),
-    ("anthropic", "claude-haiku-5-5", 1_000_000, 128_000),
-    ("anthropic", "claude-opus-5-5", 1_000_000, 128_000),
-    ("anthropic", "claude-opus-5-7", None, None),
-    ("gemini", "gemini-1.5-flash", 1_048_576, 8_192),
-    ("gemini", "gemini-2.0-flash-lite", 1_048_576, 8_192),
-    ("gemini", "models/gemini-2.5-pro", 1_048_576, 65_536),
-    ("gemini", "gemini-2.5-flash-image", None, None),
-    ("gemini", "gemini-3-pro-preview", 1_048_576, 65_536),
-    ("gemini", "gemini-3-pro-image-preview", None, None),
-    ("vertex", "gemini-3.8-flash", 1_048_576, 65_536),
-    ("xai", "grok-3-mini", 131_072, None),
-    ("xai", "grok-4", 256_000, None),
-    ("xai", "grok-4-1-fast-reasoning", 2_000_000, None),
-    ("xai", "grok-4.7", 500_000, None),
-    ("deepseek", "deepseek-chat", 1_000_000, 384_000),
-    ("deepseek", "deepseek-v4.1-flash", 1_000_000, 384_000),
-    ("mistral", "mistral-large-latest", 262_144, None),
-    ("mistral", "mistral-large-2411", 131_072, None),
-    ("groq", "openai/gpt-oss-120b", 131_072, 65_536),
-    ("groq", "llama-3.3-70b-versatile", 131_072, None),
-    ("groq", "llama-4", None, None),
-    ("openrouter", "anthropic/claude-sonnet-4.5", 200_000, 64_000),
-    ("openrouter", "~anthropic/claude-opus-4.6:thinking", 1_000_000, 128_000),
-    ("openrouter", "google/gemini-2.5-flash", 1_048_576, 65_536),
-    ("openrouter", "x-ai/grok-4", 256_000, None),
-    ("openrouter", "openai/gpt-oss-120b", None, None),
-    ("openrouter", "qwen/qwen3-32b", None, None),
-    ("openrouter", "gpt-5", None, None),
-])  # fmt: skip
-def test_windows_set_the_limits(provider: str, model: str, context: int | None, answer: int | None) -> None:
-    limits = resolve_profile(provider, model).limits
-    assert (limits.context, limits.answer) == (context, answer)
+LIMITS: dict[str, dict[tuple[int | None, int | None], str]] = {
+    "openai": {
+        (16_385, 4_096): "gpt-3.5-turbo",
+        (None, None): "gpt-3.5-turbo-instruct gpt-4-32k gpt-4o-transcribe o3-deep-research gpt-5-image gpt-5.4-mini gpt-7",
+        (8_192, 8_192): "gpt-4",
+        (128_000, 4_096): "gpt-4-turbo-2024-04-09 gpt-4o-2024-05-13",
+        (128_000, 16_384): "gpt-4o gpt-4o-2024-08-06 gpt-4o-mini ft:gpt-4o-mini-2024-07-18:org::abc",
+        (1_047_576, 32_768): "gpt-4.1-nano",
+        (128_000, 65_536): "o1-mini",
+        (200_000, 100_000): "o3 o4-mini-2025-04-16",
+        (400_000, 128_000): "gpt-5 gpt-5-mini-2025-08-07 gpt-5.1-codex gpt-5.2",
+        (400_000, 272_000): "gpt-5-pro",
+        (128_000, None): "gpt-5.1-chat-latest",
+        (128_000, 32_000): "gpt-5.3-codex-spark",
+        (1_050_000, 128_000): "gpt-5.4 gpt-5.6 gpt-6-astra",
+    },
+    "azure": {
+        (400_000, 128_000): "gpt-5",
+        (None, None): "my-deployment",
+    },
+    "anthropic": {
+        (200_000, 4_096): "claude-3-haiku-20240307",
+        (200_000, 8_192): "claude-3-5-sonnet-latest",
+        (200_000, 64_000): "claude-3-7-sonnet-20250219 claude-sonnet-4-20250514 claude-sonnet-4-5 claude-opus-4-5-20251101",
+        (200_000, 32_000): "claude-opus-4-20250514 claude-opus-4-1-20250805",
+        (1_000_000, 64_000): "claude-sonnet-4-6",
+        (1_000_000, 128_000): "claude-opus-4-7 claude-opus-5 claude-haiku-5-5 claude-opus-5-5",
+        (None, None): "claude-opus-5-7",
+    },
+    "gemini": {
+        (1_048_576, 8_192): "gemini-1.5-flash gemini-2.0-flash-lite",
+        (1_048_576, 65_536): "models/gemini-2.5-pro gemini-3-pro-preview",
+        (None, None): "gemini-2.5-flash-image gemini-3-pro-image-preview",
+    },
+    "vertex": {
+        (1_048_576, 65_536): "gemini-3.8-flash",
+    },
+    "xai": {
+        (131_072, None): "grok-3-mini",
+        (256_000, None): "grok-4",
+        (2_000_000, None): "grok-4-1-fast-reasoning",
+        (500_000, None): "grok-4.7",
+    },
+    "deepseek": {
+        (1_000_000, 384_000): "deepseek-chat deepseek-v4.1-flash",
+    },
+    "mistral": {
+        (262_144, None): "mistral-large-latest",
+        (131_072, None): "mistral-large-2411",
+    },
+    "groq": {
+        (131_072, 65_536): "openai/gpt-oss-120b",
+        (131_072, None): "llama-3.3-70b-versatile",
+        (None, None): "llama-4",
+    },
+    "openrouter": {
+        (200_000, 64_000): "anthropic/claude-sonnet-4.5",
+        (1_000_000, 128_000): "~anthropic/claude-opus-4.6:thinking",
+        (1_048_576, 65_536): "google/gemini-2.5-flash",
+        (256_000, None): "x-ai/grok-4",
+        (None, None): "openai/gpt-oss-120b qwen/qwen3-32b gpt-5",
+    },
+}
+LIMIT_ROWS = [
+    (provider, model, limits) for provider, rows in LIMITS.items() for limits, names in rows.items() for model in names.split()
+]
+
+
+@pytest.mark.parametrize(("provider", "model", "limits"), LIMIT_ROWS)
+def test_windows_set_the_limits(provider: str, model: str, limits: tuple[int | None, int | None]) -> None:
+    found = resolve_profile(provider, model).limits
+    assert (found.context, found.answer) == limits
 
 
 @pytest.mark.parametrize("provider", ["ollama", "llama.cpp", "lmstudio", "vllm", "compatible", "copilot"])
