@@ -27,9 +27,11 @@ from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.events import RunDone
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation
+from toolglot.providers.profile import HistoryRules
 from toolglot.simulator.server import SimulatorServer
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.tool import tool
+from toolglot.wire.repair import repair_history
 
 MODELS = {
     "openai-chat": "gpt-4o",
@@ -100,15 +102,15 @@ class Soak:
         self.agents = {name: Orchestrator(engine, tools=TOOLS, config=config) for name, engine in self.engines.items()}
         self.failures: list[str] = []
 
-    async def run_session(self, number: int) -> None:
+    async def run_session(self, number: int, prompts: int = PROMPTS) -> None:
         """Run one conversation."""
         profile, live = PROFILES[number % 5], number % 2 == 0
         conversation = Conversation()
         agent = self.agents[profile]
         if number % 3:  # an orchestrator of its own, which changes the model half way
             agent = Orchestrator(self.engines[profile], tools=TOOLS, conversation=conversation)
-        for turn in range(PROMPTS):
-            if number % 3 and turn == PROMPTS // 2:
+        for turn in range(prompts):
+            if number % 3 and turn == prompts // 2:
                 agent.switch(self.engines[PROFILES[(number + 2) % 5]])
             prompt = f'call add {{"a": {number}, "b": {turn}}} call shout {{"text": "turn {turn}"}}\nthen say Done {turn}.'
             if turn == 3 and number % 4 == 0:
@@ -121,8 +123,10 @@ class Soak:
                 run.cancel()
                 await asyncio.gather(run, return_exceptions=True)
             text = await self.ask(agent, prompt, conversation, live)
-            if text != f"Done {turn}.":
-                self.failures.append(f"session {number}, turn {turn}: {text!r}")
+            results = [result.text for result in conversation[-2].results]
+            if text != f"Done {turn}." or results != [str(number + turn), f"TURN {turn}"]:
+                self.failures.append(f"session {number}, turn {turn}: {text!r}, {results}")
+        self.failures += [str(repair) for repair in repair_history(conversation, HistoryRules()).repairs]
 
     async def ask(self, agent: Orchestrator, prompt: str, conversation: Conversation, live: bool) -> str:
         if not live:

@@ -8,79 +8,26 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from toolglot.engine.factory import create_engine
-from toolglot.engine.http import HttpTransport
-from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import Transport
-from toolglot.events import RunResult
-from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation
-from toolglot.simulator.server import SimulatorServer
-from toolglot.tools.tool import tool
-
-from .harness import MODELS, WIRE_PROFILES, list_unpaired, run_agent
 from .soak import Sample, start_soak
 
 pytestmark = pytest.mark.untraced
 
 SIZES = [50, pytest.param(1000, marks=pytest.mark.slow)]
 TURNS = int(os.environ.get("TOOLGLOT_SOAK", "1500"))
-PROMPT = 'call weather {{"city": "{0}"}} call weather {{"city": "not {0}"}}\nthen say It is sunny in {0}.'
-
-
-async def run_crowd(count: int, url: str, transport: Transport) -> None:
-    """Run conversations at once: half of them have an orchestrator of their own, the others share one per wire."""
-    ran: list[str] = []
-
-    @tool
-    async def weather(city: str) -> str:
-        """The weather of a city."""
-        ran.append(city)
-        await asyncio.sleep(0)
-        return f"sunny in {city}"
-
-    engines = {
-        profile: create_engine(f"{profile}:{MODELS[profile]}", base_url=f"{url}/@{profile}", key="k", transport=transport)
-        for profile in WIRE_PROFILES
-    }
-    shared = {profile: Orchestrator(engine, tools=[weather]) for profile, engine in engines.items()}
-    conversations: list[Conversation] = []
-    runs: list[Awaitable[RunResult]] = []
-    for number in range(count):
-        profile, prompt = WIRE_PROFILES[number % 5], PROMPT.format(number)
-        if number % 4 < 2:
-            agent = Orchestrator(engines[profile], tools=[weather])
-            conversations.append(agent.conversation)
-            runs.append(run_agent(agent, prompt, live=number % 2 == 0))
-        else:
-            conversations.append(Conversation())
-            runs.append(shared[profile].run(prompt, conversation=conversations[-1]))
-    results = await asyncio.gather(*runs)
-    assert [result.text for result in results] == [f"It is sunny in {number}." for number in range(count)]
-    assert sorted(ran) == sorted(name for number in range(count) for name in (str(number), f"not {number}"))
-    for number, conversation in enumerate(conversations):
-        assert [message.role for message in conversation] == ["user", "assistant", "tool", "assistant"]
-        assert [result.text for result in conversation[2].results] == [f"sunny in {number}", f"sunny in not {number}"]
-        assert list_unpaired(conversation) == []
 
 
 @pytest.mark.parametrize("count", SIZES)
 @pytest.mark.parametrize("http", [False, True], ids=["in-process", "loopback"])
 def test_many_conversations_at_once(count: int, http: bool) -> None:
     async def play() -> None:
-        if http:
-            transport = HttpTransport()
-            async with SimulatorServer() as url:
-                await run_crowd(count, url, transport)
-                await transport.close()
-        else:
-            await run_crowd(count, "http://simulator", SimulatedTransport())
+        async with start_soak(http) as soak:
+            await asyncio.gather(*(soak.run_session(number, prompts=2) for number in range(count)))
+            assert soak.failures == []
         assert len(asyncio.all_tasks()) == 1
 
     before = threading.active_count()

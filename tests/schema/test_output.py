@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -51,23 +52,16 @@ class Bounded(BaseModel):
 
 GOOD: list[tuple[Any, Any, Any]] = [
     (Point, {"x": 1}, Point(x=1, y=0)),
-    (Point, {"x": "7", "y": 2}, Point(x=7, y=2)),
     (Size, {"width": 2}, Size(2.0)),
     (Entry, {"title": "t", "done": True}, {"title": "t", "done": True}),
     (list[int], [1, 2, 3], [1, 2, 3]),
-    (list[int], [], []),
-    (dict[str, int], {"a": 1}, {"a": 1}),
     (int, 5, 5),
-    (str, "words", "words"),
-    (bool, True, True),
     (Literal["a", "b"], "a", "a"),
     (Color, "red", Color.RED),
     (date, "2024-02-29", date(2024, 2, 29)),
     (Point | Size, {"width": 1}, Size(1.0)),
     (int | None, None, None),
     (Tree, {"name": "a", "children": [{"name": "b"}]}, Tree(name="a", children=[Tree(name="b")])),
-    (tuple[int, str], [1, "x"], (1, "x")),
-    (list[Point], [{"x": 1}, {"x": 2}], [Point(x=1), Point(x=2)]),
     (Bounded, {"n": 3, "color": "blue"}, Bounded(n=3, color=Color.BLUE)),
 ]
 
@@ -82,15 +76,10 @@ def test_a_valid_answer_becomes_a_value(shape: Any, answer: Any, value: Any) -> 
 BAD: list[tuple[Any, Any, str]] = [
     (Point, {}, "x: "),
     (Point, {"x": "one"}, "x: "),
-    (Point, None, "the answer"),
     (Point, "words", "the answer"),
-    (Size, {"width": "wide"}, "width: "),
     (Entry, {"title": "t"}, "done: "),
     (list[int], [1, "x"], "1: "),
-    (list[int], {"a": 1}, "the answer"),
-    (Literal["a", "b"], "c", "the answer"),
     (Bounded, {"n": 9, "color": "red"}, "n: "),
-    (Bounded, {"n": 1, "color": "green"}, "color: "),
     (Tree, {"name": "a", "children": [{"name": 1}]}, "children.0.name: "),
 ]
 
@@ -110,20 +99,14 @@ def test_many_errors_are_summarized() -> None:
     assert len(str(caught.value)) < 1000
 
 
-def test_generated_titles_are_removed() -> None:
-    schema = OutputType(Entry).schema
-    assert set(schema["properties"]) == {"title", "done"}
-    assert "title" not in schema
-    assert schema["properties"]["title"] == {"type": "string"}
-    assert schema["required"] == ["title", "done"]
-
-
 def test_properties_called_title_stay() -> None:
     class Page(BaseModel):
         title: Literal["title", "x"] = "title"
         labels: dict[str, str] = {"title": "kept"}
 
     schema = OutputType(Page).schema
+    assert "title" not in schema
+    assert set(schema["properties"]) == {"title", "labels"}
     assert schema["properties"]["title"]["default"] == "title"
     assert schema["properties"]["title"]["enum"] == ["title", "x"]
     assert schema["properties"]["labels"]["default"] == {"title": "kept"}
@@ -145,18 +128,11 @@ class Odd:
     """Nothing that pydantic knows."""
 
 
-@pytest.mark.parametrize("shape", [Odd, "NoSuchType", 5])
+@pytest.mark.parametrize("shape", [Odd, "NoSuchType", 5, Callable[[int], int]])
 def test_unsupported_types_are_named(shape: Any) -> None:
     with pytest.raises(UsageError, match="cannot be an output type") as caught:
         OutputType(shape)
     assert "\n" not in str(caught.value)
-
-
-def test_a_type_without_a_json_form_is_named() -> None:
-    from collections.abc import Callable
-
-    with pytest.raises(UsageError, match="cannot be an output type"):
-        OutputType(Callable[[int], int])
 
 
 def test_pydantic_is_imported_with_the_first_type() -> None:

@@ -1,6 +1,4 @@
-"""Every fault on every wire ends as its name says, and asking again works."""
-
-from typing import Any
+"""What each fault puts on the wire, and how it is requested. How a run ends is in `handover/test_faults`."""
 
 import pytest
 
@@ -9,9 +7,8 @@ from toolglot.errors import ToolglotError, UnknownName
 from toolglot.jsontext import dumps
 from toolglot.messages import Conversation, Reply, Text, ToolResult, tool_results, user
 from toolglot.providers.catalog import resolve_profile
-from toolglot.simulator.core import Reset, SimulatedResponse, Simulator, Stall
+from toolglot.simulator.core import SimulatedResponse, Simulator
 from toolglot.simulator.faults import FAULTS
-from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import error_from_response
 
 from .client import ADD, WEATHER, WIRE_PROFILES, ask, encode_body, error_text, pick_model, post, read_reply
@@ -46,24 +43,6 @@ def reply_of(profile: str, fault: str, *, stream: bool) -> Reply:
     return read_reply(resolve_profile(profile, pick_model(profile)), get_response(profile, fault, stream=stream), stream=stream)
 
 
-def read_partly(profile: str, answer: SimulatedResponse, *, stream: bool) -> tuple[list[Any], ToolglotError | None]:
-    """The events that came, and how it ended, for a client that reads until the end of the bytes."""
-    reading = create_reader(profile_wire(profile), streaming=stream, content_type=answer.headers["content-type"])
-    events: list[Any] = []
-    try:
-        for part in answer.parts:
-            if isinstance(part, bytes):
-                events += reading.feed(part)
-        events += reading.close()
-    except ToolglotError as e:
-        return events, e
-    return events, None
-
-
-def profile_wire(profile: str) -> str:
-    return resolve_profile(profile).wire
-
-
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("fault", REFUSED)
 def test_refusals(fault: str, profile: str) -> None:
@@ -80,55 +59,6 @@ def test_retry_after_in_the_providers_form(profile: str) -> None:
     said = str(error_from_response(429, answer.body).retry_after) if profile == "gemini" else answer.headers["retry-after"]
     assert said == "0.01"
     assert get_response(profile, "rate-limit-date", stream=False).headers["retry-after"].endswith("GMT")
-
-
-@pytest.mark.parametrize("stream", STREAMED)
-@pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_broken_connections(profile: str, stream: bool) -> None:
-    assert get_response(profile, "reset", stream=stream).parts == [Reset()]
-    assert get_response(profile, "stall-first", stream=stream).parts == [Stall()]
-    for fault, end in (("reset-mid-stream", Reset()), ("stall", Stall())):
-        answer = get_response(profile, fault, stream=stream)
-        assert answer.parts[-1] == end
-        events, error = read_partly(profile, answer, stream=stream)
-        assert isinstance(error, errors.MalformedReply)
-        assert not stream or events
-
-
-@pytest.mark.parametrize("stream", STREAMED)
-@pytest.mark.parametrize("profile", WIRE_PROFILES)
-@pytest.mark.parametrize("fault", ["half-json", "truncated"])
-def test_truncated_responses(fault: str, profile: str, stream: bool) -> None:
-    answer = get_response(profile, fault, stream=stream)
-    events, error = read_partly(profile, answer, stream=stream)
-    assert isinstance(error, errors.TruncatedStream if stream else errors.MalformedReply)
-    assert not stream or events
-
-
-@pytest.mark.parametrize("stream", STREAMED)
-@pytest.mark.parametrize("profile", WIRE_PROFILES)
-@pytest.mark.parametrize("fault", ["error-in-200", "error-in-200-first"])
-def test_errors_inside_a_200(fault: str, profile: str, stream: bool) -> None:
-    answer = get_response(profile, fault, stream=stream)
-    assert answer.status == 200
-    events, error = read_partly(profile, answer, stream=stream)
-    assert isinstance(error, errors.Overloaded if profile == "anthropic" else errors.ServerFailed)
-    assert bool(events) is (stream and fault == "error-in-200")
-
-
-@pytest.mark.parametrize("stream", STREAMED)
-@pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_faulty_replies(profile: str, stream: bool) -> None:
-    objects = profile in ("gemini", "ollama") or (profile == "anthropic" and not stream)
-    unknown = reply_of(profile, "unknown-tool", stream=stream)
-    assert [call.name for call in unknown.calls] == ["no_such_tool", "no_such_tool"]
-    short = reply_of(profile, "length", stream=stream)
-    assert (short.stop, short.calls[-1].arguments) == ("length", {} if objects else None)
-    broken = reply_of(profile, "not-json-args", stream=stream)
-    if profile == "gemini":
-        assert (broken.calls, broken.stop) == ((), "error")
-    else:
-        assert [call.arguments is None for call in broken.calls] == [not objects, not objects]
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
@@ -169,17 +99,6 @@ def test_faults_of_a_later_turn() -> None:
     target = resolve_profile("openai-chat", "gpt-4o")
     assert post(simulator, target, encode_body(target, conversation)).status == 503
     assert ask(simulator, "openai-chat", conversation).text == "Done."
-
-
-@pytest.mark.parametrize("profile", WIRE_PROFILES)
-@pytest.mark.parametrize("fault", ["unknown-tool", "length", "not-json-args", "wrong-index"])
-def test_the_conversation_continues(fault: str, profile: str) -> None:
-    """What a model said wrongly is taken back as it was said."""
-    simulator, conversation = Simulator(faults=[fault]), Conversation([user(PROMPT)])
-    first = ask(simulator, profile, conversation, stream=True, tools=(WEATHER,))
-    results = [ToolResult(call.id, (Text("no"),), is_error=True) for call in first.calls]
-    conversation.append(first.message, tool_results(*results) if results else user("Go on."))
-    assert ask(simulator, profile, conversation, stream=True, tools=(WEATHER,)).blocks
 
 
 def test_faults_by_header_and_list() -> None:
