@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.properties.legality import illegal, refused
+from tests.simulator.client import pick_model
 
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, user
@@ -22,22 +23,12 @@ from toolglot.wire.writer import EncodedRequest
 
 pytestmark = pytest.mark.untraced
 
-MODELS = {
-    "openai-chat": "gpt-4o",
-    "openai-responses": "gpt-5",
-    "azure-chat": "gpt-4.1",
-    "azure-responses": "gpt-5",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-3-pro-preview",
-    "vertex": "gemini-3-pro-preview",
-    "openrouter": "anthropic/claude-sonnet-4.5",
-}
 EVERYONE = tuple(PROFILES)
 CLAUDE = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
 OPUS = Origin("anthropic-messages", "anthropic", "claude-opus-4-1")
 GEMINI = Origin("gemini", "gemini", "gemini-3-pro-preview")
-GPT = Origin("openai-responses", "openai-responses", "gpt-5")
-DEEPSEEK = Origin("openai-chat", "deepseek", "m")
+GPT = Origin("openai-responses", "openai-responses", "gpt-5.1")
+DEEPSEEK = Origin("openai-chat", "deepseek", "deepseek-v4-flash")
 SIGNED = Thinking("SECRET-thought", {"signature": "SECRET-signature"})
 CALL = ToolCall("call_1", "get", {"x": "1"})
 OK = ToolResult("call_1", (Text("one"),), "get")
@@ -46,7 +37,7 @@ PNG = Media("image", "image/png", "iVBORw0KGgo=")
 
 
 def encode(provider: str, messages: list[Message], tools: tuple[ToolDefinition, ...] = ()) -> tuple[Profile, EncodedRequest]:
-    profile = resolve_profile(provider, MODELS.get(provider, "m"))
+    profile = resolve_profile(provider, pick_model(provider))
     return profile, encode_request(Request(profile.model, messages, tools), profile)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.loop.agents import QUICK, Wiretap, agent, check, check_bodies, kinds_of, results_of, run, texts_of
+from tests.simulator.client import MODELS
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
@@ -23,26 +24,12 @@ from toolglot.tools.hooks import Hooks
 from toolglot.tools.tool import Tool, tool
 
 EVERYONE = [provider for provider in PROFILES if provider != "compatible"]
-NAMED = {
-    "openai-chat": "gpt-4o",
-    "openai-responses": "gpt-5.1",
-    "azure-chat": "gpt-4.1",
-    "azure-dated-chat": "gpt-4.1",
-    "azure-responses": "gpt-5",
-    "azure-dated-responses": "gpt-5",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-3-pro-preview",
-    "vertex": "gemini-3-pro-preview",
-    "openrouter": "anthropic/claude-sonnet-4.5",
-    "deepseek": "deepseek-v4-flash",
-    "xai": "grok-4.6",
-}
 ASK = ToolConfig(approval_effects=frozenset({"write"}))
 
 
 def sim(name: str, tap: Wiretap | None = None) -> Engine:
     """An engine on the simulator: "provider" or "provider/model"."""
-    full = name if "/" in name or name not in NAMED else f"{name}/{NAMED[name]}"
+    full = name if "/" in name or name not in MODELS else f"{name}/{MODELS[name]}"
     return create_engine(f"simulator:{full}", transport=tap or Wiretap(), retry=QUICK)
 
 

@@ -11,70 +11,35 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from tests.properties.legality import illegal, refused
+from tests.engine.scripted_transport import ScriptedReply, ScriptedTransport
+from tests.loop.agents import Wiretap, check
 
-from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import ToolError
 from toolglot.events import RunResult
 from toolglot.jsontext import dumps, loads_object
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Block, Reply, Text, Thinking, ToolCall
-from toolglot.providers.catalog import resolve_profile
-from toolglot.providers.profile import HistoryRules
 from toolglot.request import Request
-from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool, tool_from_schema
-from toolglot.wire.codec import encode_request
-from toolglot.wire.repair import repair_history
 
 PROVIDERS = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "groq")
-MODELS = {
-    "openai-chat": "gpt-4o",
-    "openai-responses": "gpt-5.1",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-3-pro-preview",
-}
 TEXTUAL = ("openai-chat", "openai-responses", "groq")  # arguments are sent as text
 Turn = Reply | str | Callable[[Request], Reply]
 everywhere = pytest.mark.parametrize("provider", PROVIDERS)
-
-
-class Counting(SimulatedTransport):
-    """Keeps the requests."""
-
-    def __init__(self, turns: Sequence[Turn]) -> None:
-        super().__init__(Simulator(Script(turns)))
-        self.bodies: list[bytes] = []
-
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        self.bodies.append(request.body)
-        return await super().send(request)
 
 
 class Talk:
     """A run of a model that follows a script."""
 
     def __init__(self, provider: str, tools: Sequence[Tool], *turns: Turn, **config: Any) -> None:
-        self.transport = Counting(turns)
+        self.transport = Wiretap(*turns)
         self.agent = Orchestrator(f"simulator:{provider}", tools=tools, transport=self.transport, config=ToolConfig(**config))
 
     def run(self, prompt: str = "go") -> RunResult:
         result = asyncio.run(self.agent.run(prompt))
-        self.is_valid()
+        check(self.agent.conversation)
         return result
-
-    def is_valid(self) -> None:
-        """Legal as it is, and on every wire; and it goes on with another model."""
-        messages = list(self.agent.conversation)
-        assert repair_history(messages, HistoryRules()).repairs == []
-        definitions = self.agent.registry.definitions()
-        for provider in PROVIDERS:
-            profile = resolve_profile(provider, MODELS.get(provider, "m"))
-            body = encode_request(Request(profile.model, messages, definitions), profile).body
-            assert illegal(profile, body) == []
-            assert refused(profile, body) == []
 
 
 def says(*blocks: Block | str, stop: Any = None) -> Reply:
@@ -171,30 +136,6 @@ def test_broken_json_is_mended_or_explained_and_the_run_goes_on(provider: str) -
     assert result.text == "done"
 
 
-class Recorded:
-    """A provider that answers with these bodies."""
-
-    def __init__(self, *bodies: dict[str, Any]) -> None:
-        self.bodies, self.asked = list(bodies), list[dict[str, Any]]()
-
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        self.asked.append(loads_object(request.body))
-        return RecordedAnswer(dumps(self.bodies.pop(0)))
-
-
-class RecordedAnswer:
-    """One of them."""
-
-    def __init__(self, body: bytes) -> None:
-        self.status, self.headers, self._body = 200, {"content-type": "application/json"}, body
-
-    async def read(self) -> bytes:
-        body, self._body = self._body, b""
-        return body
-
-    async def close(self) -> None: ...
-
-
 def test_ollama_sends_objects_and_no_ids() -> None:
     def add(a: int, b: int) -> int:
         """Adds."""
@@ -204,14 +145,15 @@ def test_ollama_sends_objects_and_no_ids() -> None:
         return {"model": "m", "message": {"role": "assistant", "content": "", **message}, "done": True, "done_reason": "stop"}
 
     calls = [{"function": {"name": "add", "arguments": {"a": 1, "b": n}}} for n in (1, 2, 1)]
-    provider = Recorded(turn(tool_calls=calls), turn(content="done"))
+    provider = ScriptedTransport(*(ScriptedReply((dumps(body),)) for body in (turn(tool_calls=calls), turn(content="done"))))
     agent = Orchestrator("ollama:m", tools=[add], transport=provider)
     result = asyncio.run(agent.run("go"))
     assert result.text == "done"
     assert [outcome.result.text for outcome in result.outcomes] == ["2", "3", "2"]
     assert len({outcome.call.id for outcome in result.outcomes}) == 3
-    assert [message["content"] for message in provider.asked[1]["messages"] if message["role"] == "tool"] == ["2", "3", "2"]
-    assert repair_history(list(agent.conversation), HistoryRules()).repairs == []
+    messages = loads_object(provider.requests[1].body)["messages"]
+    assert [message["content"] for message in messages if message["role"] == "tool"] == ["2", "3", "2"]
+    check(agent.conversation)
 
 
 # ---- H. fan-out, limits, loops
@@ -357,7 +299,7 @@ def test_every_result_is_capped_whatever_made_it(provider: str) -> None:
     calls = says(*(wants(one.name) for one in tools))
     talk = Talk(provider, tools, calls, says("done"), max_result=2000)
     assert talk.run().text == "done"
-    assert len(talk.transport.bodies[1]) < 20_000
+    assert len(talk.transport.requests[1].body) < 20_000
 
 
 @everywhere

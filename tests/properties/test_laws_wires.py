@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.simulator.client import pick_model
 
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps
@@ -25,17 +26,10 @@ pytestmark = pytest.mark.untraced
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": "string", "description": "X."}}, "required": ["x"]}
 PLAIN_TOOLS = (ToolDefinition("get", "Gets.", SCHEMA), ToolDefinition("put_it", "Puts.", SCHEMA))
-MODELS = {
-    "openai-chat": "gpt-4o",
-    "openai-responses": "gpt-5",
-    "anthropic-messages": "claude-sonnet-4-5",
-    "gemini": "gemini-3-pro-preview",
-    "ollama-chat": "qwen3",
-}
 
 
 def default(wire: str) -> Profile:
-    return resolve_profile(SPECS[wire].default_profile, MODELS[wire])
+    return resolve_profile(SPECS[wire].default_profile, pick_model(SPECS[wire].default_profile))
 
 
 def read(profile: Profile, body: Doc) -> Request:
