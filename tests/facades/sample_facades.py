@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from toolglot.errors import ToolError
 from toolglot.facades.parameters import boolean, integer, number, object_schema, string
-from toolglot.facades.view import Case, Facade, Field, RenderContext, View
+from toolglot.facades.view import Case, Facade, Field, RenderContext, View, omit
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
@@ -156,17 +156,27 @@ ACME = Facade(
 
 # ---- a harness with commands, a freeform tool and a namespace
 
+_TEXT = Field(native="text", base="content")
+
+
+def name_case(parameter: str, value: str) -> Field:
+    """The parameter that selects a case: history names it, the base tool has none like it."""
+    return Field(parameter, parameter, omit, base_default=value)
+
+
 EDITOR = View(
     name="editor",
     description="See and change files.",
     parameters=object_schema(
         "command path", command=string(enum=["view", "create", "add"]), path=string(), text=string(), to=integer()
     ),
-    case_parameter="command",
+    select_case=lambda native: native["command"],
     cases={
-        "view": Case(base="read", fields=("path", Field(native="to", base="end_line"))),
-        "create": Case(base="write", fields=("path", Field(native="text", base="content")), fixed={"mode": "create_only"}),
-        "add": Case(base="write", fields=("path", Field(native="text", base="content")), fixed={"mode": "append"}),
+        "view": Case(base="read", fields=(name_case("command", "view"), "path", Field(native="to", base="end_line"))),
+        "create": Case(
+            base="write", fields=(name_case("command", "create"), "path", _TEXT), fixed={"mode": "create_only"}
+        ),
+        "add": Case(base="write", fields=(name_case("command", "add"), "path", _TEXT), fixed={"mode": "append"}),
     },
 )
 PATCH = View(

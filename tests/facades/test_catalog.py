@@ -133,7 +133,7 @@ def test_every_facade_is_a_table_that_holds_together(id: str) -> None:
     assert len({*titles}) == len(titles)
     assert found.title
     for view in found.views:
-        assert view.case_parameter or view.select_case or "" in view.cases, view.qualified_name
+        assert view.select_case or "" in view.cases, view.qualified_name
         shown = (view.parameters or {}).get("properties", {})
         assert all(shown[name] != view.accepts[name] for name in shown.keys() & view.accepts), view.qualified_name
         assert not view.ignored & {*view.accepts}, view.qualified_name

@@ -182,7 +182,6 @@ def test_a_function_that_empties_what_it_is_given_changes_nothing() -> None:
     (mine(hides=frozenset({"reed"})), "hides: unknown built-in tool 'reed'"),
     (mine(view(cases={})), "tool 'show' has no cases"),
     (mine(view(cases={"a": Case(base="read")})), "tool 'show' cannot choose between its cases"),
-    (mine(view(case_parameter="how")), "tool 'show': case_parameter 'how' is not one of its parameters"),
     (mine(view(name="")), "a tool has no name"),
     (mine(view(), view({"base": "write"})), "there are two tools 'show'"),
     (mine(view(), view(models="^m")), "there are two tools 'show'"),

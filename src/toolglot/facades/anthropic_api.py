@@ -73,9 +73,11 @@ _INSERT_LINE = integer("insert: the line after which to insert; 0 is the top of 
 _INSERT_TEXT = string("insert: the text to insert.")
 
 
-def _command_field(command: str) -> Field:
-    """The command that history names; it is not passed on."""
-    return Field("command", "command", omit, base_default=command)
+def _command_case(command: str, base: str, *fields: Field | str, result: Renderer | None = None, **fixed: Any) -> Case:
+    """One command. History names it; the base tool has no such parameter."""
+    return Case(
+        base=base, fields=(Field("command", "command", omit, base_default=command), *fields), fixed=fixed, result=result
+    )
 
 
 def select_command(native: Arguments) -> str:
@@ -119,42 +121,30 @@ _EDITOR = View(
         insert_text=_INSERT_TEXT,
     ),
     cases={
-        "view": Case(
-            base="read",
-            fields=(_command_field("view"), "path", *_RANGE_FIELDS),
-            fixed={"list_depth": 2},
-            result=anthropic.render_view,
-        ),
-        "image": Case(base="view_image", fields=(_command_field("view"), "path")),
-        "directory": Case(
-            base="list_dir",
-            fields=(
-                _command_field("view"),
-                Field("path", "path", lambda path: path.rstrip("/") or path[:1] or ".", directory_from_base, base_default="."),
-            ),
-            fixed={"depth": 2},
+        "view": _command_case("view", "read", "path", *_RANGE_FIELDS, result=anthropic.render_view, list_depth=2),
+        "image": _command_case("view", "view_image", "path"),
+        "directory": _command_case(
+            "view",
+            "list_dir",
+            Field("path", "path", lambda path: path.rstrip("/") or path[:1] or ".", directory_from_base, base_default="."),
             result=anthropic.render_directory,
+            depth=2,
         ),
-        "create": Case(
-            base="write",
-            fields=(_command_field("create"), "path", Field("file_text", "content")),
-            fixed={"mode": "overwrite"},
-            result=anthropic.render_create,
+        "create": _command_case(
+            "create", "write", "path", Field("file_text", "content"), result=anthropic.render_create, mode="overwrite"
         ),
-        "str_replace": Case(
-            base="edit",
-            fields=(_command_field("str_replace"), "path", Field("old_str", "old"), Field("new_str", "new", default="")),
-            fixed={"count": "one", "match": "exact"},
+        "str_replace": _command_case(
+            *("str_replace", "edit", "path"),
+            Field("old_str", "old"),
+            Field("new_str", "new", default=""),
             result=anthropic.render_change,
+            count="one",
+            match="exact",
         ),
-        "insert": Case(
-            base="insert",
-            fields=(
-                _command_field("insert"),
-                "path",
-                Field("insert_line", "after_line"),
-                Field("insert_text", "text", insert_text, lambda base: base.get("text", ""), needs_all_arguments=True),
-            ),
+        "insert": _command_case(
+            *("insert", "insert", "path"),
+            Field("insert_line", "after_line"),
+            Field("insert_text", "text", insert_text, lambda base: base.get("text", ""), needs_all_arguments=True),
             result=anthropic.render_change,
         ),
     },

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade, strip_model_prefix
 from toolglot.facades.view import Facade, View
-from toolglot.schema.arguments import SchemaBinder
+from toolglot.schema.arguments import find_issues
 
 __all__ = ["check_facade", "check_names", "is_bundled"]
 
@@ -45,20 +45,17 @@ def _check_view(view: View, known: set[str]) -> None:
     if not view.cases:
         raise UsageError(f"{where} has no cases; add one that names a base tool")
     check_names((*view.base_tools, *(case.base for case in view.cases.values())), known, where, "built-in tool")
-    if not view.case_parameter and view.select_case is None and "" not in view.cases:
-        raise UsageError(f'{where} cannot choose between its cases; set case_parameter or select_case, or add a case ""')
+    if view.select_case is None and "" not in view.cases:
+        raise UsageError(f'{where} cannot choose between its cases; set select_case, or add a case ""')
     if (view.parameters or {}).get("type", "object") != "object":
         raise UsageError(f'{where} needs parameters of type "object"')
     try:
         re.compile(view.models)
-        schema = view.accepted_schema
-        SchemaBinder(schema).find_issues({})
+        find_issues({}, view.accepted_schema)
     except re.error as e:
         raise UsageError(f"{where}: models is not a regular expression: {e}") from None
     except UsageError as e:
         raise UsageError(f"{where}: {e}") from None
-    if view.case_parameter and view.case_parameter not in schema["properties"]:
-        raise UsageError(f"{where}: case_parameter {view.case_parameter!r} is not one of its parameters")
 
 
 def check_names(names: Iterable[str], known: Collection[str], key: str, kind: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from toolglot.errors import ToolError, ToolErrorKind
+from toolglot.errors import ToolErrorKind
 from toolglot.facades.equivalence import Arguments, canonical_call
 from toolglot.losses import Loss
 from toolglot.messages import Opaque
@@ -98,8 +98,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Schema | None
     """Exactly what the model is shown; history uses no other parameters."""
     cases: dict[str, Case]
-    """By the value of `case_parameter`, or by what `select_case` returns; "" is the form that the model is shown."""
-    case_parameter: str = ""
+    """By what `select_case` returns; "" is the form that the model is shown."""
     select_case: Callable[[Arguments], str] | None = None
     accepts: Schema = {}
     """Parameters that calls may also have (older or gated ones), or that are accepted in more forms than are shown."""
@@ -180,14 +179,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_case(self, native: Arguments) -> Case:
         """The case of a call. Raises ToolError."""
-        if not self.case_parameter:
-            return self.cases["" if self.select_case is None else self.select_case(native)]
-        value = native.get(self.case_parameter)
-        case = self.cases.get(str(value))
-        if case is None:
-            choices = ", ".join(self.cases)
-            raise ToolError(f"{self.name}: {self.case_parameter} must be one of {choices}, not {value!r}", kind="validation")
-        return case
+        return self.cases["" if self.select_case is None else self.select_case(native)]
 
     def to_base(self, native: Arguments) -> tuple[str, Arguments]:
         """The base tool and its arguments. Raises ToolError, in terms of native parameters."""
@@ -202,23 +194,21 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         present = {name: value for name, value in arguments.items() if value is not None}
         candidates = [
             (native, *self._compare_round_trip(base, present, native))
-            for key, case in self.cases.items()
-            if case.base == base and (native := self._to_native(key, case, present)) is not None
+            for case in self.cases.values()
+            if case.base == base and (native := self._to_native(case, present)) is not None
         ]
         if not candidates:
             return None
         native, lost, _ = min(candidates, key=lambda candidate: (len(candidate[1]), candidate[2]))
         return native, tuple(Loss(f"parameter {name!r}", self.name, "this model's tool cannot express it") for name in lost)
 
-    def _to_native(self, key: str, case: Case, arguments: Arguments) -> Arguments | None:
+    def _to_native(self, case: Case, arguments: Arguments) -> Arguments | None:
         if case.can_express is not None and not case.can_express(arguments):
             return None
         native = case.from_base(arguments) if case.from_base is not None else _map_fields(case.fields, arguments, to_base=False)
-        if native is None:
-            return None
-        if self.parameters is not None:
-            native = {name: value for name, value in native.items() if name in self.parameters.get("properties", {})}
-        return {self.case_parameter: key, **native} if self.case_parameter else native
+        if native is None or self.parameters is None:
+            return native
+        return {name: value for name, value in native.items() if name in self.parameters.get("properties", {})}
 
     def _compare_round_trip(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
         """Which base parameters a native call does not bring back, and how many it adds."""

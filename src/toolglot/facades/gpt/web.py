@@ -43,30 +43,22 @@ def search_from_base(base: Arguments) -> Arguments | None:
     return {"search_query": [{"q": query, **limits} for query in base["queries"]]} if base.get("queries") else None
 
 
-def open_to_base(native: Arguments) -> Arguments:
-    pages = _get_list(native, "open")
-    refs = [page["ref_id"] for page in pages]
-    return {"target": refs[0] if len(refs) == 1 else refs, **pick(_drop_none(pages[0]), start_line="lineno")}
+def _page_case(kind: str, tool: str, base_key: str, native_key: str) -> Case:
+    """Pages by their refs, with one more parameter each. A link is never expressed: the model sees URLs, not link numbers."""
 
+    def to_base(native: Arguments) -> Arguments:
+        items = _get_list(native, kind)
+        base = pick(_drop_none(items[0]), **{"target": "ref_id", base_key: native_key})
+        return base if len(items) == 1 else {**base, "target": [item["ref_id"] for item in items]}
 
-def open_from_base(base: Arguments) -> Arguments:
-    target: Any = base["target"]
-    refs = cast(list[str], target) if isinstance(target, list) else [target]
-    return {"open": [{"ref_id": ref, **pick(base, lineno="start_line")} for ref in refs]}
+    def from_base(base: Arguments) -> Arguments | None:
+        if kind == "click":
+            return None
+        target: Any = base["target"]
+        refs = cast(list[str], target) if isinstance(target, list) else [target]
+        return {kind: [{"ref_id": ref, **pick(base, **{native_key: base_key})} for ref in refs]}
 
-
-def find_to_base(native: Arguments) -> Arguments:
-    (search,) = _get_list(native, "find")
-    return {"target": search["ref_id"], "pattern": search["pattern"]}
-
-
-def find_from_base(base: Arguments) -> Arguments:
-    return {"find": [{"ref_id": base["target"], "pattern": base["pattern"]}]}
-
-
-def click_to_base(native: Arguments) -> Arguments:
-    (click,) = _get_list(native, "click")
-    return {"target": click["ref_id"], "link": click["id"]}
+    return Case(base=tool, to_base=to_base, from_base=from_base, result=render_web)
 
 
 def select_web_case(native: Arguments) -> str:
@@ -159,10 +151,9 @@ WEB_RUN = View(
     select_case=select_web_case,
     cases={
         "search_query": Case(base="web_search", to_base=search_to_base, from_base=search_from_base, result=render_web),
-        "open": Case(base="web_open", to_base=open_to_base, from_base=open_from_base, result=render_web),
-        "find": Case(base="web_find", to_base=find_to_base, from_base=find_from_base, result=render_web),
-        # A link is never expressed: the model sees addresses instead of link numbers.
-        "click": Case(base="web_open", to_base=click_to_base, from_base=lambda base: None, result=render_web),
+        "open": _page_case("open", "web_open", "start_line", "lineno"),
+        "find": _page_case("find", "web_find", "pattern", "pattern"),
+        "click": _page_case("click", "web_open", "link", "id"),
         "all": Case(base="web", to_base=batch_to_base, from_base=batch_from_base, result=render_web),
     },
     accepts={
