@@ -173,9 +173,7 @@ EDITOR = View(
     select_case=lambda native: native["command"],
     cases={
         "view": Case(base="read", fields=(name_case("command", "view"), "path", Field(native="to", base="end_line"))),
-        "create": Case(
-            base="write", fields=(name_case("command", "create"), "path", _TEXT), fixed={"mode": "create_only"}
-        ),
+        "create": Case(base="write", fields=(name_case("command", "create"), "path", _TEXT), fixed={"mode": "create_only"}),
         "add": Case(base="write", fields=(name_case("command", "add"), "path", _TEXT), fixed={"mode": "append"}),
     },
 )

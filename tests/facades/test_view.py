@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from toolglot.errors import ToolError
 from toolglot.facades.parameters import boolean, integer, number, object_schema, string
 from toolglot.facades.view import Case, Field, View
 from toolglot.request import ToolDefinition
