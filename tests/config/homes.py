@@ -1,11 +1,31 @@
-"""A user with a file of settings, and a project with another one."""
+"""What the tests of the configuration share: a home with a user file and a project file, settings, and a deaf provider."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from toolglot.config.layers import Configuration, read_configuration
+from toolglot.config.settings import Settings
+from toolglot.engine.transport import HttpRequest, HttpResponse
+from toolglot.errors import ConnectFailed
+
+
+def settings(**document: Any) -> Settings:
+    return msgspec.convert(document, Settings)
+
+
+class DeafTransport:
+    """Records what is sent and answers nothing."""
+
+    def __init__(self) -> None:
+        self.sent: list[HttpRequest] = []
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        self.sent.append(request)
+        raise ConnectFailed("nobody listens")
 
 
 class Home:

@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from homes import Home
+from homes import Home, settings
 
 from toolglot.config.loading import load_facade_by_name
-from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_facade
@@ -26,10 +24,10 @@ parameters = { type = "object", required = ["line"], properties = { line = { typ
 
 
 def facade_of(facade: str) -> Any:
-    return Setup(msgspec.convert({"facade": facade}, Settings)).resolve_facade()
+    return Setup(settings(facade=facade)).resolve_facade()
 
 
-class TestPlaces:
+class TestPaths:
     @pytest.mark.parametrize("name", ["mine.toml", "below/mine.toml", "./mine.toml", "mine.facade"])
     def test_a_file_is_relative_to_the_file_that_names_it(self, home: Home, name: str) -> None:
         for folder in (home.project, home.user_file.parent):
@@ -40,31 +38,31 @@ class TestPlaces:
         assert found.settings.facade == str(home.project / name)
         assert facade_of(found.settings.facade).id == "mine"
 
-    def test_a_home_and_a_whole_path_are_where_they_are(self, home: Home) -> None:
+    def test_home_and_absolute_paths(self, home: Home) -> None:
         assert home.read('facade = "~/mine.toml"').settings.facade == str(home.directory / "mine.toml")
         assert home.read('facade = "/x/mine.toml"').settings.facade == "/x/mine.toml"
 
     @pytest.mark.parametrize(
         "name", ["auto", "neutral", "claude-code-2.0", "package.module:mine", "claude-cod", "claude-code-2.1"]
     )
-    def test_whatever_is_no_file_stays_as_it_is(self, home: Home, name: str) -> None:
+    def test_names_that_are_not_files_stay(self, home: Home, name: str) -> None:
         assert home.read(f'facade = "{name}"').settings.facade == name
 
     @pytest.mark.parametrize("more", [{"flags": {"facade": "mine.toml"}}, {"environ": {"TOOLGLOT_FACADE": "mine.toml"}}])
-    def test_flags_and_variables_are_relative_to_the_current_folder(self, home: Home, more: dict[str, Any]) -> None:
+    def test_flags_and_variables_are_relative_to_the_current_directory(self, home: Home, more: dict[str, Any]) -> None:
         assert home.read(**more).settings.facade == "mine.toml"
 
-    def test_a_file_that_is_not_there_is_named_with_its_folder(self, home: Home) -> None:
+    def test_a_missing_file_is_named_with_its_directory(self, home: Home) -> None:
         name = home.read("", 'facade = "gone.toml"', trusted=True).settings.facade
         with pytest.raises(UsageError, match=f"cannot read the facade '{home.project / 'gone.toml'}': No such file"):
             facade_of(name)
 
 
 class TestNames:
-    def test_ids_are_our_own(self) -> None:
+    def test_ids(self) -> None:
         assert load_facade_by_name("kimi") is find_facade("kimi")
 
-    def test_a_module_has_them_too(self, tmp_path: Path) -> None:
+    def test_objects_of_modules(self, tmp_path: Path) -> None:
         (tmp_path / "facade_module.py").write_text(
             "from toolglot.facades.view import Facade\nmine = Facade(id='mine', title='', views=())\nother = 3\n"
         )
@@ -90,9 +88,7 @@ class TestNames:
         ("x.toml", MINE.replace("false", "'maybe'").encode(),
             'x.toml: views[0].fixed.background: "maybe" is not of type "boolean"'),
     ])  # fmt: skip
-    def test_what_is_wrong_with_a_file_is_one_sentence(
-        self, tmp_path: Path, name: str, data: bytes | None, sentence: str
-    ) -> None:
+    def test_errors_are_one_sentence(self, tmp_path: Path, name: str, data: bytes | None, sentence: str) -> None:
         if data is not None:
             (tmp_path / name).write_bytes(data)
         with pytest.raises(UsageError) as error:
@@ -103,7 +99,7 @@ class TestNames:
         (tmp_path / "x.toml").write_text("\ufeff" + MINE, encoding="utf-8")
         assert load_facade_by_name("x.toml").id == "mine"
 
-    def test_without_a_folder_to_work_in_values_are_not_checked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_values_are_not_checked_without_a_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file, folder = tmp_path / "x.toml", tmp_path / "gone"
         file.write_text(MINE.replace("false", "'maybe'"))
         folder.mkdir()

@@ -4,16 +4,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from homes import Home
+from homes import DeafTransport, Home, settings
 
 from toolglot import Orchestrator, ToolConfig, ToolDefinition, ToolRegistry, tool
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup, find_unmatched, from_config
+from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import HttpRequest, HttpResponse
+from toolglot.engine.transport import HttpRequest
 from toolglot.errors import AuthenticationFailed, ConnectFailed, UnknownName, UsageError
 from toolglot.messages import user
 from toolglot.request import Options, Request
@@ -42,27 +42,12 @@ TOOLS = [git_log, git_push, read]
 NAMES = ["git_log", "git_push", "read"]
 
 
-def settings(**document: Any) -> Settings:
-    return msgspec.convert(document, Settings)
-
-
-class Deaf:
-    """Notes what is sent and answers nothing."""
-
-    def __init__(self) -> None:
-        self.sent: list[HttpRequest] = []
-
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        self.sent.append(request)
-        raise ConnectFailed("nobody listens")
-
-
 def sent(setup: Setup, model: str) -> HttpRequest:
     """What goes out for a model."""
     engine = setup.engine(model)
     with pytest.raises(ConnectFailed):
         asyncio.run(engine.ask(Request(engine.model, [user("hello")])))
-    assert isinstance(engine.transport, Deaf)
+    assert isinstance(engine.transport, DeafTransport)
     return engine.transport.sent[-1]
 
 
@@ -79,15 +64,15 @@ class TestModels:
         aliases = {"main": "anthropic:claude-x", "fast": "gemini:g", "faster": "fast", "a:b": "simulator:ollama"}
         assert Setup(settings(model="main", aliases=aliases)).resolve_model(name) == expected
 
-    def test_without_any_the_simulator_answers(self) -> None:
+    def test_the_simulator_is_the_default(self) -> None:
         assert Setup(Settings()).resolve_model(None) == "simulator"
 
-    def test_aliases_that_go_round_in_circles_are_named(self) -> None:
+    def test_circular_aliases_are_named(self) -> None:
         setup = Setup(settings(aliases={"a": "b", "b": "c", "c": "b"}))
         with pytest.raises(UsageError, match=r"^the alias 'b' refers to itself: a → b → c → b$"):
             setup.resolve_model("a")
 
-    def test_what_is_neither_is_an_error_that_says_so(self) -> None:
+    def test_an_unknown_name_is_an_error(self) -> None:
         with pytest.raises(UnknownName, match=r"neither an alias nor PROVIDER:MODEL.*did you mean 'fast'"):
             Setup(settings(aliases={"fast": "simulator"})).resolve_model("fsat")
         with pytest.raises(UsageError, match=r"^'fast' is neither PROVIDER:MODEL, such as .*, nor an alias"):
@@ -95,30 +80,26 @@ class TestModels:
 
 
 class TestEngines:
-    def test_a_provider_is_reached_as_it_is_configured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_address_key_and_headers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MY_KEY", "k-from-my-variable")
         section = {"base_url": "http://proxy/base", "key_env": "MY_KEY", "headers": {"X-Team": "a"}}
-        setup = Setup(settings(providers={"anthropic": section}, retry={"max_retries": 0}), transport=Deaf())
+        setup = Setup(settings(providers={"anthropic": section}, retry={"max_retries": 0}), transport=DeafTransport())
         request = sent(setup, "anthropic:claude-x")
         assert request.url.startswith("http://proxy/base/")
         assert (request.headers["x-api-key"], request.headers["x-team"]) == ("k-from-my-variable", "a")
 
-    def test_a_key_that_is_not_there_is_asked_for_by_its_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_key_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k-of-the-vendor")
-        setup = Setup(settings(providers={"anthropic": {"key_env": "MY_KEY"}}), transport=Deaf())
+        setup = Setup(settings(providers={"anthropic": {"key_env": "MY_KEY"}}), transport=DeafTransport())
         engine = setup.engine("anthropic:claude-x")
         with pytest.raises(AuthenticationFailed, match="MY_KEY"):
             asyncio.run(engine.ask(Request(engine.model, [user("hello")])))
 
-    def test_url_parameters_fill_the_url(self) -> None:
-        section = {"url_parameters": {"resource": "mine"}}
-        engine = Setup(settings(providers={"azure": section})).engine("azure:gpt-5")
+    def test_url_parameters(self) -> None:
+        engine = Setup(settings(providers={"azure": {"url_parameters": {"resource": "mine"}}})).engine("azure:gpt-5")
         assert "mine" in engine.profile.base_url
-
-    def test_an_unknown_url_parameter_is_an_error(self) -> None:
-        setup = Setup(settings(providers={"azure": {"url_parameters": {"key": "x"}}}))
         with pytest.raises(UnknownName, match=r"URL parameter of Azure.*'key'"):
-            setup.engine("azure:gpt-5")
+            Setup(settings(providers={"azure": {"url_parameters": {"key": "x"}}})).engine("azure:gpt-5")
 
     @pytest.mark.parametrize(("model", "sections", "url", "key"), [
         ("openai:gpt-5", {"openai": ("http://a", "KEY_A")}, "http://a/", "a-key"),
@@ -143,11 +124,11 @@ class TestEngines:
         monkeypatch.setenv("KEY_B", "b-key")
         monkeypatch.delenv("TOOLGLOT_API_KEY", raising=False)
         providers = {name: {"base_url": base, "key_env": variable} for name, (base, variable) in sections.items()}
-        request = sent(Setup(settings(providers=providers, retry={"max_retries": 0}), transport=Deaf()), model)
+        request = sent(Setup(settings(providers=providers, retry={"max_retries": 0}), transport=DeafTransport()), model)
         assert request.url.startswith(url)
         assert [one for one in ("a-key", "b-key") if one in str(request.headers)] == ([key] if key else [])
 
-    def test_all_engines_share_one_transport_that_is_made_when_it_is_needed(self) -> None:
+    def test_all_engines_share_one_transport(self) -> None:
         setup = Setup(settings(timeouts={"connect": 3}))
         simulated = setup.engine("simulator")
         assert isinstance(simulated.transport, SimulatedTransport)
@@ -157,7 +138,7 @@ class TestEngines:
         assert one is setup.engine("anthropic:x")
         asyncio.run(setup.close())
 
-    def test_what_the_caller_gives_goes_first(self) -> None:
+    def test_arguments_override_the_settings(self) -> None:
         setup = Setup(settings(providers={"anthropic": {"base_url": "http://a"}}))
         assert setup.engine("anthropic:x", base_url="http://b").profile.base_url == "http://b"
         assert setup.engine("anthropic:x").profile.base_url == "http://a"
@@ -168,20 +149,10 @@ class TestEngines:
 
 
 class TestRules:
-    def test_a_policy_is_a_config_of_tools(self) -> None:
-        policy = {
-            "max_turns": 3,
-            "timeout": "none",
-            "run_timeout": 9,
-            "max_parallel": 2,
-            "max_uses": {"read": 1},
-            "max_result": 500,
-            "max_tokens": 1000,
-            "max_cost": 0.5,
-            "repeats": 0,
-            "on_error": "abort",
-            "ask": ["write"],
-        }
+    def test_tool_config(self) -> None:
+        limits = {"max_turns": 3, "timeout": "none", "run_timeout": 9, "max_parallel": 2, "max_uses": {"read": 1}}
+        more = {"max_result": 500, "max_tokens": 1000, "max_cost": 0.5, "repeats": 0, "on_error": "abort", "ask": ["write"]}
+        policy: dict[str, Any] = {**limits, **more}
         found = Setup(settings(policy=policy, retry={"max_retries": 7})).tool_config(None, NAMES)
         assert (found.max_iterations, found.timeout, found.run_timeout, found.max_parallel) == (3, None, 9, 2)
         assert (found.max_uses, found.max_result, found.max_tokens, found.max_cost) == ({"read": 1}, 500, 1000, 0.5)
@@ -209,12 +180,12 @@ class TestRules:
         found = setup.tool_config("gemini:x", NAMES)
         assert (found.allowed_tools, found.parallel) == (expected, False)
 
-    def test_what_is_said_of_a_provider_counts_for_no_other(self) -> None:
+    def test_settings_of_a_provider_apply_to_no_other(self) -> None:
         setup = Setup(settings(providers={"gemini": {"tools": {"deny": ["*"]}, "generation": {"effort": "high"}}}))
         assert setup.tool_config("anthropic:x", NAMES).allowed_tools is None
         assert setup.generation_options("anthropic:x") == Options(cache=True)
 
-    def test_options_of_a_provider_go_before_those_of_all(self) -> None:
+    def test_options_of_a_provider_override_the_general_ones(self) -> None:
         providers = {
             "openai": {"generation": {"effort": "low", "top_p": 0.5}},
             "openai-responses": {"generation": {"effort": "high"}},
@@ -222,33 +193,30 @@ class TestRules:
         setup = Setup(settings(generation={"max_tokens": 9, "top_p": 1}, providers=providers))
         assert setup.generation_options("openai:gpt-5") == Options(max_tokens=9, top_p=0.5, effort="high", cache=True)
 
-    def test_a_pattern_that_fits_nothing_is_found(self) -> None:
+    def test_find_unmatched(self) -> None:
         assert find_unmatched(["git_*", "shell", "rea?"], NAMES) == ("shell",)
         assert find_unmatched(["Bash", "Bassh", "run_shell_*", "web.run"], ["shell", "web_open"]) == ("Bassh",)
         assert find_unmatched([], NAMES) == ()
 
     @pytest.mark.parametrize("name", ["shell", "Bash", "run_shell_command", "exec_command", "Ba*"])
-    def test_a_built_in_tool_is_denied_by_every_name_that_a_model_has_for_it(self, name: str) -> None:
-        found = Setup(settings(policy={"deny": [name]})).tool_config(None, ["read", "shell", "edit"])
-        assert found.allowed_tools == {"read", "edit"}
-        only = Setup(settings(policy={"allow": [name]})).tool_config(None, ["read", "shell", "edit"])
-        assert only.allowed_tools == {"shell"}
+    def test_a_built_in_tool_has_every_name_that_models_have_for_it(self, name: str) -> None:
+        names = ["read", "shell", "edit"]
+        assert Setup(settings(policy={"deny": [name]})).tool_config(None, names).allowed_tools == {"read", "edit"}
+        assert Setup(settings(policy={"allow": [name]})).tool_config(None, names).allowed_tools == {"shell"}
 
-    def test_beside_a_tool_of_the_name_both_are_denied_and_one_is_allowed(self) -> None:
-        found = Setup(settings(policy={"deny": ["Bash"]})).tool_config(None, ["Bash", "shell", "read"])
-        assert found.allowed_tools == {"read"}
-        only = Setup(settings(policy={"allow": ["Bash"]})).tool_config(None, ["Bash", "shell", "read"])
-        assert only.allowed_tools == {"Bash"}
+    def test_beside_a_tool_of_that_name_both_are_denied_and_one_is_allowed(self) -> None:
+        names = ["Bash", "shell", "read"]
+        assert Setup(settings(policy={"deny": ["Bash"]})).tool_config(None, names).allowed_tools == {"read"}
+        assert Setup(settings(policy={"allow": ["Bash"]})).tool_config(None, names).allowed_tools == {"Bash"}
 
-    def test_uses_are_counted_by_every_name_too(self) -> None:
-        found = Setup(settings(policy={"max_uses": {"Bash": 2, "read": 1, "own": 5}})).tool_config(
-            None, ["read", "shell", "own"]
-        )
-        assert found.max_uses == {"shell": 2, "read": 1, "own": 5}
+    def test_limits_of_uses_apply_to_every_name(self) -> None:
+        policy = {"max_uses": {"Bash": 2, "read": 1, "own": 5}}
+        config = Setup(settings(policy=policy)).tool_config(None, ["read", "shell", "own"])
+        assert config.max_uses == {"shell": 2, "read": 1, "own": 5}
 
 
 class TestAgents:
-    def test_an_agent_is_as_it_is_configured(self) -> None:
+    def test_create_agent(self) -> None:
         agent = Setup(settings(system="Be brief.", policy={"deny": ["git_push"]}, context={"when_full": "trim"})).create_agent(
             tools=TOOLS
         )
@@ -258,20 +226,14 @@ class TestAgents:
         outcomes = agent.run_sync('call read {"path": "a"}\ncall git_push {}').outcomes
         assert [one.result.is_error for one in outcomes] == [False, True]
 
-    def test_what_its_maker_gives_goes_first_and_stays(self) -> None:
+    def test_arguments_override_the_settings_for_good(self) -> None:
         config = ToolConfig(max_iterations=1)
         agent = Setup(settings(system="Be brief.")).create_agent(tools=ToolRegistry(TOOLS), system="Be long.", config=config)
         agent.switch("simulator:gemini")
         assert (agent.system, agent.config, len(agent.registry)) == ("Be long.", config, 3)
 
-    def test_hosted_tools_are_filtered_too(self) -> None:
-        setup = Setup(settings(policy={"deny": ["web_*"]}))
-        hosted = ToolDefinition("web_fetch", kind="hosted", wire="anthropic-messages")
-        agent = setup.create_agent(tools=[read, hosted], hosted=["web_search", "code_execution"])
-        assert {one.name for one in agent.view().tools()} & {"web_search", "web_fetch"} == set()
-
     @pytest.mark.parametrize("through_setup", [True, False])
-    def test_a_switch_takes_the_rules_of_the_other_provider(self, through_setup: bool) -> None:
+    def test_a_switch_applies_the_rules_of_the_other_provider(self, through_setup: bool) -> None:
         providers = {"gemini": {"tools": {"allow": ["read"]}, "parallel": False, "generation": {"top_p": 0.5}}}
         setup = Setup(settings(providers=providers, aliases={"g": "gemini:gemini-3-pro-preview"}))
         agent = setup.create_agent("simulator", tools=TOOLS)
@@ -288,7 +250,7 @@ class TestAgents:
             agent.switch("gemni:x")
         assert (agent.model.split(":")[0], agent.config.allowed_tools) == ("simulator", None)
 
-    def test_a_fallback_counts_under_the_rules_of_its_own_provider(self) -> None:
+    def test_a_fallback_has_the_rules_of_its_own_provider(self) -> None:
         providers = {"anthropic": {"base_url": "http://a"}, "simulator": {"tools": {"allow": ["read"]}}}
         chosen = settings(
             model="anthropic:claude-x",
@@ -298,13 +260,13 @@ class TestAgents:
             retry={"max_retries": 0},
         )
         setup = Setup(chosen)
-        agent = setup.create_agent(tools=TOOLS, transport=Deaf(), key="k")
+        agent = setup.create_agent(tools=TOOLS, transport=DeafTransport(), key="k")
         assert agent.config.allowed_tools is None
         result = agent.run_sync('call git_push {}\ncall read {"path": "a"}')
         assert agent.model.startswith("simulator:gemini/")
         assert [one.result.error_kind for one in result.outcomes] == ["not_allowed", None]
 
-    def test_a_saved_conversation_goes_on_in_another_process(self) -> None:
+    def test_a_saved_conversation_is_resumed_in_another_process(self) -> None:
         setup = Setup(settings(aliases={"m": "simulator:ollama"}))
         agent = setup.create_agent("m", tools=TOOLS)
         agent.run_sync("hello")
@@ -312,13 +274,13 @@ class TestAgents:
         other.restore(agent.save())
         assert len(other.conversation) == len(agent.conversation)
 
-    def test_something_that_is_nobodys_option_is_an_error(self) -> None:
+    def test_an_unknown_option_is_an_error(self) -> None:
         with pytest.raises(UnknownName, match="zzz"):
             Setup(Settings()).create_agent("anthropic:x", zzz=1)
 
 
 class TestAudit:
-    def test_by_default_calls_are_written_down_in_the_state_folder(self) -> None:
+    def test_by_default_calls_are_logged_in_the_state_directory(self) -> None:
         agent = Setup(Settings()).create_agent(tools=TOOLS)
         file = state_directory() / "audit.jsonl"
         assert not file.exists()
@@ -338,7 +300,7 @@ class TestAudit:
 
 
 class TestFromConfig:
-    def test_an_agent_comes_out_of_files_and_flags(self, home: Home) -> None:
+    def test_files_and_flags(self, home: Home) -> None:
         home.user_file.write_text('[aliases]\nfast = "simulator:gemini"\n')
         home.project_file.write_text('model = "fast"\n[policy]\ndeny = ["git_*"]\n')
         agent = from_config(tools=TOOLS, directory=home.project, flags={"system": "Be brief."})
@@ -346,7 +308,7 @@ class TestFromConfig:
         assert agent.model.startswith("simulator:gemini/")
         assert (agent.system, agent.config.allowed_tools) == ("Be brief.", {"read"})
 
-    def test_tools_are_loaded_from_the_folder_of_a_trusted_project(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_tools_are_loaded_from_a_trusted_project(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         from toolglot.config.trust import trust_directory
 
         (home.project / "tools_of_project.py").write_text('def wave() -> str:\n    """Waves."""\n    return "hi"\n')
@@ -365,3 +327,85 @@ class TestFromConfig:
         home.user_file.write_text('tools = ["nowhere:x"]')
         with pytest.raises(UsageError, match="cannot load 'nowhere:x'"):
             from_config(directory=home.project)
+
+
+GEMINI = {"base_url": "https://proxy.example/gemini", "key_env": "MY_GEMINI", "headers": {"X-Team": "a"}}
+ALIASES = {"fast": "gemini:gemini-2.5-flash", "faster": "fast"}
+CLAUDE = "anthropic:claude-sonnet-4-5"
+
+
+class TestFallbacks:
+    @pytest.fixture(autouse=True)
+    def keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MY_GEMINI", "k-of-gemini")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k-of-anthropic")
+
+    @pytest.mark.parametrize("name", ["gemini:gemini-2.5-flash", "fast", "faster"])
+    @pytest.mark.parametrize("in_settings", [True, False])
+    def test_they_are_reached_as_configured(self, name: str, in_settings: bool) -> None:
+        fallbacks, transport = {"fallbacks": [name]}, DeafTransport()
+        document = {"aliases": ALIASES, "providers": {"gemini": GEMINI}, "retry": {"max_retries": 0}}
+        setup = Setup(settings(**document, **(fallbacks if in_settings else {})), transport=transport)
+        agent = setup.create_agent(CLAUDE, tools=[read], **({} if in_settings else fallbacks))
+        with pytest.raises(ConnectFailed):
+            asyncio.run(agent.run("go"))
+        first, second = transport.sent
+        assert "anthropic" in first.url
+        assert second.url.startswith("https://proxy.example/gemini/")
+        assert "gemini-2.5-flash" in second.url
+        assert (second.headers["x-goog-api-key"], second.headers["x-team"]) == ("k-of-gemini", "a")
+        assert "k-of-anthropic" not in str(second.headers)
+
+    def test_arguments_replace_those_of_the_settings(self) -> None:
+        setup = Setup(settings(fallbacks=["gemini:gemini-2.5-pro"], aliases=ALIASES), transport=DeafTransport())
+        assert setup.create_agent(CLAUDE, fallbacks=()).use_fallback(0) is None
+        other = setup.create_agent(CLAUDE, fallbacks=["fast"])
+        assert other.use_fallback(0) == 1
+        assert other.model == "gemini:gemini-2.5-flash"
+        assert other.use_fallback(1) is None
+
+    def test_an_engine_is_used_as_it_is(self) -> None:
+        engine = create_engine("simulator:ollama")
+        agent = Setup(settings(), transport=DeafTransport()).create_agent(CLAUDE, fallbacks=(one for one in [engine]))
+        assert agent.use_fallback(0) == 1
+        assert agent.engine is engine
+
+    def test_an_unknown_name_is_an_error_at_once(self) -> None:
+        with pytest.raises(UsageError, match="'slow'"):
+            Setup(settings(fallbacks=["slow"]), transport=DeafTransport()).create_agent(CLAUDE)
+        with pytest.raises(UsageError, match="'slow'"):
+            Setup(settings(), transport=DeafTransport()).create_agent(CLAUDE, fallbacks=["slow"])
+
+
+class TestHostedTools:
+    FETCH = ToolDefinition(
+        "web_fetch", kind="hosted", wire="anthropic-messages", opaque={"type": "web_fetch_20250910", "name": "web_fetch"}
+    )
+
+    def offered(self, agent: Orchestrator) -> set[str]:
+        return {definition.name for definition in agent.view().tools()}
+
+    @pytest.mark.parametrize(("policy", "expected"), [
+        ({}, {"read", "git_log", "web_search", "web_fetch"}),
+        ({"deny": ["shell"]}, {"read", "git_log", "web_search", "web_fetch"}),
+        ({"deny": ["git_log"]}, {"read", "web_search", "web_fetch"}),
+        ({"deny": ["web_search"]}, {"read", "git_log", "web_fetch"}),
+        ({"deny": ["web_*"]}, {"read", "git_log"}),
+        ({"allow": ["read", "web_search"]}, {"read", "web_search"}),
+        ({"allow": ["read"]}, {"read"}),
+    ])  # fmt: skip
+    def test_they_pass_the_same_filters(self, policy: dict[str, Any], expected: set[str]) -> None:
+        """Also after a change of model, when the rules are applied again."""
+        setup = Setup(settings(policy=policy), transport=DeafTransport())
+        agent = setup.create_agent(CLAUDE, tools=[read, git_log, self.FETCH], hosted=["web_search"])
+        assert self.offered(agent) == expected
+        setup.switch(agent, "anthropic:claude-haiku-4-5")
+        assert self.offered(agent) == expected
+
+    def test_the_filter_of_a_provider(self) -> None:
+        document = {"providers": {"gemini": {"tools": {"deny": ["web_search", "git_log"]}}}}
+        setup = Setup(settings(**document), transport=DeafTransport())
+        agent = setup.create_agent(CLAUDE, tools=[read, git_log], hosted=["web_search"])
+        for model in (CLAUDE, "gemini:gemini-2.5-flash", CLAUDE):
+            setup.switch(agent, model)
+            assert self.offered(agent) == ({"read"} if model != CLAUDE else {"read", "git_log", "web_search"})
