@@ -5,9 +5,10 @@ The checks know the rules of conversations, not the code under test.
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+import pytest
 from tests.properties.legality import illegal, refused
 from tests.simulator.client import KEYS
 
@@ -23,6 +24,8 @@ from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.request import Options, Request
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.config import RetryConfig
+from toolglot.tools.hooks import Hooks
+from toolglot.tools.tool import Tool
 from toolglot.wire.repair import repair_history
 
 T = TypeVar("T")
@@ -178,7 +181,49 @@ def texts_of(messages: Sequence[Message]) -> str:
     return "\n".join([message.text for message in messages] + [result.text for result in results_of(messages)])
 
 
+# ---- tools
+
+
+class StuckTool:
+    """A tool that waits until `gate` is set; `inside` is set when it has begun, `ended` says how often it was left."""
+
+    def __init__(self, name: str = "slow", **options: Any) -> None:
+        self.inside, self.gate, self.ended = asyncio.Event(), asyncio.Event(), 0
+        self.tool = Tool(self._wait, name=name, **options)
+
+    async def _wait(self) -> str:
+        """Waits."""
+        self.inside.set()
+        try:
+            await self.gate.wait()
+        finally:
+            self.ended += 1
+        return "ok"
+
+
+def noting(ran: list[str], name: str, **options: Any) -> Tool:
+    """A tool that notes in `ran` that it ran."""
+
+    async def note() -> str:
+        ran.append(name)
+        return "ok"
+
+    return Tool(note, name=name, description="Notes.", **options)
+
+
+def hook(**methods: Callable[[Any], Any]) -> Hooks:
+    """Hooks with these methods."""
+    return type("Hook", (Hooks,), {name: staticmethod(method) for name, method in methods.items()})()
+
+
 # ---- runs
+
+
+async def cancelled(task: "asyncio.Task[Any]") -> None:
+    """Cancels a task, and waits for it to be so."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def gathered(events: AsyncIterator[RunEvent]) -> list[RunEvent]:

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolglot.errors import UsageError
 from toolglot.events import RunEvent, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
@@ -15,10 +16,24 @@ from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Reply
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ApprovalRequest
-from toolglot.tools.hooks import Hooks
 from toolglot.tools.tool import tool
 
-from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, kinds_of, outcome, results_of, run, texts_of
+from .agents import (
+    PROVIDERS,
+    StuckTool,
+    Wiretap,
+    agent,
+    cancelled,
+    check,
+    check_bodies,
+    hook,
+    kinds_of,
+    noting,
+    outcome,
+    results_of,
+    run,
+    texts_of,
+)
 
 pytestmark = pytest.mark.untraced
 
@@ -48,20 +63,11 @@ async def write(n: int) -> str:
     return f"wrote {n}"
 
 
-class Slow(Hooks):
-    """Hooks that wait a little everywhere."""
+async def _wait(value: Any) -> None:
+    await asyncio.sleep(0)
 
-    async def before_request(self, request: Any) -> None:
-        await asyncio.sleep(0)
 
-    async def after_reply(self, reply: Reply) -> None:
-        await asyncio.sleep(0)
-
-    async def before_tool(self, call: Any) -> None:
-        await asyncio.sleep(0)
-
-    async def after_tool(self, outcome: Any) -> None:
-        await asyncio.sleep(0)
+SLOW = hook(before_request=_wait, after_reply=_wait, before_tool=_wait, after_tool=_wait)
 
 
 async def _system(context: Any) -> str:
@@ -75,13 +81,8 @@ async def _approve(approval: ApprovalRequest) -> bool:
 
 
 def busy_agent(provider: str, config: ToolConfig) -> Orchestrator:
-    config_ = ToolConfig(
-        eager_start=config.eager_start,
-        max_parallel=config.max_parallel,
-        run_timeout=config.run_timeout,
-        approval_effects=frozenset({"write"}),
-    )
-    return agent(provider, Wiretap(), tools=[read, write], config=config_, system=_system, approve=_approve, hooks=[Slow()])
+    config = replace(config, approval_effects=frozenset({"write"}))
+    return agent(provider, Wiretap(), tools=[read, write], config=config, system=_system, approve=_approve, hooks=[SLOW])
 
 
 PROMPT = """say let me see
@@ -140,26 +141,11 @@ async def test_what_was_sent_after_a_cancel_is_legal(provider: str) -> None:
 @LIVE
 async def test_an_interrupt_tells_what_ran_from_what_did_not(live: bool) -> None:
     """One call is over, one runs, one has not begun."""
-    inside = asyncio.Event()
-
-    @tool
-    async def quick() -> str:
-        """Is quick."""
-        return "done"
-
-    @tool
-    async def slow() -> str:
-        """Is slow."""
-        inside.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    talker = agent("anthropic", tools=[quick, slow], config=ToolConfig(max_parallel=1))
+    slow = StuckTool()
+    talker = agent("anthropic", tools=[noting([], "quick"), slow.tool], config=ToolConfig(max_parallel=1))
     task = asyncio.create_task(outcome(talker, "call quick {} call slow {} call quick {}", streamed=live))
-    await inside.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await slow.inside.wait()
+    await cancelled(task)
     assert kinds_of(talker.conversation) == [None, "interrupted", "cancelled"]
     texts = [result.text for result in results_of(talker.conversation)]
     assert "may have had effects" in texts[1]
@@ -186,9 +172,7 @@ async def test_what_was_said_before_an_interrupt_is_kept(provider: str) -> None:
     await stalled.wait()
     for _ in range(200):
         await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     await talker.run("say on we go")
     assert "".join(shown).strip() in texts_of(talker.conversation)
     assert "interrupted" in texts_of(talker.conversation)
@@ -200,17 +184,14 @@ async def test_an_interrupt_while_a_hook_reads_the_reply_is_told(live: bool) -> 
     """The reply was shown; the conversation must not look as if nobody had answered."""
     inside = asyncio.Event()
 
-    class Stuck(Hooks):
-        async def after_reply(self, reply: Reply) -> None:
-            inside.set()
-            await asyncio.Event().wait()
+    async def stuck(reply: Reply) -> None:
+        inside.set()
+        await asyncio.Event().wait()
 
-    talker = agent("anthropic", hooks=[Stuck()])
+    talker = agent("anthropic", hooks=[hook(after_reply=stuck)])
     task = asyncio.create_task(outcome(talker, "say important words", streamed=live))
     await inside.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     check(talker.conversation)
     assert "important words" in texts_of(talker.conversation[1:])
 
@@ -254,22 +235,12 @@ async def test_a_reader_that_breaks_out_of_the_stream_may_go_on(provider: str, k
 
 
 async def test_no_tool_is_running_when_a_stream_is_closed() -> None:
-    ended: list[str] = []
-
-    @tool
-    async def slow() -> str:
-        """Is slow."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("slow")
-        return "never"
-
-    talker = agent("anthropic", tools=[slow])
+    slow = StuckTool()
+    talker = agent("anthropic", tools=[slow.tool])
     async with aclosing(talker.stream("call slow {}")) as events:
         await until(events, ToolStarted)
         await asyncio.sleep(0)
-    assert ended == ["slow"]
+    assert slow.ended == 1
     assert kinds_of(talker.conversation) == ["interrupted"]
     check(talker.conversation)
 
@@ -341,9 +312,7 @@ async def test_a_thread_that_goes_on_is_left_alone() -> None:
     task = asyncio.create_task(talker.run("call slow {}"))
     while not inside.is_set():
         await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     gate.set()
     await talker.run("say on")
     assert kinds_of(talker.conversation) == ["interrupted"]

@@ -13,10 +13,9 @@ from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Reply, ToolCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ApprovalRequest
-from toolglot.tools.hooks import Hooks
 from toolglot.tools.tool import Tool, tool
 
-from .agents import PROVIDERS, Wiretap, agent, check, gathered, kinds_of, outcome, results_of, run
+from .agents import PROVIDERS, Wiretap, agent, cancelled, check, gathered, hook, kinds_of, outcome, results_of, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 SHAPES = ["look step look look", "look look step look look step", "step step step", "step look look look", "look look look"]
@@ -102,13 +101,12 @@ def test_without_order_all_run_at_the_same_time() -> None:
 def test_an_early_start_does_not_overtake_an_ordered_call(provider: str, shape: str, begun: set[int]) -> None:
     diary, at_reply = Diary(), list[set[int]]()
 
-    class Look(Hooks):
-        async def after_reply(self, reply: Reply) -> None:
-            for _ in range(5):
-                await asyncio.sleep(0)
-            at_reply.append({n for what, n in diary.lines if what == "in"})
+    async def look(reply: Reply) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        at_reply.append({n for what, n in diary.lines if what == "in"})
 
-    talker = agent(provider, tools=diary.tools, hooks=[Look()], config=CONFIGS["early"])
+    talker = agent(provider, tools=diary.tools, hooks=[hook(after_reply=look)], config=CONFIGS["early"])
     run(outcome(talker, prompt(shape), streamed=True))
     assert at_reply[0] == begun
     diary.check(shape)
@@ -117,14 +115,13 @@ def test_an_early_start_does_not_overtake_an_ordered_call(provider: str, shape: 
 def test_the_next_reply_starts_early_again() -> None:
     diary, at_reply = Diary(), list[int]()
 
-    class Look(Hooks):
-        async def after_reply(self, reply: Reply) -> None:
-            for _ in range(5):
-                await asyncio.sleep(0)
-            at_reply.append(sum(what == "in" for what, _ in diary.lines))
+    async def look(reply: Reply) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        at_reply.append(sum(what == "in" for what, _ in diary.lines))
 
     turns = 'call step {"n": 0} call look {"n": 1}\nthen call look {"n": 2} call look {"n": 3}\nthen say done'
-    talker = agent("openai-chat", tools=diary.tools, hooks=[Look()], config=CONFIGS["early"])
+    talker = agent("openai-chat", tools=diary.tools, hooks=[hook(after_reply=look)], config=CONFIGS["early"])
     assert run(outcome(talker, turns, streamed=True)).text == "done"
     assert at_reply == [0, 3, 4]
 
@@ -197,9 +194,7 @@ async def test_a_cancel_in_the_middle_leaves_later_calls_not_run(provider: str, 
     talker = agent(provider, tools=[step])
     task = asyncio.create_task(outcome(talker, prompt("step step step step step"), streamed=live))
     await inside.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     check(talker.conversation)
     assert (await talker.run("say on we go")).text == "on we go"
     assert ran == [0, 1, 2]

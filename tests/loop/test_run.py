@@ -408,11 +408,11 @@ def test_iterations_go_on_in_another_process() -> None:
 
 
 WRONG_STATES = [
-    RunState(length=1, calls=CALLS, results=(None,)),
-    RunState(length=1, calls=CALLS, results=(None, None, None)),
-    RunState(length=1, calls=CALLS, results=(None, None), started=(7,)),
-    RunState(length=1, calls=CALLS, results=(None, None), waiting=(7,)),
-    RunState(length=1, calls=CALLS, results=(None, None), decisions={9: "yes"}),
+    RunState(length=1, calls=CALLS, results=[None]),
+    RunState(length=1, calls=CALLS, results=[None] * 3),
+    RunState(length=1, calls=CALLS, results=[None, None], started={7}),
+    RunState(length=1, calls=CALLS, results=[None, None], waiting={7}),
+    RunState(length=1, calls=CALLS, results=[None, None], decisions={9: "yes"}),
 ]
 
 

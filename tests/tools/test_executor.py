@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import re
 import subprocess
 import sys
 import threading
@@ -14,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from toolglot.errors import ToolError, ToolErrorKind, UsageError
+from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
-from toolglot.jsontext import dumps, loads
-from toolglot.messages import Media, Text, ToolCall, ToolResult
+from toolglot.jsontext import dumps
+from toolglot.messages import ToolCall
 from toolglot.tools.concurrency import split_by_order
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.results import ResultStore, ToolOutput, read_result_tool
+from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool, tool, tool_from_schema
 
 SOON = 5.0  # a guard against tests that hang; nothing waits for so long
@@ -181,19 +180,6 @@ async def test_a_thread_sees_the_context_variables_of_its_caller() -> None:
 
     who.set("the caller")
     assert ((await executor(see).run(call("see"))).result.text, who.get()) == ("the caller", "the caller")
-
-
-async def test_a_tool_knows_its_call_and_its_caller() -> None:
-    seen: list[Context] = []
-
-    def look(context: Context, n: int) -> None:
-        seen.append(context)
-
-    runner = ToolExecutor(ToolRegistry([look]), data={"user": 7})
-    made = call("look", n=1)
-    await runner.run(made)
-    (context,) = seen
-    assert (context.call, context.attempt, context.data, context.is_cancelled) == (made, 1, {"user": 7}, False)
 
 
 @pytest.mark.parametrize("inline", [False, True])
@@ -372,16 +358,6 @@ async def test_a_cancel_while_an_ordered_call_runs_leaves_the_later_ones_alone()
     assert ran == [0, 1]
     assert [one.result.text for one in await runner.run_all([call("step", n=7)])] == ["7"]
     assert alone()
-
-
-def test_a_cap_of_nothing_never_hangs() -> None:
-    """It is refused, or means one at a time."""
-    try:
-        runner = executor(double, max_parallel=0)
-    except (UsageError, ValueError):
-        return
-    outcomes = asyncio.run(asyncio.wait_for(runner.run_all([call("double", n=1), call("double", n=2)]), 0.2))
-    assert [outcome.result.text for outcome in outcomes] == ["2", "4"]
 
 
 # ---- time
@@ -922,94 +898,11 @@ def test_prints_of_a_tool_are_not_its_result(capsys: pytest.CaptureFixture[str])
 # ---- results that are garbage
 
 
-def _itself() -> list[Any]:
-    found: list[Any] = []
-    found.append(found)
-    return found
-
-
-def _deep() -> Any:
-    found: Any = 1
-    for _ in range(100_000):
-        found = [found]
-    return found
-
-
-class BrokenModel:
-    """A model whose data cannot be had."""
-
-    def model_dump(self, mode: str = "") -> Any:
-        raise RuntimeError("no data")
-
-
-@pytest.mark.parametrize("flavour", ["thread", "async"])
-@pytest.mark.parametrize(("make", "error", "words"), [
-    pytest.param(object, True, "object", id="object()"),
-    pytest.param(lambda: {"a": object()}, True, "object", id="object inside"),
-    pytest.param(lambda: object, True, "type", id="a class"), pytest.param(lambda: print, True, "function", id="a function"),
-    pytest.param(threading.Lock, True, "lock", id="a lock"), pytest.param(lambda: float("nan"), True, "NaN", id="NaN"),
-    pytest.param(lambda: {"a": [float("inf"), None]}, True, "infinity", id="infinity inside"),
-    pytest.param(_itself, True, "itself", id="a list in itself"), pytest.param(_deep, True, "deep", id="nested too deeply"),
-    pytest.param(BrokenModel, True, "no data", id="a broken model"),
-    pytest.param(lambda: {(1, 2): 3}, True, "JSON", id="keys that are no text"),
-    pytest.param(lambda: 10**5000, True, "", id="a number that is too long"),
-    pytest.param(lambda: None, False, "(no output)", id="None"), pytest.param(lambda: "", False, "", id="empty text"),
-    pytest.param(lambda: "half \ud800 character", False, "half \\ud800 character", id="lone surrogate"),
-    pytest.param(lambda: {"a\udcff": ["\ud800"]}, False, "\\ud800", id="lone surrogates inside"),
-    pytest.param(lambda: Text("\ud800"), False, "\\ud800", id="lone surrogate in a block"),
-    pytest.param(lambda: [Text("a"), "\ud800"], False, "a\\ud800", id="lone surrogate beside a block"),
-    pytest.param(lambda: ToolResult("?", (Text("\ud800"),)), False, "\\ud800", id="lone surrogate in a result"),
-    pytest.param(lambda: ToolResult("?", (Text("x"),), data=object()), None, "", id="result with garbage"),
-    pytest.param(lambda: ToolResult("?", (Text("x"),), data=_itself()), None, "", id="result with data in itself"),
-    pytest.param(lambda: ToolOutput("bad", is_error=True), True, "bad", id="an error that is returned"),
-    pytest.param(lambda: (str(n) for n in range(3)), False, "012", id="a generator"),
-    pytest.param(lambda: (n for n in range(3)), False, "[0,1,2]", id="a generator of numbers"),
-    pytest.param(lambda: ValueError("returned"), True, "ValueError", id="an exception that is returned"),
-])  # fmt: skip
-def test_whatever_a_tool_returns_is_a_result(make: Callable[[], Any], error: bool | None, words: str, flavour: str) -> None:
-    def give() -> Any:
-        return make()
-
-    async def give_async() -> Any:
-        return make()
-
-    outcome = outcome_of(tool(name="give")(give if flavour == "thread" else give_async))
-    assert error is None or outcome.result.is_error == error
-    assert words in outcome.result.text
-    assert outcome.result.call_id == outcome.call.id
-    outcome.result.text.encode()
-    assert loads(dumps(outcome.result)), "a result can be saved and sent"
-
-
-def test_a_coroutine_that_nobody_awaits_is_told() -> None:
-    async def careless() -> Any:
-        return double_later(1)
-
-    outcome = outcome_of(careless)
-    assert kind_of(outcome) == "execution"
-    assert "never awaited" in outcome.result.text
-
-
 def test_an_async_generator_that_is_returned_is_read_or_told() -> None:
     def give() -> Any:
         return pieces_later(2)
 
     assert outcome_of(give).result.text
-
-
-def test_bytes_are_media() -> None:
-    def picture() -> bytes:
-        return b"\x89PNG\r\n\x1a\n...."
-
-    def blob() -> bytes:
-        return b"\0\xff"
-
-    (block,) = outcome_of(picture).result.content
-    assert isinstance(block, Media)
-    assert (block.kind, block.media_type) == ("image", "image/png")
-    (block,) = outcome_of(blob).result.content
-    assert isinstance(block, Media)
-    assert (block.kind, block.data) == ("file", "AP8=")
 
 
 def test_a_generator_that_is_returned_is_not_read_on_the_loop() -> None:
@@ -1134,39 +1027,6 @@ def test_a_value_that_does_not_fit_is_told_for_the_model() -> None:
 
 # ---- results that are long
 
-LINES = "".join(f"line {n:05}\n" for n in range(2000))
-EMOJI = "".join(chr(0x1F600 + n % 64) for n in range(12_345))
-
-
-@pytest.mark.parametrize("text", [LINES, "x" * 12_345, EMOJI, "\n" * 5_000], ids=["lines", "one line", "emoji", "empty lines"])
-@pytest.mark.parametrize("limit", [200, 1000, 4000])
-async def test_a_long_result_is_cut_and_can_be_read_to_its_last_character(text: str, limit: int) -> None:
-    def long() -> str:
-        return text
-
-    store = ResultStore()
-    runner = executor(long, read_result_tool(store), store=store, max_result=limit)
-    shown = (await runner.run(call("long"))).result.text
-    found = re.search(r'… (\d+) characters left out; read them with read_result\(handle="(\w+)", offset=(\d+)\) …\n', shown)
-    assert found
-    left, offset = int(found[1]), int(found[3])
-    head, tail = shown[: found.start()], shown[found.end() :]
-    assert head.removesuffix("\n") == text[:offset].removesuffix("\n")
-    assert text.endswith(tail)
-    assert offset + left + len(tail) == len(text), "nothing is missing between what is shown and what can be read"
-    assert len(shown) <= limit + 120
-    read, at = "", 0
-    while at < len(text):
-        page = (await runner.run(call("read_result", handle=found[2], offset=at, limit=3000))).result.text
-        assert "there is no result" not in page
-        body, _, note = page.rpartition("\n[characters ")
-        read += body
-        at = len(read)
-        assert note.startswith(f"{at - len(body)} to {at} of {len(text)}")
-    (shown, read) = shown, read
-    assert read == text
-    assert len(shown) < len(text)
-
 
 def test_a_flood_is_cut_too() -> None:
     """50 MB, and all of it can be read."""
@@ -1196,18 +1056,6 @@ def test_structured_data_is_not_a_way_around_the_length() -> None:
 
     result = outcome_of(rows, {"max_result": 1000}).result
     assert len(dumps(result)) < 2000
-
-
-def test_many_long_results_do_not_grow_for_ever() -> None:
-    def long(n: int) -> str:
-        return f"{n} " + "x" * 10_000
-
-    store = ResultStore(max_bytes=100_000)
-    runner = executor(tool(inline=True)(long), store=store, max_result=100)
-    asyncio.run(runner.run_all([call("long", n=n) for n in range(100)]))
-    assert len(store) < 11
-    with pytest.raises(ToolError, match="run the tool again"):
-        store.page("r1")
 
 
 # ---- progress
@@ -1262,14 +1110,6 @@ def test_progress_of_calls_at_the_same_time_is_each_in_order() -> None:
     assert len(by_call) == 3
     for own in by_call.values():
         assert words(own) == ["ToolStarted", *map(str, range(20)), "ToolFinished"]
-
-
-def test_progress_that_nobody_listens_to_goes_nowhere() -> None:
-    def work(context: Context) -> str:
-        context.report("half")
-        return "done"
-
-    assert outcome_of(work).result.text == "done"
 
 
 async def test_a_tool_that_was_given_up_reports_no_more() -> None:

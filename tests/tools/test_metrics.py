@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 
@@ -23,6 +22,7 @@ def outcome(name: str = "t", seconds: float = 0.0, kind: ToolErrorKind | None = 
 
 def test_calls_errors_and_time_are_counted_by_tool() -> None:
     metrics = ToolMetrics()
+    assert metrics.snapshot() == {}
     for one in (
         outcome("a", 0.5),
         outcome("a", 1.5, "timeout", 2),
@@ -72,18 +72,6 @@ def test_a_snapshot_is_a_copy() -> None:
     after = metrics.snapshot()
     assert (after["t"].calls, after["t"].latency[0], after["t"].errors) == (2, 2, {"timeout": 1})
     assert before["t"].calls == 99
-
-
-def test_a_snapshot_can_be_taken_of_nothing() -> None:
-    assert metrics_of({}) == {}
-
-
-def metrics_of(calls: dict[str, int]) -> Any:
-    metrics = ToolMetrics()
-    for name, number in calls.items():
-        for _ in range(number):
-            metrics.add(outcome(name))
-    return metrics.snapshot()
 
 
 def test_threads_lose_nothing() -> None:

@@ -86,11 +86,6 @@ def test_a_text_that_is_no_json_is_mended_first() -> None:
     assert (question.arguments, question.preview) == ({"path": "a", "times": 1}, "$ rm -r a x1")
 
 
-def test_without_a_preview_there_is_none() -> None:
-    [question] = asked(remover(), {"path": "a"})
-    assert (question.preview, question.arguments["path"]) == ("", "a")
-
-
 def test_what_is_not_text_becomes_text() -> None:
     number: Any = len
     [question] = asked(remover(preview=number), {"path": "a", "times": 2})
@@ -143,12 +138,3 @@ def test_what_a_preview_does_to_the_arguments_reaches_nobody(what: str) -> None:
     assert ran == [("a", 1)]
     assert question.call.arguments == {"path": "a"}
     assert question.arguments == {"path": "a"}
-
-
-def test_a_decorated_tool_keeps_its_preview() -> None:
-    @tool(preview=command)
-    def remove(path: str) -> str:
-        """Removes."""
-        return path
-
-    assert remove.preview is command

@@ -130,6 +130,7 @@ BLOCKS: list[tuple[Any, tuple[Any, ...]]] = [
     (Picture(), (media("image", "image/png", PNG),)),
     (Text("a"), (Text("a"),)),
     (Foreign("w", {"a": 1}), (Foreign("w", {"a": 1}),)),
+    ([Text("a"), "\ud800"], (Text("a"), Text("\\ud800"))),
     (["see", PNG, {"a": 1}], (Text("see"), media("image", "image/png", PNG), Text('{"a":1}'))),
     ((Text("a"), Media("image", url="https://a.b/")), (Text("a"), Media("image", url="https://a.b/"))),
 ]
@@ -191,6 +192,8 @@ def deep() -> Any:
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: object(), "an object, which is neither text nor data nor media"),
     (lambda: print, "a builtin_function_or_method, which is neither"),
+    (lambda: object, "a type, which is neither"),
+    (lambda: ValueError("returned"), "a ValueError, which is neither"),
     (lambda: {"a": object()}, "a dict that JSON cannot represent"),
     (lambda: Point(1, object()), "a Point that JSON cannot represent"),
     (lambda: SELF, "refers to itself or is nested too deeply"),
