@@ -166,7 +166,10 @@ class TestLines:
         assert outcome.code == 1
         messages = [answer["error"].pop("message") for answer in outcome.records()]
         assert "JSON object" in messages[0]
-        assert messages[2] == '"arguments" must be an object'
+        assert messages[1:] == [
+            "Object missing required field `tool`",
+            "Expected `str | object`, got `array` - at `$.arguments`",
+        ]
         rejected: dict[str, Any] = {"ok": False, "content": [], "seconds": 0.0}
         for id, answer in zip((None, 2, 3), outcome.records(), strict=True):
             assert {**answer, "error": answer["error"]["kind"]} == {"id": id, "error": "validation", **rejected}

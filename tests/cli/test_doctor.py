@@ -193,7 +193,11 @@ def test_keys_are_never_shown(doctor: Doctor, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("model", "key", "problem"),
     [
-        ("anthropic:claude-opus-5", "", "set ANTHROPIC_API_KEY, or run toolglot login anthropic"),
+        (
+            "anthropic:claude-opus-5",
+            "",
+            "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or store one with toolglot login anthropic",
+        ),
         ("anthropic:claude-opus-5", KEY, None),
         ("antropic:claude-opus-5", KEY, "cannot be used: unknown provider 'antropic'"),
         ("ollama:qwen3", "", None),

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from cli_kit import Capture, Patch, invoke
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
 
-from toolglot.cli.login import sign_in
 from toolglot.engine import auth
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
@@ -243,22 +243,28 @@ def github() -> Iterator[StandIn]:
 
 
 class TestCopilot:
-    def login(self, github: StandIn, *, interrupt: bool = False) -> int:
+    @pytest.fixture(autouse=True)
+    def _replace_github(self, github: StandIn, monkeypatch: Patch) -> None:
         self.pauses: list[float] = []
+        self.interrupt = False
 
         async def sleep(seconds: float) -> None:
             self.pauses.append(seconds)
-            if interrupt:
+            if self.interrupt:
                 raise KeyboardInterrupt
 
-        return sign_in("copilot", github=GitHub(github.url, github.url), sleep=sleep)
+        def for_host(host: str | None) -> GitHub:
+            return GitHub(github.url, github.url)
+
+        monkeypatch.setattr(copilot, "wait_for_login", partial(copilot.wait_for_login, sleep=sleep))
+        monkeypatch.setattr(GitHub, "for_host", for_host)
 
     @pytest.mark.parametrize("backend", [Memory, fail.Keyring], ids=["keyring", "file"])
     def test_from_the_code_to_an_answer_and_out_again(
         self, backend: type[KeyringBackend], github: StandIn, capsys: Capture
     ) -> None:
         keyring.set_keyring(backend())
-        assert self.login(github) == 0
+        assert invoke("login", "copilot") == 0
         out, err = capsys.readouterr()
         place = "the system keyring" if backend is Memory else str(copilot.login_file())
         assert out.splitlines() == [
@@ -287,19 +293,21 @@ class TestCopilot:
     def test_an_account_without_copilot_is_not_kept(self, github: StandIn) -> None:
         github.exchange = 403
         with pytest.raises(AuthenticationFailed, match="an account that has Copilot"):
-            self.login(github)
+            invoke("login", "copilot")
         assert copilot.find_login() is None
 
     def test_somebody_thinks_better_of_it(self, github: StandIn, capsys: Capture) -> None:
-        assert self.login(github, interrupt=True) == 130
+        self.interrupt = True
+        assert invoke("login", "copilot") == 130
         assert "Traceback" not in "".join(capsys.readouterr())
         assert copilot.find_login() is None
 
     def test_somebody_refuses(self, github: StandIn) -> None:
         github.looks = [{"error": "access_denied"}]
         with pytest.raises(AuthenticationFailed, match="denied at GitHub"):
-            self.login(github)
+            invoke("login", "copilot")
 
-    def test_what_is_no_host(self) -> None:
-        with pytest.raises(UsageError, match="not a host"):
-            invoke("login", "copilot", "--host", "https://company.ghe.com/")
+
+def test_a_host_is_not_a_url() -> None:
+    with pytest.raises(UsageError, match="not a host"):
+        invoke("login", "copilot", "--host", "https://company.ghe.com/")

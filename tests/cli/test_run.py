@@ -299,7 +299,7 @@ class TestSimulate:
         assert process.wait(20) == 0
 
 
-def test_demo_runs_a_conversation_on_every_wire_and_the_builtin_tools() -> None:
+def test_demo_runs_a_conversation_on_every_wire() -> None:
     code, out, err = run_cli("demo")
     assert (code, err) == (0, "")
     for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
@@ -307,9 +307,6 @@ def test_demo_runs_a_conversation_on_every_wire_and_the_builtin_tools() -> None:
     assert out.count("⇄ handed over to") == 5
     assert out.count("(2 attempts)") == 5
     assert "anthropic → gemini" in out
-    for part in ("greet.py (67 bytes)", "edited 'greet.py'", "A tests/test_greet.py", "Hello world", "fine"):
-        assert part in out
-    assert 'greet.py now: return "Hello " + name' in out
 
 
 def test_demo_of_an_unknown_provider() -> None:

@@ -146,7 +146,7 @@ def test_the_text_has_what_the_model_sees_and_what_it_does_not(capsys: Capture) 
     assert err == ""
     assert out.startswith("Google Gemini (Developer API) · gemini-3-pro-preview · gemini\n")
     assert "\nget_weather\n  Weather of a city.\n" in out
-    assert '"description":"The name of the city."' in out
+    assert '"description": "The name of the city."' in out
     assert "lost: default at tool 'get_weather'" in out
     assert out.index("maps.plan_route") < out.index("lost:")
 

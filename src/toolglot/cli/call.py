@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
+import msgspec
 from msgspec.structs import replace
 
-from toolglot.cli.jsonl import Record, process_lines
+from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import FACADE, JSON, LOGGING, ROOT, TOOLS, YES
 from toolglot.cli.printer import write_json_line
@@ -36,6 +37,13 @@ __all__ = ["call"]
 
 # For models only: people have `toolglot tools`.
 _MODEL_MARKUP = re.compile(r"</?tool_use_error>|\nParameters: .*", re.DOTALL)
+
+
+class _Line(msgspec.Struct):
+    """A line of `--jsonl`; the arguments of a freeform tool are text."""
+
+    tool: str
+    arguments: Record | str = {}
 
 
 @click.command()
@@ -116,16 +124,12 @@ def _call_lines(file: Path | None, execute: Callable[[ToolCall], ToolOutcome]) -
     failed_ids: list[object] = []
 
     def handle(record: Record) -> Record:
-        name, arguments = record.get("tool"), record.get("arguments", {})
-        if not isinstance(name, str):
-            raise UsageError('a line needs "tool", the name of a tool')
-        call = ToolCall(str(record.get("id", "")), name)
-        if isinstance(arguments, str):  # the input of a freeform tool
-            call = replace(call, raw=arguments, freeform=True)
-        elif isinstance(arguments, dict):
-            call = replace(call, arguments=cast(Record, arguments))
+        line = convert_record(record, _Line)
+        call = ToolCall(str(record.get("id", "")), line.tool)
+        if isinstance(line.arguments, str):
+            call = replace(call, raw=line.arguments, freeform=True)
         else:
-            raise UsageError('"arguments" must be an object')
+            call = replace(call, arguments=line.arguments)
         outcome = execute(call)
         if outcome.result.is_error:
             failed_ids.append(record.get("id"))

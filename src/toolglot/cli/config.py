@@ -2,14 +2,13 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from typing import Any, cast
 
 import click
 
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, print_json
-from toolglot.cli.sanitize import escape_invisible, shorten
+from toolglot.cli.sanitize import shorten
 from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, find_project_file, read_configuration
 from toolglot.config.trust import trust_file
 from toolglot.jsontext import dumps_text
@@ -18,8 +17,7 @@ from toolglot.user_dirs import config_file, data_directory, state_directory
 
 __all__ = ["config", "hide_secrets", "show_configuration", "show_withheld"]
 
-_UNSET = "unset"
-_MAX_VALUE, _VALUE_COLUMN = 200, 40  # characters of a value, and width of its column
+_MAX_VALUE = 200  # characters
 
 
 @click.group(no_args_is_help=False)
@@ -48,11 +46,15 @@ def show_configuration(configuration: Configuration, *, json: bool) -> None:
         )
         return
     printer = Printer(sys.stdout)
-    changed = [value for value in configuration.values if value.origin != DEFAULT]
-    defaults = [value for value in configuration.values if value.origin == DEFAULT]
-    _show_values(printer, changed, "bold")
-    printer.print_line("" if changed else "no settings are changed; these are the defaults", "dim")
-    _show_values(printer, defaults, "dim")
+    is_changed = any(value.origin != DEFAULT for value in configuration.values)
+    width = max(len(value.key) for value in configuration.values)
+    for value in configuration.values:
+        if value.origin != DEFAULT:
+            printer.print_line(f"{value.key:{width}}  {_format_value(value)}  ({value.origin})", "bold")
+    printer.print_line("" if is_changed else "no settings are changed; these are the defaults", "dim")
+    for value in configuration.values:
+        if value.origin == DEFAULT:
+            printer.print_line(f"{value.key:{width}}  {_format_value(value)}", "dim")
     show_withheld(configuration, f"ignored because {configuration.project} is not trusted (run `toolglot trust`):")
 
 
@@ -64,21 +66,7 @@ def show_withheld(configuration: Configuration, title: str) -> None:
     printer.print_line("")
     printer.print_line(title, "yellow")
     for setting in configuration.withheld:
-        printer.print_line(f"  {escape_invisible(setting.key)} = {_format_value(setting)}: {escape_invisible(setting.reason)}")
-
-
-def _show_values(printer: Printer, values: Sequence[SettingValue], style: str) -> None:
-    """Print one line per setting; on a narrow terminal the origin goes below it."""
-    keys, texts = [escape_invisible(value.key) for value in values], [_format_value(value) for value in values]
-    key_width = max(map(len, keys), default=0)
-    text_width = min(_VALUE_COLUMN, max(map(len, texts), default=0))
-    for value, key, text in zip(values, keys, texts, strict=True):
-        origin = "" if value.origin == DEFAULT else escape_invisible(value.origin)
-        line = f"{key:{key_width}}  {text:{text_width}}  {origin}".rstrip()
-        if origin and sys.stdout.isatty() and len(line) > printer.width:
-            printer.print_line(f"{key}  {text}", style)
-            line = f"    {origin}"
-        printer.print_line(line, style)
+        printer.print_line(f"  {setting.key} = {_format_value(setting)}: {setting.reason}")
 
 
 def hide_secrets(key: str, value: Any) -> Any:
@@ -92,7 +80,7 @@ def hide_secrets(key: str, value: Any) -> Any:
 
 def _format_value(setting: SettingValue | WithheldSetting) -> str:
     value = hide_secrets(setting.key, setting.value)
-    return _UNSET if value is None else shorten(dumps_text(value), _MAX_VALUE)
+    return "unset" if value is None else shorten(dumps_text(value), _MAX_VALUE)
 
 
 @config.command("path")

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from toolglot.cli.jsonl import Record, process_lines, read_input, required_fields
+from toolglot.cli.jsonl import Record, convert_record, process_lines, read_input
 from toolglot.cli.options import INPUT_FILE, JSONL, WIRE
 from toolglot.cli.printer import print_json
 from toolglot.errors import MalformedData
@@ -15,6 +16,16 @@ from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import ReplyReader, error_from_response
 
 __all__ = ["decode"]
+
+
+class _Exchange(msgspec.Struct):
+    """A line of `--jsonl`: a recorded response."""
+
+    response_body: str
+    status: int
+    streaming: bool = False
+    response_content_type: str | None = None
+    response_body_encoding: str | None = None
 
 
 @click.command()
@@ -33,20 +44,18 @@ def decode(wire: str, jsonl: bool, file: Path | None) -> int:
 
 
 def _decode_exchange(wire: str, record: Record) -> Record:
-    """Decode a recorded exchange: one line of `--jsonl`."""
-    body, status = required_fields(record, response_body=str, status=int)
-    if record.get("response_body_encoding") == "base64":
+    exchange = convert_record(record, _Exchange)
+    if exchange.response_body_encoding == "base64":
         try:
-            data = base64.b64decode(body, validate=True)
+            data = base64.b64decode(exchange.response_body, validate=True)
         except ValueError as e:
-            raise MalformedData(f"field 'response_body' is not base64: {e}") from None
+            raise MalformedData(f"response_body is not base64: {e}") from None
     else:
-        data = body.encode("utf-8", "surrogatepass")
-    if status >= 400:
-        raise error_from_response(status, data)
-    content_type = record.get("response_content_type")
-    content_type = content_type if isinstance(content_type, str) else ""
-    return _read_reply(create_reader(wire, streaming=bool(record.get("streaming")), content_type=content_type), data)
+        data = exchange.response_body.encode("utf-8", "surrogatepass")
+    if exchange.status >= 400:
+        raise error_from_response(exchange.status, data)
+    content_type = exchange.response_content_type or ""
+    return _read_reply(create_reader(wire, streaming=exchange.streaming, content_type=content_type), data)
 
 
 def _read_reply(reader: ReplyReader, data: bytes) -> Record:

@@ -1,17 +1,14 @@
-"""`toolglot demo`: run the same conversation with tools on every API format, then use the built-in tools.
+"""`toolglot demo`: run the same conversation with tools on every API format.
 
 The simulator answers over HTTP. Halfway through, each conversation is handed to another provider.
 """
 
 import asyncio
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import click
 
-from toolglot.builtin.tools import builtins
 from toolglot.cli.chat.launch import create_console
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.demo_samples import TRAVEL_SAMPLES
@@ -22,7 +19,6 @@ from toolglot.engine.factory import SIMULATED_MODELS, create_engine
 from toolglot.engine.http import HttpTransport
 from toolglot.errors import UnknownName
 from toolglot.events import RunDone, RunResult
-from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.server import SimulatorServer
@@ -32,29 +28,6 @@ __all__ = ["demo"]
 
 _PROMPTS = ("What is the weather in Paris and in Rome?", "Plan a route from Paris to Rome by train.")
 _HANDOVER_PROMPT = "Book a hotel in Rome for 2 nights."
-_INITIAL_FILES = {
-    "greet.py": 'def greet(name):\n    return "Helo " + name\n\n\nprint(greet("world"))\n',
-    "notes.md": "# Notes\n\n- one\n",
-}
-_PATCH = """*** Begin Patch
-*** Update File: notes.md
-@@
- - one
-+- the greeting is spelled correctly
-*** Add File: tests/test_greet.py
-+from greet import greet
-+
-+assert greet("you") == "Hello you"
-*** End Patch
-"""
-_STEPS: tuple[tuple[str, dict[str, object]], ...] = (
-    ("list_dir", {"path": "."}),
-    ("read", {"path": "greet.py"}),
-    ("edit", {"path": "greet.py", "old": "Helo ", "new": "Hello "}),
-    ("patch", {"text": _PATCH}),
-    ("grep", {"pattern": "greet\\(", "include_glob": "*.py"}),
-    ("shell", {"command": "python3 greet.py && PYTHONPATH=. python3 tests/test_greet.py && echo fine"}),
-)
 
 
 @click.command()
@@ -69,10 +42,9 @@ def demo(provider: str | None) -> int:
     screen = Screen(create_console(), ChatSettings(thinking="shown", result_lines=6))
     screen.is_simulated = True
     rows = asyncio.run(_run_conversations(screen, [provider] if provider else list(SIMULATED_MODELS)))
-    is_fine = provider is not None or asyncio.run(_use_builtin_tools(screen))
     screen.note("The same conversation, everywhere", "bold")
     Printer(sys.stdout).print_table(rows, list(rows[0]))
-    return int(not is_fine or any(row["stop"] != "end" for row in rows))
+    return int(any(row["stop"] != "end" for row in rows))
 
 
 async def _run_conversations(screen: Screen, providers: list[str]) -> list[dict[str, str]]:
@@ -129,23 +101,3 @@ def _summarize(title: str, results: list[RunResult], seconds: float) -> dict[str
         "seconds": f"{seconds:.2f}",
         "stop": next((result.stop for result in results if result.stop != "end"), "end"),
     }
-
-
-async def _use_builtin_tools(screen: Screen) -> bool:
-    """Let a model use the built-in tools in a temporary directory; return whether everything succeeded."""
-    screen.note("\n── Built-in tools in a temporary directory", "bold cyan")
-    with tempfile.TemporaryDirectory(prefix="toolglot-demo-") as directory:
-        for name, text in _INITIAL_FILES.items():
-            Path(directory, name).write_text(text, encoding="utf-8")
-        state = builtins(directory)
-        try:
-            # Approve everything, even without a sandbox: the commands are the demo's own, in a temporary directory.
-            engine = create_engine("simulator:anthropic")
-            agent = Orchestrator(engine, tools=state.tools, approve=lambda _: "yes", facade="neutral")
-            prompt = "\nthen ".join(f"call {name} {dumps_text(arguments)}" for name, arguments in _STEPS)
-            result = await _run_prompt(screen, agent, prompt)
-        finally:
-            state.close()
-        greeting = Path(directory, "greet.py").read_text(encoding="utf-8").splitlines()[1].strip()
-    screen.note(f"greet.py now: {greeting}\n", "bold")
-    return result.stop == "end" and not any(outcome.result.is_error for outcome in result.outcomes)

@@ -7,13 +7,14 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 import msgspec
 
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
+from toolglot.cli.startup import require_key
 from toolglot.config.layers import PROJECT_FILE, Configuration
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
@@ -117,19 +118,13 @@ def find_key_origin(profile: Profile, settings: Settings) -> str | None:
     return describe_key_origin(profile)
 
 
-def check_model(settings: Settings, keys: Mapping[str, str | None]) -> Iterator[str]:
+def check_model(settings: Settings) -> Iterator[str]:
     """Yield the reason why the configured model cannot be used."""
-    if settings.model is None:
-        return
-    try:
-        engine = Setup(settings).engine()
-    except ToolglotError as e:
-        yield f"the model {settings.model!r} cannot be used: {e}"
-        return
-    profile = engine.profile
-    if not engine.name.startswith("simulator") and profile.auth != "optional" and not keys[profile.id]:
-        variables = " or ".join(profile.key_env)
-        yield f"there is no key for the model {settings.model!r}: set {variables}, or run toolglot login {profile.id}"
+    if settings.model is not None:
+        try:
+            require_key(Setup(settings).engine())
+        except ToolglotError as e:
+            yield f"the model {settings.model!r} cannot be used: {e}"
 
 
 def sandbox_rows() -> dict[str, str]:

@@ -96,7 +96,7 @@ def _collect(configuration: Configuration, problems: list[str], *, online: bool)
     settings, versions = configuration.settings, list_packages()
     problems += [f"package {name} is missing: reinstall toolglot" for name, version in versions.items() if version == MISSING]
     keys = {id: find_key_origin(profile, settings) for id, profile in PROFILES.items()}
-    problems += check_model(settings, keys)
+    problems += check_model(settings)
     audit = read_audit(settings, problems)
     reachability = asyncio.run(check_online([id for id, origin in keys.items() if origin], settings)) if online else None
     problems += [result.problem for result in reachability or () if result.problem]

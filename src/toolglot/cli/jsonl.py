@@ -4,43 +4,45 @@ A line that cannot be processed gets an error record, is reported on stderr, and
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
+
+import msgspec
 
 from toolglot.errors import MalformedData, ProviderError, ToolglotError, TruncatedStream
 from toolglot.jsontext import dumps, loads_object
 
-__all__ = ["Record", "error_record", "open_input", "process_lines", "read_input", "required_fields"]
+__all__ = ["Record", "convert_record", "process_lines", "read_input"]
 
 Record = dict[str, Any]
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 ErrorFormatter = Callable[[Any, ToolglotError], Record]
 
 
-def open_input(file: Path | None) -> BinaryIO:
-    """Open a file, or stdin for None and `-`."""
+def _open_input(file: Path | None) -> BinaryIO:
     return sys.stdin.buffer if file is None or str(file) == "-" else file.open("rb")
 
 
 def read_input(file: Path | None) -> bytes:
     """Read a file, or stdin for None and `-`."""
-    with open_input(file) as source:
+    with _open_input(file) as source:
         return source.read()
 
 
-def error_record(id: Any, error: ToolglotError) -> Record:
+def _error_record(id: Any, error: ToolglotError) -> Record:
     """Build the output record for an error."""
     retryable = isinstance(error, ProviderError) and error.retryable
     return {"id": id, "error": {"type": error.type, "message": str(error), "retryable": retryable}}
 
 
-def process_lines(file: Path | None, handler: Callable[[Record], Record], format_error: ErrorFormatter = error_record) -> int:
+def process_lines(file: Path | None, handler: Callable[[Record], Record], format_error: ErrorFormatter = _error_record) -> int:
     """Process every line; return 1 if a line could not be read.
 
     `format_error` builds the record of an error from the id of its line.
     """
     exit_code = 0
-    with open_input(file) as source:
+    with _open_input(file) as source:
         for number, line in enumerate(source, 1):
             if not line.strip():
                 continue
@@ -65,9 +67,9 @@ def process_lines(file: Path | None, handler: Callable[[Record], Record], format
     return exit_code
 
 
-def required_fields(record: Record, **types: type) -> Iterator[Any]:
-    """Yield fields of a record after checking their types. Raises MalformedData."""
-    for name, expected in types.items():
-        if not isinstance(record.get(name), expected):
-            raise MalformedData(f"field {name!r} must be {expected.__name__}, got {type(record.get(name)).__name__}")
-        yield record[name]
+def convert_record(record: Record, type: type[Struct]) -> Struct:
+    """Convert a record to a struct. Raises MalformedData."""
+    try:
+        return msgspec.convert(record, type)
+    except msgspec.ValidationError as e:
+        raise MalformedData(str(e)) from None

@@ -90,7 +90,7 @@ class _LogHandler(_QuietHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            fields = _RecordRedactor(self._secrets()).fields(record)
+            fields = _record_fields(record, self._secrets())
             if self._file is not None:
                 self._file.write(dumps(fields) + b"\n")
                 return
@@ -106,53 +106,40 @@ class _LogHandler(_QuietHandler):
         super().close()
 
 
-class _RecordRedactor:
-    """Converts a log record to plain values without secrets."""
+def _record_fields(record: logging.LogRecord, secrets: Iterable[str]) -> dict[str, Any]:
+    """Return time, level, logger and message, then all extra fields, and the exception as text, without secrets."""
+    secrets = tuple(secrets)
 
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._secrets = tuple(secrets)
-
-    def fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Return time, level, logger and message, then all extra fields, and the exception as text."""
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        try:
-            message = record.getMessage()
-        except Exception:  # the arguments do not match the format string
-            message = str(record.msg)
-        fields = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": self._redact_text(message)}
-        for name, value in vars(record).items():
-            if name not in _STANDARD_ATTRIBUTES and name not in fields:
-                fields[name] = self._redact_field(name, value)
-        if record.exc_info and record.exc_info[0] is not None:
-            fields["exception"] = self._redact_text("".join(traceback.format_exception(*record.exc_info)).rstrip())
-        if record.stack_info:
-            fields["stack"] = self._redact_text(record.stack_info)
-        return fields
-
-    def _redact_text(self, text: str) -> str:
-        return redact(text, self._secrets, by_name=True)
-
-    def _redact_field(self, name: str, value: Any) -> Any:
-        # A field whose name says that it is secret is hidden whatever its value looks like.
-        if isinstance(value, str) and REDACTED in self._redact_text(f"{name}: x"):
-            return REDACTED
-        try:
-            value = msgspec.to_builtins(value, str_keys=True, enc_hook=str)
-        except Exception:  # a cycle, or keys that are not text
-            value = repr(value)
-        return self._redact_value(value)
-
-    def _redact_value(self, value: Any) -> Any:
+    def hide(value: Any, name: str = "") -> Any:
         match value:
             case str():
-                return self._redact_text(value)
+                # A field whose name says that it is secret is hidden whatever its value looks like.
+                is_secret = name and REDACTED in redact(f"{name}: x", by_name=True)
+                return REDACTED if is_secret else redact(value, secrets, by_name=True)
             case dict():
-                items = cast(dict[Any, Any], value).items()
-                return {self._redact_text(str(name)): self._redact_field(str(name), item) for name, item in items}
+                return {hide(str(key)): hide(item, str(key)) for key, item in cast(dict[Any, Any], value).items()}
             case list():
-                return [self._redact_value(item) for item in cast(list[Any], value)]
+                return [hide(item) for item in cast(list[Any], value)]
             case _:
                 return value
+
+    try:
+        message = record.getMessage()
+    except Exception:  # the arguments do not match the format string
+        message = str(record.msg)
+    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    fields = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": hide(message)}
+    for name, value in vars(record).items():
+        if name not in _STANDARD_ATTRIBUTES and name not in fields:
+            try:
+                fields[name] = hide(msgspec.to_builtins(value, str_keys=True, enc_hook=str), name)
+            except Exception:  # a cycle, or keys that are not text
+                fields[name] = hide(repr(value), name)
+    if record.exc_info and record.exc_info[0] is not None:
+        fields["exception"] = hide("".join(traceback.format_exception(*record.exc_info)).rstrip())
+    if record.stack_info:
+        fields["stack"] = hide(record.stack_info)
+    return fields
 
 
 def _format_line(fields: dict[str, Any]) -> str:

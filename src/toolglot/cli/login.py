@@ -12,7 +12,7 @@ import click
 
 from toolglot.cli.startup import logins_file
 from toolglot.engine.signin import copilot
-from toolglot.engine.signin.copilot import GitHub, Login, Sleep
+from toolglot.engine.signin.copilot import GitHub, Login
 from toolglot.engine.signin.environment import read_key_variable
 from toolglot.engine.signin.keyring_store import delete_key, has_backend, is_installed, keyring_account, load_key, store_key
 from toolglot.errors import ToolglotError, UsageError
@@ -20,7 +20,7 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.user_dirs import write_private
 
-__all__ = ["login", "logout", "sign_in"]
+__all__ = ["login", "logout"]
 
 
 @click.command()
@@ -28,18 +28,13 @@ __all__ = ["login", "logout", "sign_in"]
 @click.option("--host", help="GitHub Enterprise host, for example company.ghe.com (copilot only).")
 def login(provider: str, host: str | None) -> int:
     """Store a key in the system keyring, or sign in to Copilot."""
-    return sign_in(provider, host=host)
-
-
-def sign_in(provider: str, *, host: str | None = None, github: GitHub | None = None, sleep: Sleep = asyncio.sleep) -> int:
-    """Store a key or a sign-in; return the exit code. `host` is a GitHub Enterprise host. Raises ToolglotError."""
     profile = resolve_profile(provider)
     if host is not None and profile.sign_in != "copilot":
         raise UsageError("--host only applies to copilot: it names a GitHub Enterprise host such as company.ghe.com")
     try:
         if profile.sign_in == "copilot":
             copilot.check_installed()
-            location = copilot.store_login(asyncio.run(_run_device_flow(github or GitHub.for_host(host), sleep)))
+            location = copilot.store_login(asyncio.run(_run_device_flow(GitHub.for_host(host))))
             print(f"signed in; the Copilot login is stored in {'the ' if os.sep not in location else ''}{location}")
         else:
             _store_key(profile)
@@ -92,11 +87,11 @@ def _store_key(profile: Profile) -> None:
     print(f"stored the key for {account} in the system keyring")
 
 
-async def _run_device_flow(github: GitHub, sleep: Sleep) -> Login:
+async def _run_device_flow(github: GitHub) -> Login:
     code = await copilot.request_device_code(github)
     url, user_code = ("".join(filter(str.isprintable, text))[:200] for text in (code.verification_uri, code.user_code))
     print(f"open {url} and enter the code {user_code}", flush=True)
     print("waiting for GitHub (press Ctrl-C to cancel) …", file=sys.stderr, flush=True)
-    login = await copilot.wait_for_login(code, github, sleep=sleep)
+    login = await copilot.wait_for_login(code, github)
     await copilot.exchange_login(login)
     return login

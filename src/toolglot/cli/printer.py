@@ -11,7 +11,7 @@ import msgspec
 
 from toolglot.cli.sanitize import escape_invisible
 from toolglot.cli.styled import Line
-from toolglot.jsontext import dumps, dumps_text
+from toolglot.jsontext import dumps
 
 __all__ = ["Printer", "Row", "format_json", "print_json", "supports_color", "write_json_line"]
 
@@ -33,27 +33,14 @@ def write_json_line(stream: TextIO, value: Any) -> None:
     stream.buffer.flush()
 
 
+def format_json(value: Any) -> str:
+    """Format a value as indented JSON."""
+    return msgspec.json.format(dumps(value), indent=2).decode()
+
+
 def print_json(value: Any) -> None:
     """Print indented JSON, in UTF-8 whatever the encoding of stdout is."""
-    write_json_line(sys.stdout, msgspec.Raw(msgspec.json.format(dumps(value), indent=2)))
-
-
-def format_json(value: Any, width: int, indent: int = 0, used_columns: int = 0) -> str:
-    """Format JSON compactly: a value that fits on one line stays there.
-
-    `used_columns` counts the columns that are already taken on the first line.
-    """
-    line = dumps_text(value)
-    if indent + used_columns + len(line) < width or not isinstance(value, dict | list) or not value:
-        return line
-    if isinstance(value, dict):
-        fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        parts = [f"{dumps_text(key)}: {format_json(item, width, indent + 2, len(key) + 4)}" for key, item in fields.items()]
-    else:
-        parts = [format_json(item, width, indent + 2) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    inner, (opening, closing) = " " * (indent + 2), "{}" if isinstance(value, dict) else "[]"
-    body = f",\n{inner}".join(parts)
-    return f"{opening}\n{inner}{body}\n{' ' * indent}{closing}"
+    write_json_line(sys.stdout, msgspec.Raw(format_json(value).encode()))
 
 
 class Printer:
@@ -76,10 +63,6 @@ class Printer:
     def print_line(self, text: str, style: str = "") -> None:
         """Print one line without wrapping it."""
         self.write(Line(escape_invisible(text).rstrip(), style).append("\n"))
-
-    def print_rule(self, title: str) -> None:
-        """Print a title in a horizontal line."""
-        self.print_line(f"── {title} {'─' * max(0, self.width - len(title) - 4)}", "bold cyan")
 
     def write(self, line: Line) -> None:
         """Write styled text as it is, without a line end."""

@@ -18,7 +18,7 @@ from toolglot.cli.startup import Flags, prepare
 from toolglot.config.layers import read_configuration
 from toolglot.config.loading import load_facade_by_name
 from toolglot.config.setup import Setup
-from toolglot.errors import UnknownName, UsageError
+from toolglot.errors import UsageError
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
@@ -87,8 +87,6 @@ def show_tools(
 
 
 def _resolve_target(model: str | None, wire: str | None) -> Profile | None:
-    if wire is not None and wire not in SPECS:
-        raise UnknownName("wire", wire, SPECS)
     if model is None:
         return None if wire is None else resolve_profile(SPECS[wire].default_profile)
     provider, colon, name = model.partition(":")
@@ -114,5 +112,5 @@ def _print_definition(printer: Printer, definition: ToolDefinition) -> None:
         printer.print_text(description, "", "  ")
     for value, style in ((fields.pop("parameters", None), ""), (fields or None, "dim")):
         if value is not None:
-            for line in format_json(value, printer.width - 2).splitlines():
+            for line in format_json(value).splitlines():
                 printer.print_line("  " + line, style)

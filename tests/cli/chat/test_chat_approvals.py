@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from chat_harness import a_screen, plain, talk
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot.cli.chat.approvals import describe_approval, show_approval
@@ -42,31 +42,20 @@ def letters(text: str) -> str:
     return "".join(text.split())
 
 
-class TestTheQuestion:
-    @pytest.mark.parametrize(
-        ("effects", "said"),
-        [("write", "(write)"), ("write execute", "(execute, write)"), ("read write execute network", "edit wants to run\n")],
-    )
-    def test_it_names_the_tool_and_its_effects(self, effects: str, said: str) -> None:
-        text, _ = shown(asked({}, effects=effects))
-        assert text.startswith("? edit wants to run")
-        assert said in text
-
-    def test_it_names_the_target(self) -> None:
-        assert shown(asked({}, target="/etc/passwd"))[0].startswith("? edit wants to run (write): /etc/passwd")
-
-    def test_a_target_of_two_lines_cannot_look_like_another_question(self) -> None:
-        text, _ = shown(asked({}, target="a\n? ls wants to run (read)"))
-        assert not any(line.startswith("? ls") for line in text.splitlines())
-
-    def test_a_name_of_two_lines_cannot_look_like_another_argument(self) -> None:
-        text, _ = shown(asked({"a: 1\n  b": "2"}))
-        assert not any(line.startswith("  b:") for line in text.splitlines())
-
-    def test_a_call_without_arguments_is_just_named(self) -> None:
-        text, whole = shown(asked({}))
-        assert whole
-        assert text.splitlines() == ["? edit wants to run (write)"]
+@pytest.mark.parametrize(
+    ("approval", "head"),
+    [
+        (asked({}), "? edit wants to run (write)"),
+        (asked({}, effects="write execute"), "? edit wants to run (execute, write)"),
+        (asked({}, effects="read write execute network"), "? edit wants to run"),
+        (asked({}, target="/etc/passwd"), "? edit wants to run (write): /etc/passwd"),
+        # Neither a target nor a name of two lines can look like another question or argument.
+        (asked({}, target="a\n? ls wants to run (read)"), "? edit wants to run (write): a␊? ls wants to run (read)"),
+        (asked({"a: 1\n  b": "2"}), "? edit wants to run (write)\n  a: 1␊  b: 2"),
+    ],
+)
+def test_question_names_tool_effects_and_target(approval: ApprovalRequest, head: str) -> None:
+    assert shown(approval) == (f"{head}\n", True)
 
 
 class TestArguments:
@@ -147,35 +136,11 @@ class TestLongOnes:
         assert over.has("written")
 
 
-class TestDiffs:
-    def test_an_edit_is_shown_as_a_difference(self) -> None:
-        edit = asked({"path": "a.py", "old_string": "one\ntwo\nthree", "new_string": "one\n2\nthree"})
-        lines = [str(line) for line in describe_approval(edit)]
-        assert lines[0] == "  path: a.py"
-        assert lines[-4:] == ["     one", "    -two", "    +2", "     three"]
-        colours = {str(line).strip()[:1]: line.parts[0][1] for line in describe_approval(edit)[-4:]}
-        assert (colours["-"], colours["+"]) == ("red", "green")
-
-    @given(st.text("ab\n\t \r\x1b", max_size=30), st.text("ab\n\t \r\x1b", max_size=30))
-    def test_it_hides_nothing(self, old: str, new: str) -> None:
-        """Both texts can be read off it, character by character."""
-        assume(old != new)
-        lines = [str(line).removeprefix("    ") for line in describe_approval(asked({"old_string": old, "new_string": new}))]
-        drawn = lines[next(place for place, line in enumerate(lines) if line.startswith("@@ ")) + 1 :]
-        for text, mark in ((old, "-"), (new, "+")):
-            seen = "".join(line[1:] for line in drawn if line[:1] in (mark, " "))
-            assert letters("".join(map(escape_invisible, text.split("\n")))) == letters(seen)
-
-    def test_one_that_changes_nothing_is_shown_too(self) -> None:
-        text, _ = shown(asked({"path": "a", "old_string": "same", "new_string": "same"}))
-        assert "same" in text
-
-    def test_a_line_that_looks_like_a_head_is_still_coloured_as_a_line(self) -> None:
-        edit = asked({"old_string": "-- drop table\nx", "new_string": "++ keep\nx"})
-        styles = {str(line).strip(): line.parts[0][1] for line in describe_approval(edit)}
-        assert styles["--- drop table"] == "red"
-        assert styles["+++ keep"] == "green"
-
-    def test_a_new_text_that_is_none_is_shown_as_an_argument(self) -> None:
-        lines = [str(line) for line in describe_approval(asked({"old_string": "a", "new_string": None}))]
-        assert lines == ["  old_string: a", "  new_string: null"]
+@pytest.mark.parametrize("start", ["--- a\n+++ b\n@@ -1,2 +1,2 @@\n", "diff --git a b\n@@ -1,2 +1,2 @@\n"])
+def test_diff_is_colored(start: str) -> None:
+    """Within a hunk, a removed line may look like a header."""
+    lines = describe_approval(asked(preview=f"{start} same\n--- drop table\n+++ keep\n"))
+    styles = {str(line).strip(): line.parts[0][1] for line in lines}
+    expected = {"same": "", "--- drop table": "red", "+++ keep": "green", "@@ -1,2 +1,2 @@": "cyan"}
+    assert {line: styles[line] for line in expected} == expected
+    assert styles[start.splitlines()[0]] == "bold"

@@ -1,13 +1,18 @@
 """From flags to a chat, with prompts from a pipe."""
 
+import io
 import stat
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import TextIO, cast
+from unittest.mock import Mock
 
 import pytest
 from cli_kit import Patch, run_cli
 
 from toolglot.cli.chat import launch
+from toolglot.cli.chat.screen import PrintCapture, Screen
 from toolglot.messages import assistant, save, user
 
 
@@ -76,22 +81,21 @@ def test_there_is_no_history_if_it_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "is_confirmed"),
-    [
-        ("y", True),
-        (" YES ", True),
-        ("n", False),
-        ("", False),
-        ("yesterday", False),
-        (EOFError, False),
-        (KeyboardInterrupt, False),
-    ],
+    [("y", True), (" YES ", True), ("n", False), ("", False), (EOFError, False), (KeyboardInterrupt, False)],
 )
 def test_only_yes_is_yes(answer: str | type[BaseException], is_confirmed: bool, monkeypatch: Patch) -> None:
-    def read(question: str) -> str:
-        assert question.startswith("Sure? ")
+    def read(prompt: str) -> str:
         if isinstance(answer, str):
             return answer
         raise answer
 
-    monkeypatch.setattr("builtins.input", read)
+    monkeypatch.setattr("click.termui.visible_prompt_func", read)
     assert launch._confirm("Sure?") is is_confirmed  # pyright: ignore[reportPrivateUsage]
+
+
+def test_reader_that_has_left_ends_the_chat_quietly() -> None:
+    console = launch.create_console()
+    console.file = io.StringIO()
+    console.file.write = Mock(side_effect=BrokenPipeError)
+    with redirect_stdout(cast(TextIO, PrintCapture(Screen(console)))), pytest.raises(BrokenPipeError):
+        console.print("hello")

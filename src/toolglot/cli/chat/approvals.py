@@ -1,8 +1,6 @@
 """Show an approval request: everything the call would do, with nothing hidden."""
 
-import difflib
 import re
-from typing import Any
 
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.sanitize import escape_invisible
@@ -40,7 +38,7 @@ def describe_approval(approval: ApprovalRequest) -> list[Line]:
     if approval.preview:
         return _color_diff(approval.preview)
     lines: list[Line] = []
-    for name, value in _merge_edit_as_diff(approval.arguments).items():
+    for name, value in approval.arguments.items():
         text = value if isinstance(value, str) else dumps_text(value)
         if "\n" in text:
             lines.append(Line(f"  {_escape_line(name)}:", "dim"))
@@ -52,17 +50,6 @@ def describe_approval(approval: ApprovalRequest) -> list[Line]:
     if approval.call.freeform and approval.call.raw:
         lines += _color_diff(approval.call.raw)
     return lines
-
-
-def _merge_edit_as_diff(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Replace an old and a new text by their diff, which is easier to review."""
-    old, new = arguments.get("old_string"), arguments.get("new_string")
-    if not isinstance(old, str) or not isinstance(new, str) or old == new:
-        return arguments
-    others = {name: value for name, value in arguments.items() if name not in ("old_string", "new_string")}
-    before, after = old.split("\n"), new.split("\n")
-    lines = difflib.unified_diff(before, after, "old_string", "new_string", n=max(len(before), len(after)), lineterm="")
-    return {**others, "change": "\n".join(lines) + "\n"}
 
 
 def _escape_line(text: str) -> str:

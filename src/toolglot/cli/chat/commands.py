@@ -11,11 +11,11 @@ import msgspec
 
 from toolglot.cli.attachments import load_attachment
 from toolglot.cli.chat.launch import read_saved
+from toolglot.cli.printer import format_json
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import require_key
 from toolglot.cli.styled import Line, cell_width, chop
 from toolglot.errors import MalformedData, UnknownName, UsageError
-from toolglot.jsontext import dumps
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import save
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
@@ -96,7 +96,7 @@ async def show_help(chat: "Chat", argument: str) -> None:
         chat.screen.note(line, "dim")
 
 
-@command("model [NAME]", "switch to another model and show what changes", complete_models)
+@command("model [NAME]", "switch to another model and show what it loses", complete_models)
 async def switch_model(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if not name:
@@ -113,11 +113,6 @@ async def switch_model(chat: "Chat", name: str) -> None:
     screen.mark_losses_shown(after.losses)
     await chat.update_context_usage()
     screen.note(f"switched to {agent.model} ({engine.profile.wire}) from {previous.name} ({previous.profile.wire})", "green")
-    old, new = previous.profile.features, engine.profile.features
-    for field in old.__struct_fields__:
-        if (old_value := getattr(old, field)) != (new_value := getattr(new, field)):
-            change = f"{_format_feature(old_value)} → {_format_feature(new_value)}"
-            screen.note(f"  {field.replace('_', ' ')}: {change}", "dim")
     losses = Counter(f"{loss.subject}: {loss.reason}" for loss in after.losses if loss not in before.losses)
     if not losses:
         screen.note("  nothing in the conversation is lost", "dim")
@@ -130,19 +125,12 @@ async def switch_model(chat: "Chat", name: str) -> None:
         screen.note(f"  … and {len(repairs) - 3} more", "dim")
 
 
-def _format_feature(value: object) -> str:
-    if isinstance(value, frozenset):
-        return ", ".join(sorted(map(str, value))) or "none"  # pyright: ignore[reportUnknownArgumentType]
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-
-
 @command("tools [NAME]", "list the tools, or show one as it is sent", complete_tools)
 async def show_tools(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if name:
         for definition in _find_definitions(agent, name):
-            text = msgspec.json.format(dumps(definition), indent=2).decode()
-            screen.console.print(Line(escape_controls(text)), soft_wrap=True)
+            screen.console.print(Line(escape_controls(format_json(definition))), soft_wrap=True)
         return
     if not len(agent.registry):
         screen.note("no tools; load some with --tools module:object", "dim")

@@ -103,7 +103,12 @@ def create_console() -> Any:
         if out.isatty():
             print("toolglot: for Markdown and live output: pip install 'toolglot[rich]'", file=sys.stderr)
         return PlainConsole(out)
-    return Console(file=out, highlight=False, soft_wrap=False)
+
+    class ChatConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
+    return ChatConsole(file=out, highlight=False, soft_wrap=False)
 
 
 def _print_greeting(screen: Any, cli_setup: CliSetup, model: str, tool_count: int) -> None:
@@ -135,9 +140,8 @@ def _history_file() -> Path | None:
 
 def _confirm(question: str) -> bool:
     try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except (EOFError, KeyboardInterrupt):
-        print()
+        return click.confirm(question)
+    except click.Abort:
         return False
 
 
