@@ -303,15 +303,3 @@ class TestHistory:
     def test_unwritable_history_is_ignored(self, tmp_path: Path) -> None:
         with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
             assert Typist(pipe, tmp_path).types("word", ENTER) == "word"
-
-
-class TestCompleter:
-    @pytest.mark.parametrize("text", ["hello", "say /mo", "one\n/mo"])
-    def test_words_of_a_prompt_are_not_completed(self, text: str) -> None:
-        from prompt_toolkit.completion import CompleteEvent
-        from prompt_toolkit.document import Document
-
-        from toolglot.cli.chat.input import _create_completer  # pyright: ignore[reportPrivateUsage]
-
-        found = _create_completer(lambda text: ["/model"] if " " not in text else [])
-        assert not list(found.get_completions(Document(text), CompleteEvent()))

@@ -5,7 +5,6 @@ import stat
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TextIO, cast
 from unittest.mock import Mock
 
 import pytest
@@ -97,5 +96,5 @@ def test_reader_that_has_left_ends_the_chat_quietly() -> None:
     console = launch.create_console()
     console.file = io.StringIO()
     console.file.write = Mock(side_effect=BrokenPipeError)
-    with redirect_stdout(cast(TextIO, PrintCapture(Screen(console)))), pytest.raises(BrokenPipeError):
+    with redirect_stdout(PrintCapture(Screen(console))), pytest.raises(BrokenPipeError):
         console.print("hello")

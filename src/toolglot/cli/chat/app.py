@@ -7,7 +7,7 @@ import asyncio
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, contextmanager, redirect_stdout
-from typing import Any, NoReturn, TextIO, cast
+from typing import Any, NoReturn, cast
 
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.attachments import extract_attachments, find_missing_files
@@ -27,9 +27,6 @@ from toolglot.messages import Media, Text
 from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 
 __all__ = ["Chat"]
-
-_EXIT_OK = 0
-_EXIT_INTERRUPTED = 130
 
 
 class Chat:
@@ -57,11 +54,11 @@ class Chat:
                     await self._handle_input(first_prompt)
                 while not self.is_leaving:
                     await self._read_and_handle()
-                return _EXIT_OK
+                return 0
             except EndOfInput:
-                return _EXIT_OK
+                return 0
             except asyncio.CancelledError:
-                return _EXIT_INTERRUPTED
+                return 130
 
     async def _read_and_handle(self) -> None:
         try:
@@ -115,8 +112,7 @@ class Chat:
 
         turn = self._turn_task = asyncio.create_task(show_events())
         try:
-            capture = cast(TextIO, PrintCapture(self.screen))
-            with self.keyboard.reserve(), redirect_stdout(capture), self.screen.turn():
+            with self.keyboard.reserve(), redirect_stdout(PrintCapture(self.screen)), self.screen.turn():
                 await asyncio.wait({turn})
         finally:
             turn.cancel()
@@ -223,13 +219,13 @@ class Chat:
 
     def completions(self, text: str) -> Iterable[str]:
         """Return the words that can stand at the end of a line."""
-        if " " not in text:
-            return [f"/{name}" for name in COMMANDS]
-        try:
-            match = find_command(text)
-        except ToolglotError:
+        name, *arguments = text.removeprefix("/").split(" ")
+        if not text.startswith("/") or "\n" in text:
             return ()
-        return match[0].completions(self) if match and match[0].completions else ()
+        if not arguments:
+            return [f"/{name}" for name in COMMANDS]
+        command = COMMANDS.get(name)
+        return command.completions(self) if command and command.completions else ()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import save
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.request import ToolDefinition
+from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
 from toolglot.user_dirs import data_directory, write_private
 
@@ -216,8 +217,7 @@ async def undo_turn(chat: "Chat", argument: str) -> None:
         chat.screen.note("there is nothing to undo", "dim")
         return
     await chat.update_context_usage()
-    replies = len(removed) - 1
-    suffix = f" and {replies} message{'s' if replies > 1 else ''} after it" if replies else ""
+    suffix = f" and {pluralize(len(removed) - 1, 'message')} after it" if removed[1:] else ""
     chat.screen.note(f"removed {shorten(removed[0].text, 60)!r}{suffix}", "green")
     if any(message.calls for message in removed):
         chat.screen.note("the effects of its tools are not undone", "yellow")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.errors import UsageError
+from toolglot.textutil import pluralize
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -107,6 +108,7 @@ class TerminalReader:
         completions: Callable[[str], Iterable[str]],
     ) -> None:
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
         from prompt_toolkit.filters import Always
         from prompt_toolkit.history import FileHistory, InMemoryHistory
         from prompt_toolkit.input import create_input
@@ -119,7 +121,9 @@ class TerminalReader:
         self._session: PromptSession[str] = PromptSession(
             input=self._input,
             history=FileHistory(str(history)) if history is not None else InMemoryHistory(),
-            completer=_create_completer(completions),
+            completer=WordCompleter(
+                lambda: list(completions(self._session.default_buffer.document.text_before_cursor)), WORD=True
+            ),
             complete_while_typing=False,
             key_bindings=_create_bindings(self._pastes.fold),
             multiline=True,
@@ -142,8 +146,19 @@ class TerminalReader:
         return expanded
 
     async def choose(self, question: str, answers: Sequence[str]) -> str:
-        from prompt_toolkit import PromptSession
         from prompt_toolkit.input.typeahead import get_typeahead
+
+        try:
+            return _match_answer((await self._ask(question, answers)).lower(), answers)
+        finally:
+            get_typeahead(self._input)  # drop the rest of "yes" and Enter: the "y" was already accepted
+
+    async def read_answer(self, question: str) -> str:
+        return await self._ask(question)
+
+    async def _ask(self, question: str, answers: Sequence[str] = ()) -> str:
+        """Ask in an editor of its own, where the first letter of an answer is enough."""
+        from prompt_toolkit import PromptSession
         from prompt_toolkit.key_binding import KeyBindings
 
         bindings = KeyBindings()
@@ -154,19 +169,6 @@ class TerminalReader:
                 event.app.exit(result=answer)
 
             bindings.add(answer[0], eager=True)(accept)
-        self._save_typeahead()
-        _ignore_mouse(bindings)
-        try:
-            text = await self._edit(PromptSession(input=self._input, key_bindings=bindings), question)
-        finally:
-            get_typeahead(self._input)  # drop the rest of "yes" and Enter: the "y" was already accepted
-        return _match_answer(text.strip().lower(), answers)
-
-    async def read_answer(self, question: str) -> str:
-        from prompt_toolkit import PromptSession
-        from prompt_toolkit.key_binding import KeyBindings
-
-        bindings = KeyBindings()
         self._save_typeahead()
         _ignore_mouse(bindings)
         return (await self._edit(PromptSession(input=self._input, key_bindings=bindings), question)).strip()
@@ -198,8 +200,8 @@ class PasteFolder:
         if text.count("\n") < _LONG_PASTE_LINES and len(text) < _LONG_PASTE_CHARACTERS:
             return text
         self._pastes.append(text)
-        lines = text.count("\n") + 1
-        return f"[pasted text {len(self._pastes)}: {lines} line{'s' if lines > 1 else ''}]"
+        lines = pluralize(text.count("\n") + 1, "line")
+        return f"[pasted text {len(self._pastes)}: {lines}]"
 
     def expand(self, text: str) -> str:
         """Replace the placeholders in a text."""
@@ -254,18 +256,3 @@ def _create_bindings(fold_paste: Callable[[str], str]) -> "KeyBindings":
         event.current_buffer.insert_text(fold_paste(event.data))
 
     return bindings
-
-
-def _create_completer(completions: Callable[[str], Iterable[str]]) -> Any:
-    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-    from prompt_toolkit.document import Document
-
-    class WordCompleter(Completer):
-        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-            text = document.text_before_cursor
-            prefix = text.rpartition(" ")[2] if " " in text else text
-            for word in completions(text):
-                if word.startswith(prefix):
-                    yield Completion(word, start_position=-len(prefix))
-
-    return WordCompleter()

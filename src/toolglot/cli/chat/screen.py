@@ -4,6 +4,7 @@ Finished output scrolls away like that of any program; only a few lines at the b
 models and tools is escaped, so that the terminal never interprets it. Folded text is kept for `/show`.
 """
 
+import io
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from toolglot.events import (
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, ToolCall
+from toolglot.textutil import pluralize
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.live import LiveArea
@@ -240,7 +242,7 @@ class Screen:
             self.console.print(Line(f"{mark} {text}", "dim italic"))
             return
         number = self.fold("thinking", text)
-        words = _pluralize(len(text.split()), "word")
+        words = pluralize(len(text.split()), "word")
         self.note(f"{mark} thought for {seconds:.1f} s, {words} · /show {number}", "dim italic")
 
     def _show_block(self, block: Any) -> None:
@@ -289,7 +291,7 @@ class Screen:
             self.console.print(Line(f"  {' ' if index else self._marks['result']} {line}", style), soft_wrap=True)
         if len(lines) > limit or shown != first:
             number = self.fold(title, text)
-            hidden = _pluralize(len(lines) - limit, "more line") if len(lines) > limit else "truncated"
+            hidden = pluralize(len(lines) - limit, "more line") if len(lines) > limit else "truncated"
             self.note(f"    … {hidden} · /show {number}", "dim")
 
     def _show_result(self, result: RunResult) -> None:
@@ -364,32 +366,23 @@ class Screen:
         return lines
 
 
-class PrintCapture:
+class PrintCapture(io.TextIOBase):
     """A stdout for tools: shows each complete line in the chat."""
+
+    encoding = "utf-8"
 
     def __init__(self, screen: Screen) -> None:
         self._screen, self._partial_line = screen, ""
-        self.encoding = screen.console.encoding
 
-    def write(self, text: str) -> int:
+    def write(self, text: str, /) -> int:
         *lines, self._partial_line = (self._partial_line + text).split("\n")
         for line in lines:
             self._screen.note(f"  {line}", "dim")
         return len(text)
 
-    def flush(self) -> None:
-        """Do nothing: lines are shown when they are complete."""
-
-    def isatty(self) -> bool:
-        return False
-
 
 def _live_line(head: str, text: str, width: int, style: str) -> Line:
     return Line(head, style).append(shorten(text, width), "dim").truncate(width - 1)
-
-
-def _pluralize(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def _format_count(number: int) -> str:
