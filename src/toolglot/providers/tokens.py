@@ -5,10 +5,12 @@ Vendors differ by a factor.
 """
 
 import re
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import ToolDefinition
 
 __all__ = ["estimate_by_kind", "estimate_message", "estimate_text", "estimate_tool", "token_factor"]
@@ -18,7 +20,6 @@ _IMAGE_TOKENS = 1_500  # an image of usual size; vendors scale larger ones down
 _MEDIA_BYTES_PER_TOKEN = 40  # of a document or audio
 # Tokens relative to OpenAI's tokenizer. Anthropic documents that its own makes more of the same text.
 _MODEL_FACTORS = ((r"claude", 1.2), (r"gemini|gemma", 1.05), (r"qwen|deepseek|kimi|llama|mi[sx]tral", 1.1))
-_TEXT_KINDS = {Text: "text", Thinking: "thinking"}
 
 
 @cache
@@ -45,7 +46,7 @@ def estimate_message(message: Message) -> int:
     """Estimate the tokens of a message."""
     tokens = _MESSAGE_OVERHEAD
     for block in message.blocks:
-        tokens += _estimate_block(block)[1]
+        tokens += _ESTIMATES[type(block)](block)
     return tokens
 
 
@@ -53,26 +54,41 @@ def estimate_by_kind(message: Message) -> dict[str, int]:
     """Estimate the tokens of a message by kind: text, thinking, tool calls, tool results, media."""
     counts: dict[str, int] = {}
     for block in message.blocks:
-        kind, tokens = _estimate_block(block)
-        counts[kind] = counts.get(kind, 0) + tokens
+        kind = _KINDS[type(block)]
+        counts[kind] = counts.get(kind, 0) + _ESTIMATES[type(block)](block)
     kind = next(iter(counts), "text")
     counts[kind] = counts.get(kind, 0) + _MESSAGE_OVERHEAD
     return counts
 
 
-def _estimate_block(block: object) -> tuple[str, int]:
-    match block:  # the most frequent kinds first: this runs for every block of a conversation
-        case Text() | Thinking():
-            return _TEXT_KINDS[type(block)], estimate_text(block.text)
-        case ToolCall():
-            return "tool calls", 10 + estimate_text(block.name) + estimate_text(block.text, is_code=True)
-        case ToolResult():
-            return "tool results", 8 + sum(_estimate_block(part)[1] for part in block.content)
-        case Media():
-            return "media", _IMAGE_TOKENS if block.kind == "image" or not block.data else len(
-                block.data
-            ) * 3 // 4 // _MEDIA_BYTES_PER_TOKEN
-        case Foreign():
-            return "other", len(dumps(block.item)) // 3
-        case _:
-            return "other", 0
+def _estimate_call(call: ToolCall) -> int:
+    return 10 + estimate_text(call.name) + estimate_text(call.text, is_code=True)
+
+
+def _estimate_result(result: ToolResult) -> int:
+    return 8 + sum([_ESTIMATES[type(part)](part) for part in result.content])
+
+
+def _estimate_media(media: Media) -> int:
+    if media.kind == "image" or not media.data:
+        return _IMAGE_TOKENS
+    return len(media.data) * 3 // 4 // _MEDIA_BYTES_PER_TOKEN
+
+
+_KINDS: dict[type[Block], str] = {
+    Text: "text",
+    Thinking: "thinking",
+    ToolCall: "tool calls",
+    ToolResult: "tool results",
+    Media: "media",
+    Foreign: "other",
+}
+# By type instead of `match`: one of these runs for every block of every request.
+_ESTIMATES: dict[type[Block], Callable[[Any], int]] = {
+    Text: lambda block: estimate_text(block.text),
+    Thinking: lambda block: estimate_text(block.text),
+    ToolCall: _estimate_call,
+    ToolResult: _estimate_result,
+    Media: _estimate_media,
+    Foreign: lambda block: len(dumps(block.item)) // 3,
+}
