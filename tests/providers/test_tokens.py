@@ -72,10 +72,6 @@ class TestMessages:
         assert estimate_message(message) == 4 + tokens
         assert estimate_by_kind(message) == {kind: 4 + tokens}
 
-    def test_unknown_block(self) -> None:
-        stranger: Any = "a string is no block"
-        assert estimate_by_kind(Message("user", (stranger,))) == {"other": 4}
-
     def test_an_empty_message_has_overhead(self) -> None:
         empty = Message("assistant", ())
         assert (estimate_message(empty), estimate_by_kind(empty)) == (4, {"text": 4})
