@@ -14,9 +14,10 @@ import msgspec
 from toolglot.base_errors import EditFailed, LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import check_choice, path_target
 from toolglot.builtin.edit.text_replace import Replacement, Strategy, replace_text
-from toolglot.builtin.files.text import Document, check_text, convert_newlines
+from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
+    LoadedFile,
     SavedFile,
     TextChange,
     diff_preview,
@@ -24,7 +25,6 @@ from toolglot.builtin.files.text_files import (
     load_file,
     save_change,
 )
-from toolglot.builtin.files.workspace import FileVersion
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
@@ -169,7 +169,8 @@ class EditTools:
             text = document.text
         else:  # creates a file, or fills an empty one
             text = edits[0].new
-            document, expected = self._load_empty(path, text)
+            loaded = self._load_empty(path, text)
+            document, expected = loaded.require_document(path), loaded.version
             replacements.append(Replacement(text, 1, "exact", ((1, max(len(split_lines(text)), 1)),)))
         for number, edit in enumerate(edits[len(replacements) :], len(replacements) + 1):
             tolerant = edit.match == "tolerant"
@@ -186,17 +187,15 @@ class EditTools:
             replacements.append(replacement)
         return _EditChange.plan(path, document, text, expected, replacements=tuple(replacements))
 
-    def _load_empty(self, path: str, new: str) -> "tuple[Document, FileVersion | str]":
+    def _load_empty(self, path: str, new: str) -> LoadedFile:
         loaded = load_file(self._state, path, require_read=self._require_read)
-        if loaded is None:
-            return Document(), "absent"
         if loaded.document is None or loaded.document.text:
             message = f"{path!r} already exists and is not empty: without a text to replace, only a new file is created"
             raise ToolError(message, code="file_exists")
-        if not new:
+        if not new and loaded.version != "absent":
             message = f"{path!r} is empty, and so are the old and the new text: there is nothing to do"
             raise ToolError(message, kind="validation", code="edit_failed", details=EditFailed("identical"))
-        return loaded.document, loaded.version
+        return loaded
 
     def plan_insertion(self, path: str, after_line: int, text: str) -> _EditChange:
         """Plan new lines after an existing one. Raises ToolError."""

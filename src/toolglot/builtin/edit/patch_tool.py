@@ -25,7 +25,6 @@ from toolglot.builtin.edit.patch.parse import (
     UpdateFile,
     operation_to_ops,
     parse_patch,
-    render_patch,
 )
 from toolglot.builtin.files.descriptors import check_regular_file
 from toolglot.builtin.files.text import check_text, decode_document
@@ -33,6 +32,7 @@ from toolglot.builtin.files.text_files import suggest_paths
 from toolglot.builtin.files.workspace import Change, Workspace, WorkspaceEntry
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
+from toolglot.facades.equivalence import render_patch
 from toolglot.schema.derive import Internal
 from toolglot.textutil import LineEdit, did_you_mean, render_diff, split_lines, truncate
 from toolglot.tools.context import Context
@@ -142,7 +142,7 @@ class _PatchTool:
         return ", ".join(dict.fromkeys(names))
 
     def preview(self, arguments: dict[str, Any]) -> str:
-        return arguments.get("text") or render_patch(_parse_arguments(arguments))
+        return render_patch(arguments)
 
 
 def _parse_ops(text: str, operations: Sequence[PatchOperation] | None) -> list[PatchOp]:

@@ -30,6 +30,8 @@ Strategy = Literal["exact", "flexible", "tokens", "fuzzy"]
 ShouldStop = Callable[[], bool]
 _Span = tuple[int, int, str]
 """Start, end, and the text that replaces what is between them."""
+_NearMatch = tuple[int, int, str]
+"""The first and last line of what is almost the old text, and how it differs."""
 
 _CRLF = "\0"  # stands for it while a text is changed; no text file has a NUL
 _MIN_FUZZY_CHARS = 10
@@ -60,14 +62,6 @@ class Replacement(msgspec.Struct, frozen=True):
     count: int
     strategy: Strategy
     ranges: tuple[tuple[int, int], ...]
-
-
-class _NearMatch(msgspec.Struct, frozen=True):
-    """Lines that are almost the old text, and how they differ."""
-
-    first: int
-    last: int
-    difference: str
 
 
 def replace_text(
@@ -238,13 +232,13 @@ class _Search:
         if near is None:
             message = f"the text to replace is not in {name!r}, and nothing there is similar: read the file again"
             return _edit_error(message, EditFailed("not_found"))
-        lines = self._text.split("\n")[near.first - 1 : near.last]
-        nearest = number_lines((truncate(line, _MAX_SHOWN_WIDTH) for line in lines[:_MAX_SHOWN_LINES]), near.first)
+        first, last, difference = near
+        lines = self._text.split("\n")[first - 1 : last]
+        nearest = number_lines((truncate(line, _MAX_SHOWN_WIDTH) for line in lines[:_MAX_SHOWN_LINES]), first)
         if len(lines) > _MAX_SHOWN_LINES:
             nearest += f"\n… {len(lines) - _MAX_SHOWN_LINES} more lines"
-        lines_text = f"line {near.first}" if near.first == near.last else f"lines {near.first}-{near.last}"
-        difference = near.difference.format(lines=lines_text)
-        details = EditFailed("not_found", 0, (near.first, near.last), nearest)
+        difference = difference.format(lines=f"line {first}" if first == last else f"lines {first}-{last}")
+        details = EditFailed("not_found", 0, (first, last), nearest)
         return _edit_error(f"the text to replace is not in {name!r}: {difference}:\n{nearest}", details)
 
     def find_near_match(self) -> _NearMatch | None:
@@ -273,7 +267,7 @@ class _Search:
             difference = "it differs from {lines} only in indentation"
             if has_tabs != old_has_tabs:
                 difference += f" (the file uses {'tabs' if has_tabs else 'spaces'})"
-        return _NearMatch(index + 1, index + len(block), difference)
+        return index + 1, index + len(block), difference
 
     def find_most_similar(self) -> _NearMatch | None:
         """Find the lines around the one that is most similar to the longest line of the old text."""
@@ -296,12 +290,12 @@ class _Search:
         first = max(best[1] - block.index(longest), 0)
         last = min(first + len(block), len(lines))
         similarity = round(100 * (1 - best[0] / len(key)))
-        return _NearMatch(first + 1, max(last, first + 1), f"the most similar text is {{lines}} ({similarity} % alike)")
+        return first + 1, max(last, first + 1), f"the most similar text is {{lines}} ({similarity} % alike)"
 
 
 def _near_match_at(text: str, start: int, end: int, difference: str) -> _NearMatch:
     first = text.count("\n", 0, start) + 1
-    return _NearMatch(first, first + text.count("\n", start, max(end - 1, start)), difference)
+    return first, first + text.count("\n", start, max(end - 1, start)), difference
 
 
 _Variant = tuple[str, Callable[[str], str], bool]

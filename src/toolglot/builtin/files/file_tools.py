@@ -330,9 +330,7 @@ class _FileTools:
         check_choice("mode", mode, get_args(WriteMode))
         check_text(content, "content", MAX_TEXT_BYTES)
         loaded = load_file(self._state, path, require_read=self._require_read if mode == "overwrite" else None)
-        if loaded is None:
-            return _WriteChange.plan(path, Document(), content, "absent")
-        if mode == "create_only":
+        if mode == "create_only" and loaded.version != "absent":
             raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
         document = loaded.require_document(path) if mode == "append" else loaded.document or Document()
         content = content.removeprefix("\ufeff") if document.bom else content

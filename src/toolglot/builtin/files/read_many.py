@@ -1,11 +1,12 @@
 """The tool `read_many`: read many text files at once."""
 
+from pathlib import Path
+
 import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.descriptors import read_all
 from toolglot.builtin.search.glob import GlobSearch, split_absolute_glob
-from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.list_dir import MAX_PATTERNS, build_excludes
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
 from toolglot.builtin.search.walk import is_binary, replace_surrogates
@@ -91,66 +92,55 @@ def read_many_tools(state: ToolState) -> list[Tool]:
         """
         if not include or len(include) > MAX_PATTERNS:
             raise invalid_argument("include", f"has {len(include)} patterns; give 1 to {MAX_PATTERNS}")
-        selection = _FileSelection(state, exclude or [], default_excludes, context)
-        for pattern in include:
-            selection.add(pattern)
-        if not selection.paths:
+        paths, skipped = _select_files(state, include, exclude or [], default_excludes, context)
+        if not paths:
             message = f"no file matches {', '.join(map(repr, include))[:200]}"
-            if selection.skipped:
-                message += f"; {selection.skipped[0].path!r}: {selection.skipped[0].reason}"
+            message += f"; {skipped[0].path!r}: {skipped[0].reason}" if skipped else ""
             raise ToolError(message, kind="not_found", code="path_not_found")
-        result = _read_files(state, selection, context)
+        result = _read_files(state, paths, skipped, context)
         return ToolOutput(result.render(), to_data(result))
 
     return [read_many]
 
 
-class _FileSelection:
-    """The files that patterns select: real paths, in the order in which they are found, each once.
+def _select_files(
+    state: ToolState, include: list[str], exclude: list[str], default_excludes: bool, context: Context | None
+) -> tuple[list[str], list[SkippedFile]]:
+    """Return the real paths of the files that patterns select, in the order in which they are found, and what is missing.
 
     A file that is named itself is excluded only by `exclude`, not by ignore files or default excludes.
     """
-
-    def __init__(self, state: ToolState, exclude: list[str], default_excludes: bool, context: Context | None) -> None:
-        self._state, self._default_excludes = state, default_excludes
-        self._named_filter = build_excludes(exclude)
-        self._search_filter = build_excludes([*DEFAULT_EXCLUDES, *exclude]) if default_excludes else self._named_filter
-        self._should_stop = start_deadline(context)
-        self.paths: dict[str, None] = {}
-        self.skipped: list[SkippedFile] = []
-
-    def add(self, include: str) -> None:
-        """Add a file, the files of a directory, or the files that match a glob."""
-        path, pattern = split_absolute_glob(self._state, include) if include.startswith("/") else (".", include)
-        if not any(char in include for char in "*?[{\\"):
-            path, pattern = include, ""
-            entry = self._state.workspace.inspect(include)
+    named_filter, should_stop = build_excludes(exclude), start_deadline(context)
+    search_filter = build_excludes([*DEFAULT_EXCLUDES, *exclude]) if default_excludes else named_filter
+    prefix = str(state.workspace.root).rstrip("/") + "/"
+    paths: dict[str, None] = {}
+    skipped: list[SkippedFile] = []
+    for item in include:
+        path, pattern = split_absolute_glob(state, item) if item.startswith("/") else (".", item)
+        if not any(char in item for char in "*?[{\\"):
+            path, pattern = item, "**"
+            entry = state.workspace.inspect(item)
             if entry is None:
-                self.skipped.append(SkippedFile(replace_surrogates(include), "there is no such file"))
-                return
-            if not entry.is_directory:
-                self._add_path(str(entry.path), self._named_filter)
-                return
-        search = GlobSearch(pattern or "**", gitignore=self._default_excludes, extra_ignore=self._default_excludes)
-        with open_search_root(self._state, path) as root:
-            search.run(root, self._should_stop, with_times=False)
-        for match in search.rank_files("name"):
-            self._add_path(f"{root.root_path}/{match}", self._search_filter)
-
-    def _add_path(self, path: str, path_filter: GlobFilter) -> None:
-        root = str(self._state.workspace.root).rstrip("/") + "/"
-        if path_filter.admits(path.removeprefix(root)):
-            self.paths.setdefault(path)
+                skipped.append(SkippedFile(replace_surrogates(item), "there is no such file"))
+            elif not entry.is_directory and named_filter.admits(entry.absolute_path.removeprefix(prefix)):
+                paths.setdefault(entry.absolute_path)
+            if entry is None or not entry.is_directory:
+                continue
+        search = GlobSearch(pattern or "**", gitignore=default_excludes, extra_ignore=default_excludes)
+        with open_search_root(state, path) as root:
+            search.run(root, should_stop, with_times=False)
+        matches = (f"{root.root_path}/{match}" for match in search.rank_files("name"))
+        paths |= dict.fromkeys(match for match in matches if search_filter.admits(match.removeprefix(prefix)))
+    return list(paths), skipped
 
 
-def _read_files(state: ToolState, selection: _FileSelection, context: Context | None) -> ReadManyResult:
-    files, skipped, remaining, done = list[FileContent](), selection.skipped, MAX_TOTAL_BYTES, 0
-    root = str(state.workspace.root).rstrip("/") + "/"
-    for path in list(selection.paths)[:MAX_FILES]:
+def _read_files(state: ToolState, paths: list[str], skipped: list[SkippedFile], context: Context | None) -> ReadManyResult:
+    files, remaining, done = list[FileContent](), MAX_TOTAL_BYTES, 0
+    for path in paths[:MAX_FILES]:
         if remaining <= 0 or (context is not None and context.is_cancelled):
             break
         done += 1
-        name, limit = replace_surrogates(path.removeprefix(root)), min(MAX_FILE_BYTES, remaining)
+        name, limit = replace_surrogates(state.display_path(Path(path))), min(MAX_FILE_BYTES, remaining)
         try:
             with state.workspace.open_file(path) as opened:
                 data, size = read_all(opened.fd, limit + 1), opened.status.st_size
@@ -164,5 +154,4 @@ def _read_files(state: ToolState, selection: _FileSelection, context: Context | 
                 remaining -= len(text)
         except ToolError as e:
             skipped.append(SkippedFile(name, str(e)))
-    left_out = len(selection.paths) - done
-    return ReadManyResult(files=tuple(files), skipped=tuple(skipped[:MAX_SKIPPED]), left_out=left_out)
+    return ReadManyResult(files=tuple(files), skipped=tuple(skipped[:MAX_SKIPPED]), left_out=len(paths) - done)

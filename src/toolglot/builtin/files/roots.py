@@ -37,9 +37,6 @@ class Location(msgspec.Struct, frozen=True):
     root: "HeldRoot"
     relative: str
 
-    def with_relative(self, relative: str) -> "Location":
-        return Location(self.raw_path, self.root, relative)
-
 
 class HeldRoot:
     """A root with its descriptor."""

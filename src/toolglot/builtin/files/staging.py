@@ -1,34 +1,31 @@
-"""Changes several files: all of them, or none.
+"""Changes several files: all of them, or none, also if the process is killed.
 
 Invariants: everything that can fail happens first, beside the files: checks, backups, the new contents on disk. Then names
 change, each by one rename that can be undone. The old file exists until all are done.
+
+A change is recorded in a log while it is made, so that the next start can undo it. The process that writes a log holds a lock
+on it; an unlocked log belongs to a dead process. Recovery touches only what a log names, and a file only if it is still exactly
+what the dead process put there.
 """
 
 import errno
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from shutil import copyfileobj
 
 import msgspec
 
-from toolglot.builtin.files.change_log import (
-    ChangeLog,
-    FileVersion,
-    LogEntry,
-    OutcomeMark,
-    remove_leftovers,
-    restore_file,
-    version_at,
-)
 from toolglot.builtin.files.confined_open import close_quietly
 from toolglot.builtin.files.descriptors import (
     CREATE_FLAGS,
     MAX_COPY_BYTES,
     READ_FLAGS,
     check_regular_file,
+    read_all,
     stat_at,
     translate_os_errors,
     write_all,
@@ -37,11 +34,15 @@ from toolglot.errors import ToolError
 
 __all__ = [
     "Change",
+    "ChangeLog",
     "ChangeResult",
     "CreatedDirectories",
+    "FileVersion",
+    "LogEntry",
     "StagedChange",
     "commit_changes",
     "create_directory",
+    "recover_changes",
     "remove_created",
 ]
 
@@ -50,6 +51,138 @@ _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNO
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # directories, on some file systems
 CreatedDirectories = list[tuple[int, str]]
 """Directories that were created: the descriptor of the parent, and the name."""
+
+
+# ---- the log
+
+
+class FileVersion(msgspec.Struct, frozen=True):
+    """Identifies the content of a file at one moment without reading it."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def from_status(cls, status: os.stat_result) -> "FileVersion":
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class LogEntry(msgspec.Struct, frozen=True, tag="file"):
+    """A log line: one file that is being changed. Names are bytes, as file systems have them."""
+
+    directory: bytes
+    name: bytes
+    new: bytes
+    old: bytes
+    existed: bool
+    copy: bytes
+    """The backup while it is written, in the private directory."""
+    new_version: FileVersion | None = None
+    """What is put under the name; None while nothing is staged, and for a removal."""
+
+
+class OutcomeMark(msgspec.Struct, frozen=True, tag="mark"):
+    """A log line: whether every file is in place. The last mark counts."""
+
+    is_complete: bool
+
+
+class ChangeLog:
+    """The log of one change. It is created with its first line; without a directory, nothing is recorded."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory, self._path, self._fd = directory, Path(), -1
+
+    def write(self, lines: list[LogEntry] | list[OutcomeMark], *, sync: bool = False) -> None:
+        if self._directory is None:
+            return
+        if self._fd < 0:
+            import fcntl
+
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = self._path = self._directory / secrets.token_hex(8)
+            self._fd = os.open(path, CREATE_FLAGS, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            # Other processes look only at *.journal, so they never see it unlocked.
+            self._path = path.rename(path.with_suffix(".journal"))
+        # A newline first: a line that an earlier crash truncated must not swallow this one.
+        write_all(self._fd, b"".join(b"\n" + msgspec.json.encode(line) for line in lines) + b"\n")
+        if sync:
+            os.fsync(self._fd)
+
+    def close(self, *, keep: bool) -> None:
+        """Remove the log, or keep it for the next start if something could not be cleaned up."""
+        if self._fd >= 0 and not keep:
+            with suppress(OSError):
+                os.unlink(self._path)
+        close_quietly(self._fd)
+
+
+def version_at(dir_fd: int, name: str | bytes) -> FileVersion | None:
+    """Return the version of a directory entry without following links; None if there is none. Raises OSError."""
+    status = stat_at(dir_fd, name)
+    return FileVersion.from_status(status) if status is not None else None
+
+
+def recover_changes(backup_dir: Path, open_directory: Callable[[LogEntry, ExitStack], int | None]) -> None:
+    """Undo what was in progress when another process was killed, and remove its temporary files.
+
+    `open_directory` returns a descriptor of an entry's directory, None if that no longer exists, or raises ToolError.
+    """
+    with suppress(OSError):
+        status = os.stat(backup_dir)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            return  # somebody else could have written the logs
+        for path in sorted(path for path in backup_dir.iterdir() if path.suffix == ".journal"):
+            with suppress(OSError, ToolError), ExitStack() as stack:
+                lines = _read_abandoned_log(path, stack)
+                entries = {line.old: line for line in lines if isinstance(line, LogEntry)}.values()
+                # All directories first: one that may not be changed leaves the whole log alone.
+                directories = [open_directory(entry, stack) for entry in entries]
+                is_complete = lines[-1:] == [OutcomeMark(True)]
+                for entry, dir_fd in zip(entries, directories, strict=True):
+                    if dir_fd is not None:
+                        remove_leftovers(dir_fd, entry) if is_complete else restore_file(dir_fd, entry)
+                    with suppress(FileNotFoundError):
+                        os.unlink(backup_dir / os.fsdecode(entry.copy))
+                os.unlink(path)
+
+
+def _read_abandoned_log(path: Path, stack: ExitStack) -> list[LogEntry | OutcomeMark]:
+    """Lock the log of a dead process and return its lines. Raises OSError if the process is alive."""
+    import fcntl
+
+    fd = os.open(path, READ_FLAGS)
+    stack.callback(close_quietly, fd)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lines: list[LogEntry | OutcomeMark] = []
+    for line in read_all(fd, MAX_COPY_BYTES).split(b"\n"):
+        with suppress(msgspec.DecodeError):  # a truncated line counts as never written
+            lines.append(msgspec.json.decode(line, type=LogEntry | OutcomeMark))
+    return lines
+
+
+def restore_file(dir_fd: int, entry: LogEntry) -> None:
+    """Put the old file back under its name, or remove a new one. Safe to repeat. Raises OSError."""
+    current = version_at(dir_fd, entry.name)
+    is_ours = current is not None and current == entry.new_version
+    if stat_at(dir_fd, entry.old) is not None and (current is None or is_ours):
+        os.rename(entry.old, entry.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    elif is_ours and not entry.existed:
+        os.unlink(entry.name, dir_fd=dir_fd)
+    remove_leftovers(dir_fd, entry)
+
+
+def remove_leftovers(dir_fd: int, entry: LogEntry) -> None:
+    """Remove the temporary files beside a changed file. Raises OSError."""
+    for name in (entry.new, entry.old):
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=dir_fd)
+
+
+# ---- the changes
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -37,14 +37,14 @@ _MAX_SCANNED_NAMES = 5000
 
 
 class LoadedFile(msgspec.Struct, frozen=True):
-    """A file before a change. No document: it is not text, or too large."""
+    """A file before a change, or an empty document for one that is "absent". No document: it is not text, or too large."""
 
     document: Document | None
-    version: FileVersion
+    version: "FileVersion | str"
 
     def require_document(self, path: str) -> Document:
         """Return the document. Raises ToolError."""
-        if self.version.size > MAX_TEXT_BYTES:
+        if isinstance(self.version, FileVersion) and self.version.size > MAX_TEXT_BYTES:
             message = f"{path!r} is larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to edit"
             raise ToolError(message, kind="limit", code="file_too_large")
         if self.document is None:
@@ -52,14 +52,14 @@ class LoadedFile(msgspec.Struct, frozen=True):
         return self.document
 
 
-def load_file(state: ToolState, path: str, *, require_read: bool | None) -> LoadedFile | None:
-    """Load a file; None if there is none. Raises ToolError.
+def load_file(state: ToolState, path: str, *, require_read: bool | None) -> LoadedFile:
+    """Load a file that may be absent. Raises ToolError.
 
     `require_read`: the model must have read it; False: what it has read must be current; None: neither.
     """
     entry = state.workspace.inspect(path)
     if entry is None:
-        return None
+        return LoadedFile(Document(), "absent")
     if entry.is_directory:
         raise ToolError(f"{path!r} is a directory, not a file: use the path of a file in it", code="is_directory")
     data, entry = state.workspace.read(path, MAX_TEXT_BYTES)
@@ -74,10 +74,10 @@ def load_file(state: ToolState, path: str, *, require_read: bool | None) -> Load
     return LoadedFile(decode_document(data) if len(data) <= MAX_TEXT_BYTES else None, entry.version)
 
 
-def load_document(state: ToolState, path: str, *, require_read: bool | None) -> tuple[Document, FileVersion]:
+def load_document(state: ToolState, path: str, *, require_read: bool | None) -> "tuple[Document, FileVersion | str]":
     """Load a text file that must exist. Raises ToolError."""
     loaded = load_file(state, path, require_read=require_read)
-    if loaded is None:
+    if loaded.version == "absent":
         raise missing_file_error(state, path)
     return loaded.require_document(path), loaded.version
 

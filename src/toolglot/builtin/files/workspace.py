@@ -20,43 +20,27 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from toolglot.builtin.files.change_log import (
-    ChangeLog,
-    FileVersion,
-    LogEntry,
-    OutcomeMark,
-    list_change_logs,
-    open_abandoned_log,
-    remove_leftovers,
-    restore_file,
-)
 from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly
-from toolglot.builtin.files.descriptors import check_regular_file, read_all, stat_at, tool_error, translate_os_errors, write_all
+from toolglot.builtin.files.descriptors import check_regular_file, read_all, stat_at, tool_error, translate_os_errors
 from toolglot.builtin.files.roots import Location, Root, RootSet
 from toolglot.builtin.files.staging import (
     Change,
+    ChangeLog,
     ChangeResult,
     CreatedDirectories,
+    FileVersion,
+    LogEntry,
     StagedChange,
     commit_changes,
     create_directory,
+    recover_changes,
     remove_created,
 )
 from toolglot.errors import ToolError, UsageError
 
-__all__ = [
-    "PROTECTED_NAMES",
-    "Change",
-    "ChangeResult",
-    "FileVersion",
-    "Location",
-    "Root",
-    "Workspace",
-    "WorkspaceEntry",
-    "read_all",
-    "write_all",
-]
+__all__ = ["PROTECTED_NAMES", "Change", "ChangeResult", "FileVersion", "Root", "Workspace", "WorkspaceEntry"]
 
 # Files and directories that programs obey when they start next, anywhere in a root.
 PROTECTED_NAMES = frozenset(
@@ -92,7 +76,7 @@ class WorkspaceEntry(msgspec.Struct, frozen=True):
         return stat.S_ISDIR(self.status.st_mode)
 
 
-class Workspace:
+class Workspace(RootSet):
     """A main root that relative paths refer to, and others beside it. Thread-safe.
 
     `alias`: an absolute path by which the model knows the main root. `protected_names`: names that are never changed.
@@ -111,38 +95,26 @@ class Workspace:
     ) -> None:
         if os.name != "posix":
             raise UsageError("the built-in file tools need Linux or macOS: other systems cannot hold a directory open safely")
-        self._roots = RootSet((Root(Path(root), writable, alias), *other_roots))
-        self._protected_names = frozenset(_fold_name(name) for name in protected_names) - {""}
-        self._short_names = frozenset(name.lstrip(".").partition(".")[0][:6] for name in self._protected_names)
+        super().__init__((Root(Path(root), writable, alias), *other_roots))
+        self.protected_names = frozenset(_fold_name(name) for name in protected_names) - {""}
+        """Names that are not changed, folded as the most lenient file system compares them."""
+        self._short_names = frozenset(name.lstrip(".").partition(".")[0][:6] for name in self.protected_names)
         self._backup_dir = backup_dir
         self._lock = threading.Lock()
         if backup_dir is not None:
-            self._recover_changes(backup_dir)
+            recover_changes(backup_dir, self._open_logged_directory)
 
     @property
     def root(self) -> Path:
         """The directory that relative paths refer to."""
-        return Path(self._roots.held[0].real_path)
+        return Path(self.held[0].real_path)
 
     @property
     def roots(self) -> tuple[Root, ...]:
         """All roots by their real paths."""
-        return tuple(Root(Path(held.real_path), held.writable) for held in self._roots.held)
-
-    @property
-    def protected_names(self) -> frozenset[str]:
-        """Names that are not changed, folded as the most lenient file system compares them."""
-        return self._protected_names
-
-    def close(self) -> None:
-        """Close the descriptors of the roots."""
-        self._roots.close()
+        return tuple(Root(Path(held.real_path), held.writable) for held in self.held)
 
     # ---- reading
-
-    def locate(self, path: str) -> Location:
-        """Return what a path means, without looking at any file. Raises ToolError."""
-        return self._roots.locate(path)
 
     @contextmanager
     def open_file(self, path: str) -> Generator[WorkspaceEntry]:
@@ -150,12 +122,12 @@ class Workspace:
         location = self.locate(path)
         with translate_os_errors(location.raw_path):
             # Checked by a descriptor that only names it: opening a device or a pipe for reading already has effects.
-            path_fd = self._roots.open(location, PATH_ONLY)
+            path_fd = self.open(location, PATH_ONLY)
             try:
                 check_regular_file(os.fstat(path_fd), path)
             finally:
                 close_quietly(path_fd)
-            fd = self._roots.open(location, os.O_RDONLY | os.O_NONBLOCK)
+            fd = self.open(location, os.O_RDONLY | os.O_NONBLOCK)
         try:
             entry = self._build_entry(fd, location, fd)
             check_regular_file(entry.status, path)
@@ -168,7 +140,7 @@ class Workspace:
         """Open a directory for listing (`os.scandir(entry.fd)`). Raises ToolError."""
         location = self.locate(path)
         with translate_os_errors(location.raw_path):
-            fd = self._roots.open(location, _DIRECTORY_FLAGS)
+            fd = self.open(location, _DIRECTORY_FLAGS)
         try:
             yield self._build_entry(fd, location, fd)
         finally:
@@ -178,7 +150,7 @@ class Workspace:
         """Return what is at a path, without a descriptor; None if nothing is there. Raises ToolError."""
         location = self.locate(path)
         try:
-            fd = self._roots.open(location, PATH_ONLY)
+            fd = self.open(location, PATH_ONLY)
         except OSError as e:
             if e.errno in (errno.ENOENT, errno.ENOTDIR):
                 return None
@@ -203,7 +175,7 @@ class Workspace:
 
     def _build_entry(self, fd: int, location: Location, exposed_fd: int) -> WorkspaceEntry:
         with translate_os_errors(location.raw_path):
-            _, relative, absolute = self._roots.find_real_path(fd, location)
+            _, relative, absolute = self.find_real_path(fd, location)
             return WorkspaceEntry(exposed_fd, os.fstat(fd), relative, absolute)
 
     def read(self, path: str, limit: int) -> tuple[bytes, WorkspaceEntry]:
@@ -255,7 +227,7 @@ class Workspace:
         if name in ("", ".", ".."):
             raise ToolError(f"{location.raw_path!r} is not the path of a file", kind="validation", code="is_directory")
         try:
-            dir_fd = self._roots.open(location.with_relative(parent), _DIRECTORY_FLAGS)
+            dir_fd = self.open(replace(location, relative=parent), _DIRECTORY_FLAGS)
         except OSError as e:
             if e.errno != errno.ENOENT or not create:
                 raise
@@ -268,16 +240,16 @@ class Workspace:
             return dir_fd, name, []
         close_quietly(dir_fd)
         try:
-            fd = self._roots.open(location, PATH_ONLY)
+            fd = self.open(location, PATH_ONLY)
         except FileNotFoundError:
             message = f"{location.raw_path!r} is a link to a file that does not exist"
             raise ToolError(message, kind="not_allowed", code="path_not_allowed") from None
         try:
-            root, relative, _ = self._roots.find_real_path(fd, location)
+            root, relative, _ = self.find_real_path(fd, location)
         finally:
             close_quietly(fd)
         parent, _, name = relative.rpartition("/")
-        return self._roots.open(Location(location.raw_path, root, parent), _DIRECTORY_FLAGS), name or ".", []
+        return self.open(Location(location.raw_path, root, parent), _DIRECTORY_FLAGS), name or ".", []
 
     def _create_directories(self, location: Location, path: str, created: CreatedDirectories) -> int:
         """Create the missing directories of a path, each through the descriptor of its parent; return the last one."""
@@ -287,7 +259,7 @@ class Workspace:
             raise ToolError(message, kind="validation", code="invalid_path")
         for existing in range(len(names) - 1, -1, -1):
             with suppress(FileNotFoundError):
-                fd = self._roots.open(location.with_relative("/".join(names[:existing])), _DIRECTORY_FLAGS)
+                fd = self.open(replace(location, relative="/".join(names[:existing])), _DIRECTORY_FLAGS)
                 break
         else:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location.raw_path)
@@ -306,13 +278,13 @@ class Workspace:
 
     def _check_changeable(self, dir_fd: int, location: Location, names: list[str]) -> Path:
         """Check that these names, each inside the one before, may be changed; return the directory's real path."""
-        root, relative, absolute = self._roots.find_real_path(dir_fd, location)
+        root, relative, absolute = self.find_real_path(dir_fd, location)
         directory = Path(absolute)
         problem = "" if root.writable else "is in a directory that is read-only"
         for name in (*relative.split("/"), *names):
             folded = _fold_name(name)
             short, _, number = folded.partition("~")  # the short name that FAT gives to a long one: git~1
-            if folded in self._protected_names or (number[:1].isdigit() and short in self._short_names):
+            if folded in self.protected_names or (number[:1].isdigit() and short in self._short_names):
                 problem = problem or f"may not be changed: {name!r} is protected"
         if self._backup_dir is not None and directory.joinpath(*names).is_relative_to(os.path.realpath(self._backup_dir)):
             problem = problem or "may not be changed: backups are kept there"
@@ -322,28 +294,13 @@ class Workspace:
 
     # ---- after a crash
 
-    def _recover_changes(self, backup_dir: Path) -> None:
-        """Undo what was in progress when another process was killed, and remove its temporary files."""
-        for path in list_change_logs(backup_dir):
-            with suppress(OSError, ToolError), open_abandoned_log(path) as lines, ExitStack() as stack:
-                entries = {line.old: line for line in lines if isinstance(line, LogEntry)}.values()
-                # All directories first: one that may not be changed leaves the whole log alone.
-                directories = [self._open_logged_directory(entry, stack) for entry in entries]
-                is_complete = lines[-1:] == [OutcomeMark(True)]
-                for entry, dir_fd in zip(entries, directories, strict=True):
-                    if dir_fd is not None:
-                        remove_leftovers(dir_fd, entry) if is_complete else restore_file(dir_fd, entry)
-                    with suppress(FileNotFoundError):
-                        os.unlink(backup_dir / os.fsdecode(entry.copy))
-                os.unlink(path)
-
     def _open_logged_directory(self, entry: LogEntry, stack: ExitStack) -> int | None:
         """Open the directory that a log names; None if it no longer exists. Raises ToolError if it may not be changed."""
         location = self.locate(os.fsdecode(entry.directory))
         if b"/" in b"".join((entry.name, entry.new, entry.old, entry.copy)):
-            raise self._roots.outside_error(location.raw_path)
+            raise self.outside_error(location.raw_path)
         try:
-            dir_fd = self._roots.open(location, _DIRECTORY_FLAGS)
+            dir_fd = self.open(location, _DIRECTORY_FLAGS)
         except (FileNotFoundError, NotADirectoryError):
             return None
         stack.callback(close_quietly, dir_fd)

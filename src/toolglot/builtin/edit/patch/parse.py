@@ -1,14 +1,9 @@
 """Parses the text of a patch into operations on files.
 
-A patch begins with `*** Begin Patch` and ends with `*** End Patch`. Between them are sections: `*** Add File: PATH` and lines
-with '+'; `*** Delete File: PATH`; `*** Update File: PATH`, optionally `*** Move to: PATH`, and chunks. A chunk is any number of
-`@@ line to start after`, or a bare `@@`; lines with ' ', '-' or '+'; optionally `*** End of File`.
-
-Law: any text gives operations, or a ToolError that names the line. The messages are those of the program that this language
-comes from, because models know them.
+The description of the tool `patch` explains the language. Invariants: any text gives operations, or a ToolError that names the
+line. The messages are those of the program that this language comes from, because models know them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +22,6 @@ __all__ = [
     "UpdateFile",
     "operation_to_ops",
     "parse_patch",
-    "render_patch",
 ]
 
 BEGIN_PATCH, END_PATCH, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
@@ -146,24 +140,6 @@ def operation_to_ops(operation: PatchOperation) -> list[PatchOp]:
     if (line := cursor.current) is not None:
         raise _line_error(cursor.line_number, f"'{_quote(line)}' does not belong in the diff of one file. {_PREFIX_HINT}")
     return [op]
-
-
-def render_patch(ops: Sequence[PatchOp]) -> str:
-    """Return operations as the text of a patch."""
-    lines = [BEGIN_PATCH]
-    for op in ops:
-        match op:
-            case AddFile(path, content):
-                lines += [ADD_FILE + path, *(ADDED + line for line in content.split("\n")[:-1])]
-            case DeleteFile(path):
-                lines.append(DELETE_FILE + path)
-            case UpdateFile(path, chunks, move_to):
-                lines += [UPDATE_FILE + path, *([MOVE_TO + move_to] if move_to else [])]
-                for chunk in chunks:
-                    lines += [f"@@ {anchor}" for anchor in chunk.anchors] or ["@@"]
-                    lines += [kind + text for kind, text in chunk.lines]
-                    lines += [END_OF_FILE] if chunk.at_end else []
-    return "\n".join([*lines, END_PATCH])
 
 
 # ---- sections
