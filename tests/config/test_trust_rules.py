@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from toolglot.config.layers import Configuration, WithheldSetting
+from toolglot.config.layers import Configuration, WithheldSetting, apply_rule
 from toolglot.config.setting_schema import (
     SettingField,
     convert_value,
@@ -19,7 +19,6 @@ from toolglot.config.setting_schema import (
     setting_fields,
 )
 from toolglot.config.settings import Setting, Settings
-from toolglot.config.trust_rules import apply_rule
 from toolglot.jsontext import dumps_text
 
 NEEDS_TRUST = "only a trusted directory may set it"

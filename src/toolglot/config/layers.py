@@ -8,12 +8,13 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from toolglot.config.environment import read_environment
 from toolglot.config.loading import find_facade_file
 from toolglot.config.setting_schema import (
     WILDCARD,
@@ -30,8 +31,8 @@ from toolglot.config.setting_schema import (
 )
 from toolglot.config.settings import Settings
 from toolglot.config.trust import is_trusted
-from toolglot.config.trust_rules import apply_rule
 from toolglot.errors import UsageError
+from toolglot.textutil import suggest
 from toolglot.user_dirs import config_file
 
 __all__ = [
@@ -40,8 +41,10 @@ __all__ = [
     "Configuration",
     "SettingValue",
     "WithheldSetting",
+    "apply_rule",
     "find_project_file",
     "read_configuration",
+    "setting_variables",
 ]
 
 PROJECT_FILE = "toolglot.toml"
@@ -110,8 +113,8 @@ def read_configuration(
         layers.add_layer(_read_file(project), f"project file {project}", trusted=trusted)
     else:
         project, trusted = None, False
-    for path, (value, variable) in read_environment(environ).items():
-        layers.add_layer({path: _resolve_path(find_field(path), value)}, f"variable {variable}")
+    for variable, entries in _read_environment(environ):
+        layers.add_layer(entries, f"variable {variable}")
     for key, value in (flags or {}).items():
         if value is not None:
             flag, entries = _read_flag(key, value)
@@ -206,6 +209,58 @@ class _Layers:
         yield from (SettingValue(format_path(path), *self._current[path]) for path in entries)
         if not entries:
             yield SettingValue(format_path(key[:-1]), {}, DEFAULT)
+
+
+def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]:
+    """Return what applies instead of the value of an untrusted file, and why it is not that value ("" if it is).
+
+    `current`: what applies without it; UNSET if nothing does. The result never allows more than that.
+    """
+    if field.trust == "free" or value == current:
+        return value, ""
+    match field.trust:
+        case "superset":
+            # Unset, built-in tools ask before everything except reading: any list could only name fewer effects.
+            if current is None:
+                return current, "only a trusted directory may set which effects need approval"
+            return (*current, *(name for name in value if name not in current)), ""
+        case "subset":
+            added = [] if current is None else [name for name in value if name not in current]
+            return (current, f"{added[0]!r} is not in the list that applies now") if added else (value, "")
+        case "enable":
+            return (value, "") if value else (current, "it would allow losses that are an error now")
+        case "lower":
+            allowed = [
+                limit if isinstance(limit, int | float) and not (field.declared.zero_is_unlimited and limit == 0) else inf
+                for limit in (value, current)
+            ]
+            return (value, "") if allowed[0] <= allowed[1] else (current, f"it would allow more than the current {current}")
+        case _:
+            return current, "only a trusted directory may set it"
+
+
+# ---- variables and flags
+
+
+@cache
+def setting_variables() -> dict[str, SettingField]:
+    """The environment variables of all settings that have one: TOOLGLOT_ and the key in capitals, with `_` for dots."""
+    return {field.variable: field for field in setting_fields() if field.variable}
+
+
+def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[SettingPath, Any]]]:
+    """The variables that are set, and what each sets. An empty variable is not set. Raises UsageError."""
+    known = setting_variables()
+    for name in environ:
+        # Only an obvious misspelling is an error: other programs may use variables that start like ours.
+        if name.startswith("TOOLGLOT_") and name not in known and (similar := suggest(name, known, limit=1, cutoff=0.92)):
+            raise UsageError(f"the variable {name} is not a setting; did you mean {similar[0]}?")
+    for name, field in known.items():
+        if (text := environ.get(name, "")).strip():
+            try:
+                yield name, {field.key: _resolve_path(field, parse_text(field, text))}
+            except ValueError as e:
+                raise UsageError(f"the variable {name} {e}") from None
 
 
 def _read_flag(key: str, value: Any) -> tuple[str, dict[SettingPath, Any]]:

@@ -7,9 +7,7 @@ filled in.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import cache
-from math import inf
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
@@ -20,6 +18,7 @@ from toolglot.config.settings import Setting, Settings, TrustRule
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.redact import redact
+from toolglot.textutil import did_you_mean, suggest, truncate
 
 __all__ = [
     "PROVIDER_NAMES",
@@ -158,21 +157,18 @@ def _resolve_step(key: SettingPath, parent: SettingPath, name: str) -> SettingPa
     if free not in _key_prefixes():
         raise SettingError(f"there is no setting {format_path(path)!r}; {_suggest_settings(key, parent, name)}", path)
     if free == ("providers", WILDCARD) and name not in PROVIDER_NAMES:
-        similar = get_close_matches(name, PROVIDER_NAMES, n=3, cutoff=0.5)
-        known = " or ".join(format_path(("providers", provider)) for provider in similar)
-        hint = f"did you mean {known}?" if known else "see docs/providers.md"
-        raise SettingError(f"there is no provider {name!r}; {hint}", path)
+        similar = [format_path(("providers", provider)) for provider in suggest(name, PROVIDER_NAMES, cutoff=0.5)]
+        raise SettingError(f"there is no provider {name!r}; {did_you_mean(similar) or 'see docs/providers.md'}", path)
     return free
 
 
 def _suggest_settings(key: SettingPath, parent: SettingPath, name: str) -> str:
     """Similar names in the same section, else similar names elsewhere, else all names of the section."""
     siblings = sorted({prefix[len(key)] for prefix in _key_prefixes() if len(prefix) == len(key) + 1 and prefix[:-1] == key})
-    similar = [format_path((*parent, sibling)) for sibling in get_close_matches(name, siblings, n=2, cutoff=0.6)]
-    if not similar:
-        elsewhere = {field.name: field.key_text for field in setting_fields() if WILDCARD not in field.key}
-        similar = [elsewhere[other] for other in get_close_matches(name, elsewhere, n=2, cutoff=0.75)]
-    return f"did you mean {' or '.join(map(repr, similar))}?" if similar else f"there are {', '.join(siblings)}"
+    elsewhere = {field.name: field.key_text for field in setting_fields() if WILDCARD not in field.key}
+    similar = [format_path((*parent, sibling)) for sibling in suggest(name, siblings, limit=2)]
+    similar = similar or [elsewhere[other] for other in suggest(name, elsewhere, limit=2, cutoff=0.75)]
+    return did_you_mean(similar) or f"there are {', '.join(siblings)}"
 
 
 def parse_key(text: str) -> tuple[SettingPath, SettingField]:
@@ -212,7 +208,8 @@ def convert_value(field: SettingField, value: Any) -> Any:
     else:
         is_valid = result is not msgspec.UNSET and (result != "" or field.declared.allows_empty)
     if not is_valid:
-        shown = "this" if field.declared.is_secret else _describe_value(value)
+        text = str(value).lower() if isinstance(value, bool | float) else repr(value) if isinstance(value, str) else str(value)
+        shown = "this" if field.declared.is_secret else truncate(redact(text, by_name=True), _MAX_SHOWN_CHARACTERS)
         raise ValueError(f"must be {describe_expected(field)}, not {shown}")
     return cast(Any, result)
 
@@ -272,22 +269,3 @@ def _inspect_type(annotation: Any) -> tuple[frozenset[Any], tuple[str, ...], str
     if origin is tuple:
         return frozenset({tuple}), _inspect_type(arguments[0])[1], ""
     return frozenset({annotation}), (), ""
-
-
-def _describe_value(value: Any) -> str:
-    """A rejected value, as far as it helps to see it and does not show a key."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            text = redact(value, by_name=True)
-            limit = _MAX_SHOWN_CHARACTERS
-            return repr(text if len(text) <= limit else text[: limit - 1] + "…")
-        case int() | float():
-            return "a number that is too large" if _MAX_NUMBER < abs(value) < inf else f"{value:g}" if value % 1 else str(value)
-        case list() | tuple():
-            return "this list"
-        case dict():
-            return "a table"
-        case _:
-            return "this"

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ from toolglot.engine.engine import Engine, join_url
 from toolglot.engine.transport import HttpRequest, fetch
 from toolglot.errors import ConnectFailed, MalformedReply, NotFound, ToolglotError
 from toolglot.jsontext import loads
+from toolglot.textutil import did_you_mean, suggest
 
 __all__ = ["describe_error", "list_models"]
 
@@ -43,7 +43,6 @@ async def describe_error(error: ToolglotError, engine: Engine) -> str:
         # If the provider does not answer in time, there is no hint.
         with suppress(ToolglotError, TimeoutError):
             async with asyncio.timeout(_HINT_TIMEOUT):
-                similar = get_close_matches(engine.model, await list_models(engine), n=3, cutoff=0.4)
-            if similar:
-                return f"{error}; did you mean {' or '.join(map(repr, similar))}?"
+                hint = did_you_mean(suggest(engine.model, await list_models(engine), cutoff=0.4))
+            return f"{error}; {hint}" if hint else str(error)
     return str(error)
