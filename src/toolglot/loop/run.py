@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.errors import MalformedData, UsageError
+from toolglot.errors import MalformedData, ToolErrorKind, UsageError
 from toolglot.events import RunStop
 from toolglot.messages import (
     Block,
@@ -22,7 +22,6 @@ from toolglot.messages import (
     Reply,
     Text,
     ToolCall,
-    ToolErrorKind,
     ToolResult,
     assistant,
     user,
@@ -108,7 +107,8 @@ class RunState(msgspec.Struct, omit_defaults=True):
         for index in self.open_indexes():
             if only is None or index in only:
                 call = self.calls[index]
-                self.results[index] = started(call) if index in self.started else _refusal(call, kind, text)
+                refusal = ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind)
+                self.results[index] = started(call) if index in self.started else refusal
 
 
 class Run:
@@ -315,10 +315,6 @@ def _as_loop_message(message: Message) -> Message:
 def is_user_prompt(message: Message) -> bool:
     """Whether a message is the user's own, and not one that the loop added."""
     return message.role == "user" and message.origin != _LOOP_ORIGIN
-
-
-def _refusal(call: ToolCall, kind: ToolErrorKind, text: str) -> ToolResult:
-    return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind)
 
 
 def with_unique_ids(reply: Reply) -> Reply:

@@ -4,12 +4,11 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from logging import getLogger
+from contextlib import suppress
 from typing import Any, TypeVar
 
 __all__ = ["run_in_thread", "split_by_order"]
 
-log = getLogger("toolglot.tools")
 T = TypeVar("T")
 
 
@@ -22,26 +21,19 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def resolve(value: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
-            future.set_exception(error)
-        else:  # a future refuses StopIteration; SystemExit would end the event loop
-            future.set_exception(RuntimeError(f"{type(error).__name__} in a tool"))
+    def resolve(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            set_outcome(outcome)
 
     def body() -> None:
-        value, error = None, None
         try:
-            value = context.run(function)
+            done = (future.set_result, context.run(function))
         except BaseException as e:
-            error = e
-        try:
-            loop.call_soon_threadsafe(resolve, value, error)
-        except RuntimeError:  # the loop is closed: nobody waits
-            log.debug("a tool finished after its event loop was closed")
+            if isinstance(e, StopIteration) or not isinstance(e, Exception):
+                e = RuntimeError(f"{type(e).__name__} in a tool")  # a future refuses the one, the others end the loop
+            done = (future.set_exception, e)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(resolve, *done)
 
     threading.Thread(target=body, name="toolglot-tool", daemon=True).start()
     return await future

@@ -77,10 +77,6 @@ def error_outcome(call: ToolCall, error: ToolError, *, ran: bool = False) -> Too
     return ToolOutcome(call, result, ran=ran, details=error.details)
 
 
-class _TimeLimitReached(Exception):
-    """Our own limit; not a timeout that the function raised itself."""
-
-
 # ---- several calls
 
 
@@ -191,7 +187,6 @@ class Execution:
         self._batch, self._prepared, self.index = batch, prepared, index
         self._cancel_flag: CancelFlag | None = None  # only for a function that can look at it
         self._timer: asyncio.TimerHandle | None = None
-        self._grace_timer: asyncio.TimerHandle | None = None
         self._in_attempt = self._expired = False
         self.is_abandoned = False  # whatever the call still does is ignored
         self._started_at = batch.executor.clock()
@@ -243,15 +238,17 @@ class Execution:
             try:
                 result = as_result(await self._attempt(attempt), call)
                 break
+            except ToolError as e:
+                error = e
             except Exception as e:
-                error = self._to_tool_error(e)
+                log.debug("tool %s raised", tool.name, exc_info=e)
+                error = ToolError(describe_error(e))
             delay = error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
             may_retry = error.retryable or (
                 executor.config.on_error == "retry" and tool.idempotent and error.kind in ("execution", "timeout")
             )
             if attempt >= retry.max_retries or not may_retry or delay > retry.max_wait:
-                failed = error_outcome(call, error)
-                result, details = failed.result, failed.details
+                result, details = error_outcome(call, error).result, error.details
                 break
             fields = {"tool": tool.name, "call": call.id, "kind": error.kind, "attempt": attempt + 1}
             log.info("tool %s failed (%s); retried in %.2f s", tool.name, error.kind, delay, extra=fields)
@@ -286,7 +283,7 @@ class Execution:
             if self._expired:
                 self._expired = False
                 self.task.uncancel()
-                raise _TimeLimitReached from None
+                raise self._timeout_error() from None
             if self.task.cancelling():
                 raise
             raise ToolError("The tool cancelled itself.", kind="cancelled") from None
@@ -299,8 +296,6 @@ class Execution:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            if self._grace_timer is not None:
-                self._grace_timer.cancel()
 
     def _make_context(self, attempt: int) -> Context:
         executor = self._batch.executor
@@ -348,27 +343,19 @@ class Execution:
     def _expire(self) -> None:
         self._expired = True
         self.cancel()
-        self._grace_timer = asyncio.get_running_loop().call_later(CANCEL_GRACE, self._give_up)
+        self._timer = asyncio.get_running_loop().call_later(CANCEL_GRACE, self._give_up)
 
     def _give_up(self) -> None:
         """Answer for a function that ignores its cancellation."""
         prepared, executor = self._prepared, self._batch.executor
         log.warning("the tool %s ignores its cancellation; it is abandoned", prepared.tool.name)
-        outcome = error_outcome(prepared.call, self._to_tool_error(_TimeLimitReached()), ran=True)
+        outcome = error_outcome(prepared.call, self._timeout_error(), ran=True)
         outcome = replace(outcome, result=self._render(outcome.result, None), seconds=executor.clock() - self._started_at)
         self._record(outcome)
         self.is_abandoned = True
         self._batch.complete(self, outcome)
 
-    def _to_tool_error(self, error: Exception) -> ToolError:
-        """What went wrong, in one sentence for the model."""
-        tool, call = self._prepared.tool, self._prepared.call
-        if isinstance(error, ToolError):
-            error.tool, error.call_id = error.tool or tool.name, error.call_id or call.id
-            return error
-        if isinstance(error, _TimeLimitReached):
-            name, limit = self._prepared.shown_name, self._time_limit
-            message = f"The tool {name!r} did not finish within {limit:g} s and was stopped. It may have had effects."
-            return ToolError(message, kind="timeout", tool=tool.name, call_id=call.id)
-        log.debug("tool %s raised", tool.name, exc_info=error)
-        return ToolError(describe_error(error), tool=tool.name, call_id=call.id)
+    def _timeout_error(self) -> ToolError:
+        name, limit = self._prepared.shown_name, self._time_limit
+        message = f"The tool {name!r} did not finish within {limit:g} s and was stopped. It may have had effects."
+        return ToolError(message, kind="timeout")

@@ -85,14 +85,9 @@ class ToolExecutor:
         """Tools that the loop adds to those of the registry, by name."""
         self.native_names: tuple[str, ...] | None = None
         """The model's own names for the built-in tools, where a facade gives it some."""
-        self._run_id, self._audit = run_id, audit
-
-    @property
-    def run_id(self) -> str:
+        self.run_id = run_id or uuid4().hex[:12]
         """Identifies this conversation in the audit log."""
-        if not self._run_id:
-            self._run_id = uuid4().hex[:12]
-        return self._run_id
+        self._audit = audit
 
     def configure(self, config: ToolConfig) -> None:
         """Use other rules from now on; what was counted stays counted."""

@@ -35,7 +35,7 @@ class ToolRegistry:
     def register(self, tool: Tool | Callable[..., Any], *, replace: bool = False) -> Tool:
         """Add a tool, or a function as one. `replace`: it may take the name of another. The same tool twice counts once."""
         tool = _to_tool(tool)
-        self._add({tool.key: tool}, replace)
+        self._add([tool], replace=replace)
         return tool
 
     def unregister(self, name: str, namespace: str = "") -> Tool:
@@ -48,20 +48,22 @@ class ToolRegistry:
 
     def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]") -> None:
         """Add all tools of another registry, or none where a name is taken. Raises NameConflict."""
-        added: dict[ToolKey, Tool] = {}
-        for tool in map(_to_tool, other):
-            _check_conflict(added.get(tool.key), tool)
-            added[tool.key] = tool
-        self._add(added, False)
+        self._add([_to_tool(tool) for tool in other])
 
-    def _add(self, added: dict[ToolKey, Tool], replace: bool) -> None:
+    def _add(self, added: Iterable[Tool], *, replace: bool = False) -> None:
         with _WRITE_LOCK:
             version, tools = self._state
-            for key, tool in added.items():
-                if not replace:
-                    _check_conflict(tools.get(key), tool)
-            if any(tools.get(key) is not tool for key, tool in added.items()):
-                self._state = version + 1, {**tools, **added}
+            tools, has_changed = tools.copy(), False
+            for tool in added:
+                old = tools.get(tool.key)
+                if old is not None and old is not tool and not replace:
+                    functions = f"{qualified_name(old.function)} and {qualified_name(tool.function)}"
+                    name = _join_key(tool.key)
+                    raise NameConflict(f"two tools are called {name!r}: {functions}; rename one, or pass replace=True")
+                tools[tool.key] = tool
+                has_changed = has_changed or old is not tool
+            if has_changed:
+                self._state = version + 1, tools
 
     # -- look up
 
@@ -135,9 +137,3 @@ def _to_tool(tool: Tool | Callable[..., Any]) -> Tool:
 
 def _join_key(key: ToolKey) -> str:
     return f"{key[0]}.{key[1]}" if key[0] else key[1]
-
-
-def _check_conflict(old: Tool | None, new: Tool) -> None:
-    if old is not None and old is not new:
-        functions = f"{qualified_name(old.function)} and {qualified_name(new.function)}"
-        raise NameConflict(f"two tools are called {_join_key(new.key)!r}: {functions}; rename one, or pass replace=True")

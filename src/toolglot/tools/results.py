@@ -5,13 +5,13 @@ sentence. No result that leaves `limit_result` is longer than its limit and one 
 """
 
 import base64
+import json
 import re
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, KeysView, ValuesView
 from contextlib import suppress
 from dataclasses import is_dataclass
 from io import BytesIO
-from math import isfinite
 from os import PathLike, fspath
 from threading import Lock
 from types import CoroutineType, GeneratorType
@@ -188,21 +188,10 @@ _encode = msgspec.json.Encoder(enc_hook=_encode_hook).encode
 
 def _is_finite(value: Any) -> bool:
     """Whether no number inside is NaN or infinite: msgspec encodes those as null."""
-    pending = [value]
-    while pending:
-        item: Any = pending.pop()
-        item_type = cast(Any, type(item))
-        if item_type is float:
-            if not isfinite(item):
-                return False
-        elif item_type is dict:
-            pending.extend(item.values())
-        elif item_type is list or item_type is tuple:
-            pending.extend(item)
-        elif item_type not in _SCALARS:
-            plain = msgspec.to_builtins(item, enc_hook=_encode_hook, str_keys=True)
-            if type(plain) is float or type(plain) in (dict, list, tuple):
-                pending.append(plain)
+    try:
+        json.dumps(msgspec.to_builtins(value, enc_hook=_encode_hook, str_keys=True), allow_nan=False)
+    except ValueError:
+        return False
     return True
 
 
