@@ -57,7 +57,7 @@ def test_a_reply_is_read_as_expected(wire: str, name: str) -> None:
 def test_calls_of_chat_count_whatever_the_finish_reason(reason: str | None) -> None:
     for name, case in CASES["openai-chat"].items():
         if name.startswith("two calls in any form"):
-            end = {"id": "c1", "model": "m1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+            end: Doc = {"id": "c1", "model": "m1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
             result = read("openai-chat", sse_of(*case["frames"][:-2], end, "[DONE]"))
             assert loads(dumps(result.reply)) == case["reply"]
 
@@ -79,6 +79,14 @@ def test_claude_on_bedrock_comes_in_aws_messages() -> None:
 
 # ---- frames without content
 
+EMPTY_DELTAS: list[Any] = [
+    None,
+    {},
+    {"role": "", "content": "", "refusal": "", "reasoning_content": "", "tool_calls": None, "audio": None},  # zero values of Go
+    {"function_call": {"name": "", "arguments": ""}},
+    {"tool_calls": [], "annotations": [], "reasoning_details": []},
+    {"content": "", "padding": "abc", "obfuscation": "x", "token_ids": [1], "index": 3},
+]
 NOTHING: dict[str, list[Doc]] = {
     "openai-chat": [
         {"id": "c1", "model": "m1", "choices": [], "usage": {"prompt_tokens": 1}},
@@ -88,15 +96,7 @@ NOTHING: dict[str, list[Doc]] = {
         {"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {"start": 0}}]},
         *(
             {"id": "c1", "model": "m1", "choices": [{"index": 0, "delta": delta, "finish_reason": ""}]}
-            for delta in (
-                None,
-                {},
-                # The zero values of Go.
-                {"role": "", "content": "", "refusal": "", "reasoning_content": "", "tool_calls": None, "audio": None},
-                {"function_call": {"name": "", "arguments": ""}},
-                {"tool_calls": [], "annotations": [], "reasoning_details": []},
-                {"content": "", "padding": "abc", "obfuscation": "x", "token_ids": [1], "index": 3},
-            )
+            for delta in EMPTY_DELTAS
         ),
     ],
     "anthropic-messages": [{"type": "ping"}, {"type": "vertex_event"}, {"type": "content_block_new", "index": 0}],
@@ -135,7 +135,12 @@ def chat(reason: Any) -> list[Doc]:
 
 def responses(reason: Any) -> list[Doc]:
     status, _, detail = (reason or "").partition(" ")
-    body = {"id": "r", "output": [], "status": status or None, "incomplete_details": {"reason": detail} if detail else None}
+    body: Doc = {
+        "id": "r",
+        "output": [],
+        "status": status or None,
+        "incomplete_details": {"reason": detail} if detail else None,
+    }
     kind = status if status in ("incomplete", "cancelled") else "completed"
     return [body, {"type": f"response.{kind}", "response": body}]
 

@@ -105,12 +105,11 @@ class HistoryRepairer:
             self._used_ids |= ids
             self._has_messages, self._last = True, messages[1]
             return list(messages)
-        messages = _match_mangled_ids(messages, first, self.repairs)
-        messages = _make_ids_unique(messages, first, self._used_ids, self.repairs)
-        messages = _pair_results(messages, first, self.repairs, stateful=self._stateful)
+        messages = self._match_mangled_ids(messages, first)
+        messages = self._pair_results(self._make_ids_unique(messages, first), first)
         repaired: list[Message] = []
         for index, message in enumerate(messages, first):
-            normalized = _normalize_message(message, self._rules, index, self.repairs)
+            normalized = self._normalize_message(message, index)
             if normalized is None:
                 continue
             self._has_messages = True
@@ -152,6 +151,146 @@ class HistoryRepairer:
     def _record(self, subject: str, index: int, reason: str) -> None:
         self.repairs.append(Repair(subject, f"messages[{index}]", reason))
 
+    # ---- ids
+
+    def _match_mangled_ids(self, messages: Sequence[Message], first: int) -> Sequence[Message]:
+        """Pair results whose ids a client mangled: as many unknown ids right after a message as it has unanswered calls."""
+        call_ids = {call.id for message in messages for call in message.calls}
+        result_ids = {result.call_id for message in messages for result in message.results}
+        if call_ids <= result_ids or result_ids <= call_ids:
+            return messages
+        repaired = list(messages)
+        for index, (message, following) in enumerate(pairwise(messages)):
+            missing = [call.id for call in message.calls if call.id not in result_ids]
+            unknown = [result for result in following.results if result.call_id not in call_ids]
+            if missing and len(missing) == len(unknown):
+                new_ids = iter(missing)
+                blocks = tuple(
+                    replace(block, call_id=next(new_ids))
+                    if isinstance(block, ToolResult) and block.call_id not in call_ids
+                    else block
+                    for block in following.blocks
+                )
+                repaired[index + 1] = replace(following, blocks=blocks)
+                self._record("results", first + index + 1, "their ids match no call; paired in order")
+        return repaired
+
+    def _make_ids_unique(self, messages: Sequence[Message], first: int) -> list[Message]:
+        """Give a new id to a call whose id was used before. Results follow their calls in order."""
+        # Several servers repeat ids in a conversation ("0", "null", "call_0"). Anthropic: 400 "`tool_use` ids must be unique".
+        new_ids: dict[str, list[str]] = {}  # id -> new ids of later calls, whose results are still to come
+        repaired: list[Message] = []
+        for index, message in enumerate(messages, first):
+            blocks: list[Block] = []
+            ids_here: set[str] = set()
+            for block in message.blocks:
+                if isinstance(block, ToolCall) and message.role == "assistant":
+                    block = self._rename_call(block, index, ids_here, new_ids)
+                elif isinstance(block, ToolResult) and (queue := new_ids.get(block.call_id)):
+                    block = replace(block, call_id=queue.pop(0) if len(queue) > 1 else queue[0])
+                blocks.append(block)
+            repaired.append(message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks)))
+        return repaired
+
+    def _rename_call(self, call: ToolCall, index: int, ids_here: set[str], new_ids: dict[str, list[str]]) -> ToolCall:
+        id, attempt = call.id, 1
+        while id in self._used_ids or not id:
+            attempt += 1
+            id = f"{call.id or 'call'}_{attempt}"
+        self._used_ids.add(id)
+        if id == call.id:
+            new_ids.pop(id, None)
+        else:
+            self._record(f"call id {call.id!r}", index, f"used before; now {id!r}")
+            # Of two calls with one id in one message, the first result belongs to the first call.
+            new_ids.setdefault(call.id, [call.id] if call.id in ids_here else []).append(id)
+        ids_here.add(id)
+        return call if id == call.id else replace(call, id=id)
+
+    # ---- pairs
+
+    def _pair_results(self, messages: list[Message], first: int) -> list[Message]:
+        """Put results right after their calls, one each, in call order. Results without a call become text."""
+        calls = {call.id: call for message in messages if message.role == "assistant" for call in message.calls}
+        results: dict[str, ToolResult] = {}
+        sources: dict[str, Message] = {}  # the message that a result comes from
+        for index, message in enumerate(messages, first):
+            for result in message.results:
+                id = result.call_id
+                if id in results:
+                    self._record(f"result of {id!r}", index, "a second result; added to the first")
+                    results[id] = _join_results(results[id], result)
+                elif id in calls:
+                    results[id], sources[id] = result, message
+        repaired: list[Message] = []
+        for index, message in enumerate(messages):
+            remaining = tuple(b for b in message.blocks if not (isinstance(b, ToolResult) and b.call_id in calls))
+            if not message.results:
+                repaired.append(message)
+            elif remaining and self._stateful and message.role == "tool":  # their calls may be stored by the provider
+                repaired.append(replace(message, blocks=remaining))  # nothing to pair them with here
+            elif remaining:
+                repaired.append(self._orphans_as_text(message, remaining, first + index))
+            if message.role == "assistant" and message.calls:
+                following = messages[index + 1] if index + 1 < len(messages) else None
+                repaired.append(self._build_results(message, following, results, sources, first + index))
+        return repaired
+
+    def _build_results(
+        self,
+        message: Message,
+        following: Message | None,
+        results: dict[str, ToolResult],
+        sources: dict[str, Message],
+        index: int,
+    ) -> Message:
+        """Build the tool message for an assistant message, or return the following one if it is already right."""
+        for call in message.calls:
+            if call.id not in results:
+                self._record(f"call {call.name!r}", index, "it had no result; one was added")
+        blocks = tuple(results.get(call.id) or make_unknown_result(call) for call in message.calls)  # never invent success
+        if following is not None and following.role == "tool" and following.blocks == blocks:
+            return following
+        if any(sources.get(call.id, following) is not following for call in message.calls):
+            self._record("results", index, "moved right after their calls")
+        elif following is not None and len(following.results) == len(blocks) != 1:
+            self._record("results", index + 1, "sorted into the order of their calls")
+        source = next((sources[call.id] for call in message.calls if call.id in sources), None)
+        if source is None:
+            return Message("tool", blocks)
+        # A message has one origin: results of another one lose their state.
+        is_own = {block.call_id: sources.get(block.call_id, source).origin == source.origin for block in blocks}
+        kept = (block if is_own[block.call_id] else _without_state(block) for block in blocks)
+        return Message("tool", tuple(kept), source.origin, source.opaque)
+
+    def _orphans_as_text(self, message: Message, remaining: tuple[Block, ...], index: int) -> Message:
+        blocks: list[Block] = []
+        for block in remaining:
+            if isinstance(block, ToolResult):
+                self._record(f"result of {block.call_id!r}", index, "it belongs to no call; shown as text")
+                blocks.append(Text(f"[Result of an earlier tool call{f' to {block.name}' if block.name else ''}]"))
+                blocks.extend(block.content)
+            else:
+                blocks.append(block)
+        return Message("user" if message.role == "tool" else message.role, tuple(blocks), message.origin, message.opaque)
+
+    def _normalize_message(self, message: Message, index: int) -> Message | None:
+        """Drop empty text and put calls last if the target requires it. Return None if nothing remains."""
+        if message.role == "tool" and message.blocks:
+            return message
+        blocks = tuple(block for block in message.blocks if not _is_empty(block, self._rules))
+        if len(blocks) < len(message.blocks) or not blocks:
+            self._record("blank text" if blocks else f"empty {message.role} message", index, "dropped")
+        if not blocks:
+            return None
+        calls = tuple(block for block in blocks if isinstance(block, ToolCall))
+        if self._rules.calls_last and calls and message.role == "assistant":
+            after_call = blocks[blocks.index(calls[0]) :]
+            if any(isinstance(block, Text | Media | Thinking) for block in after_call):
+                self._record("text", index, "moved before the calls of its message")
+                blocks = (*(block for block in blocks if not isinstance(block, ToolCall)), *calls)
+        return message if blocks == message.blocks else replace(message, blocks=blocks)
+
 
 def _strip_prefill(message: Message) -> Message:
     blocks = [block for block in message.blocks if not isinstance(block, Thinking)]
@@ -175,104 +314,6 @@ def _simple_turn_ids(messages: Sequence[Message]) -> set[str] | None:
     return ids if len(ids) == len(calls) else None
 
 
-# ---- ids
-
-
-def _match_mangled_ids(messages: Sequence[Message], first: int, repairs: list[Repair]) -> Sequence[Message]:
-    """Pair results whose ids a client mangled: as many unknown ids right after a message as it has unanswered calls."""
-    call_ids = {call.id for message in messages for call in message.calls}
-    result_ids = {result.call_id for message in messages for result in message.results}
-    if call_ids <= result_ids or result_ids <= call_ids:
-        return messages
-    repaired = list(messages)
-    for index, (message, following) in enumerate(pairwise(messages)):
-        missing = [call for call in message.calls if call.id not in result_ids]
-        unknown = [result for result in following.results if result.call_id not in call_ids]
-        if missing and len(missing) == len(unknown):
-            new_ids = {id(result): call.id for result, call in zip(unknown, missing, strict=True)}
-            blocks = tuple(
-                replace(block, call_id=new_ids[id(block)]) if isinstance(block, ToolResult) and id(block) in new_ids else block
-                for block in following.blocks
-            )
-            repaired[index + 1] = replace(following, blocks=blocks)
-            repairs.append(Repair("results", f"messages[{first + index + 1}]", "their ids match no call; paired in order"))
-    return repaired
-
-
-def _make_ids_unique(messages: Sequence[Message], first: int, used_ids: set[str], repairs: list[Repair]) -> list[Message]:
-    """Give a new id to a call whose id was used before. Results follow their calls in order."""
-    # Several servers repeat ids within a conversation ("0", "null", "call_0"). Anthropic: 400 "`tool_use` ids must be unique".
-    new_ids: dict[str, list[str]] = {}  # id -> new ids of later calls, whose results are still to come
-    repaired: list[Message] = []
-    for index, message in enumerate(messages, first):
-        if message.role == "assistant":
-            message = _rename_calls(message, index, used_ids, new_ids, repairs)
-        elif new_ids and message.results:
-            blocks: list[Block] = []
-            for block in message.blocks:
-                if isinstance(block, ToolResult) and (queue := new_ids.get(block.call_id)):
-                    block = replace(block, call_id=queue.pop(0) if len(queue) > 1 else queue[0])
-                blocks.append(block)
-            message = replace(message, blocks=tuple(blocks))
-        repaired.append(message)
-    return repaired
-
-
-def _rename_calls(
-    message: Message, index: int, used_ids: set[str], new_ids: dict[str, list[str]], repairs: list[Repair]
-) -> Message:
-    blocks: list[Block] = []
-    ids_here: set[str] = set()
-    for block in message.blocks:
-        if isinstance(block, ToolCall):
-            id, attempt = block.id, 1
-            while id in used_ids or not id:
-                attempt += 1
-                id = f"{block.id or 'call'}_{attempt}"
-            if id != block.id:
-                repairs.append(Repair(f"call id {block.id!r}", f"messages[{index}]", f"used before; now {id!r}"))
-                # Of two calls with one id in one message, the first result belongs to the first call.
-                new_ids.setdefault(block.id, [block.id] if block.id in ids_here else []).append(id)
-                block = replace(block, id=id)
-            else:
-                new_ids.pop(id, None)
-            used_ids.add(id)
-            ids_here.add(id)
-        blocks.append(block)
-    return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
-
-
-# ---- pairs
-
-
-def _pair_results(messages: list[Message], first: int, repairs: list[Repair], *, stateful: bool) -> list[Message]:
-    """Put results right after their calls, one each, in call order. Results without a call become text."""
-    calls = {call.id: call for message in messages if message.role == "assistant" for call in message.calls}
-    results: dict[str, ToolResult] = {}
-    sources: dict[str, Message] = {}  # the message that a result comes from
-    for index, message in enumerate(messages, first):
-        for result in message.results:
-            id = result.call_id
-            if id in results:
-                repairs.append(Repair(f"result of {id!r}", f"messages[{index}]", "a second result; added to the first"))
-                results[id] = _join_results(results[id], result)
-            elif id in calls:
-                results[id], sources[id] = result, message
-    repaired: list[Message] = []
-    for index, message in enumerate(messages):
-        remaining = tuple(b for b in message.blocks if not (isinstance(b, ToolResult) and b.call_id in calls))
-        if not message.results:
-            repaired.append(message)
-        elif remaining and stateful and message.role == "tool":  # their calls may be stored by the provider
-            repaired.append(replace(message, blocks=remaining))  # nothing to pair them with here
-        elif remaining:
-            repaired.append(_orphans_as_text(message, remaining, first + index, repairs))
-        if message.role == "assistant" and message.calls:
-            following = messages[index + 1] if index + 1 < len(messages) else None
-            repaired.append(_build_results(message, following, results, sources, first + index, repairs))
-    return repaired
-
-
 def _join_results(first: ToolResult, second: ToolResult) -> ToolResult:
     """Join two results of one call as text: no single value stands for both."""
     content: list[Text | Media | Foreign] = []
@@ -283,67 +324,9 @@ def _join_results(first: ToolResult, second: ToolResult) -> ToolResult:
     return replace(first, content=tuple(content), data=None, is_error=first.is_error or second.is_error)
 
 
-def _build_results(
-    message: Message,
-    following: Message | None,
-    results: dict[str, ToolResult],
-    sources: dict[str, Message],
-    index: int,
-    repairs: list[Repair],
-) -> Message:
-    """Build the tool message for an assistant message, or return the following one if it is already right."""
-    missing = [call for call in message.calls if call.id not in results]
-    repairs += [Repair(f"call {call.name!r}", f"messages[{index}]", "it had no result; one was added") for call in missing]
-    blocks = tuple(results.get(call.id) or make_unknown_result(call) for call in message.calls)  # never invent success
-    if following is not None and following.role == "tool" and following.blocks == blocks:
-        return following
-    if any(sources.get(call.id, following) is not following for call in message.calls):
-        repairs.append(Repair("results", f"messages[{index}]", "moved right after their calls"))
-    elif following is not None and len(following.results) == len(blocks) != 1:
-        repairs.append(Repair("results", f"messages[{index + 1}]", "sorted into the order of their calls"))
-    source = next((sources[call.id] for call in message.calls if call.id in sources), None)
-    if source is None:
-        return Message("tool", blocks)
-    # A message has one origin: results of another one lose their state.
-    kept = (block if sources.get(block.call_id, source).origin == source.origin else _without_state(block) for block in blocks)
-    return Message("tool", tuple(kept), source.origin, source.opaque)
-
-
 def _without_state(result: ToolResult) -> ToolResult:
     content = tuple(part if isinstance(part, Foreign) else replace(part, opaque=None) for part in result.content)
     return replace(result, opaque=None, content=content)
-
-
-def _orphans_as_text(message: Message, remaining: tuple[Block, ...], index: int, repairs: list[Repair]) -> Message:
-    blocks: list[Block] = []
-    for block in remaining:
-        if isinstance(block, ToolResult):
-            reason = "it belongs to no call; shown as text"
-            repairs.append(Repair(f"result of {block.call_id!r}", f"messages[{index}]", reason))
-            blocks.append(Text(f"[Result of an earlier tool call{f' to {block.name}' if block.name else ''}]"))
-            blocks.extend(block.content)
-        else:
-            blocks.append(block)
-    return Message("user" if message.role == "tool" else message.role, tuple(blocks), message.origin, message.opaque)
-
-
-def _normalize_message(message: Message, rules: HistoryRules, index: int, repairs: list[Repair]) -> Message | None:
-    """Drop empty text and put calls last if the target requires it. Return None if nothing remains."""
-    if message.role == "tool" and message.blocks:
-        return message
-    blocks = tuple(block for block in message.blocks if not _is_empty(block, rules))
-    if len(blocks) < len(message.blocks) or not blocks:
-        subject = "blank text" if blocks else f"empty {message.role} message"
-        repairs.append(Repair(subject, f"messages[{index}]", "dropped"))
-    if not blocks:
-        return None
-    calls = tuple(block for block in blocks if isinstance(block, ToolCall))
-    if rules.calls_last and calls and message.role == "assistant":
-        after_call = blocks[blocks.index(calls[0]) :]
-        if any(isinstance(block, Text | Media | Thinking) for block in after_call):
-            repairs.append(Repair("text", f"messages[{index}]", "moved before the calls of its message"))
-            blocks = (*(block for block in blocks if not isinstance(block, ToolCall)), *calls)
-    return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
 def _is_empty(block: Block, rules: HistoryRules) -> bool:
