@@ -7,7 +7,8 @@ from bench.measure import Figure, Table, child_cpu
 
 MAX_MILLISECONDS = 100.0
 ALL_WIRES = """
-from toolglot.wire.codec import WIRES, create_reader, load_request_encoder
+from toolglot.wire.codec import create_reader, load_request_encoder
+from toolglot.wire.spec import WIRES
 for wire in WIRES: create_reader(wire), load_request_encoder(wire)
 """
 IMPORTS = {

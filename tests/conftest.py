@@ -23,7 +23,7 @@ from toolglot.engine.signin import environment
 from toolglot.engine.signin.environment import ENTRA_SECRETS
 from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import PROFILES
-from toolglot.wire.codec import WIRES
+from toolglot.wire.spec import WIRES
 
 # A run in the background has Ctrl-C ignored, and what it starts inherits that: the tests that send it need it back.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

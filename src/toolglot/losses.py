@@ -2,8 +2,6 @@
 
 import msgspec
 
-__all__ = ["Loss", "Repair"]
-
 
 # The JSON keys are older than the attribute names: `--json` output and saved runs keep them.
 class _Note(msgspec.Struct, frozen=True, gc=False, rename={"subject": "what", "reason": "why"}):

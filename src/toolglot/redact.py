@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from toolglot.jsontext import dumps_text
 
-__all__ = ["REDACTED", "redact"]
-
 REDACTED = "[hidden]"
 _MIN_SECRET_LENGTH = 6  # a shorter one may be an ordinary word
 _MIN_PREFIX_LENGTH = 8  # of a secret at the end of a truncated text

@@ -11,8 +11,6 @@ import msgspec
 
 from toolglot.messages import Message, Opaque
 
-__all__ = ["BUILTIN_TAG", "Options", "Output", "Request", "ToolChoice", "ToolDefinition", "ToolExample"]
-
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Schema = dict[str, Any]
 BUILTIN_TAG = "builtin"

@@ -105,7 +105,7 @@ class TestDecode:
         assert reply["model"] == "m"
 
     def test_base64_bodies(self) -> None:
-        from toolglot.wire.framing import encode_aws_event
+        from aws_events import encode_aws_event
 
         events: list[dict[str, Any]] = [
             {"type": "message_start", "message": {"id": "m", "content": [], "model": "claude"}},

@@ -15,9 +15,9 @@ from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
-from toolglot.wire.codec import WIRES, decode_request, encode_request
+from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
-from toolglot.wire.spec import SPECS
+from toolglot.wire.spec import SPECS, WIRES
 
 from .strategies import TOOLS, Doc, conversations, legal_conversations, requests, targets
 from .test_laws import LAW

@@ -8,8 +8,8 @@ import pytest
 
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request
-from toolglot.wire.codec import WIRES, decode_request, encode_request
-from toolglot.wire.spec import SPECS
+from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.spec import SPECS, WIRES
 
 Recording = dict[str, Any]
 # The vendor that a wire's default profile stands for.

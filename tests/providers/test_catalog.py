@@ -10,8 +10,7 @@ from toolglot.providers.catalog import ALIASES, PROFILES, resolve_profile
 from toolglot.providers.model_facts import FACTS
 from toolglot.providers.profile import ANY_CHOICE, Profile
 from toolglot.schema import dialects
-from toolglot.wire.codec import WIRES
-from toolglot.wire.spec import SPECS
+from toolglot.wire.spec import SPECS, WIRES
 from toolglot.wire.writer import Writer
 
 ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

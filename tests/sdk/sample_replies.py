@@ -16,8 +16,9 @@ from toolglot.events import Event
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.providers.catalog import resolve_profile
-from toolglot.wire.codec import WIRES, create_reader
+from toolglot.wire.codec import create_reader
 from toolglot.wire.reply_encoding import ReplyEncoder, split_reply
+from toolglot.wire.spec import WIRES
 
 RECORDINGS = Path(__file__).parents[2] / ".." / "shared" / "corpus" / "recordings"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="

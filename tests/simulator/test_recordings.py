@@ -8,8 +8,7 @@ import pytest
 
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.simulator.core import Simulator
-from toolglot.wire.codec import WIRES
-from toolglot.wire.spec import SPECS
+from toolglot.wire.spec import SPECS, WIRES
 
 from .client import error_text, post
 

@@ -10,7 +10,8 @@ from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.hosted import HOSTED_TOOLS, find_hosted_tool
-from toolglot.wire.codec import WIRES, encode_request
+from toolglot.wire.codec import encode_request
+from toolglot.wire.spec import WIRES
 
 PROVIDERS = {
     "openai-responses": ("openai-responses", "gpt-5"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from reply_reading import Doc, lines_of, sse_of
 
-from toolglot.wire.framing import encode_aws_event
+from aws_events import encode_aws_event
 from toolglot.wire.spec import WIRES
 
 

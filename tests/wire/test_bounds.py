@@ -9,8 +9,9 @@ import pytest
 from reply_reading import Doc, lines_of, single, sse_of
 from stream_samples import CALL, block, chunk, delta, framed, in_aws, item, line, part, tool
 
-from toolglot.wire.codec import WIRES, create_reader
-from toolglot.wire.framing import encode_aws_event
+from aws_events import encode_aws_event
+from toolglot.wire.codec import create_reader
+from toolglot.wire.spec import WIRES
 
 SIZE = 1_000_000
 PIECES: dict[str, tuple[Callable[[str], Doc], Doc]] = {  # a frame with some text, the terminal

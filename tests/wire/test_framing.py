@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reply_reading import cut, single
 
+from aws_events import encode_aws_event
 from toolglot.errors import MalformedReply, TruncatedStream
 from toolglot.jsontext import loads
 from toolglot.wire.framing import (
@@ -21,7 +22,6 @@ from toolglot.wire.framing import (
     SseDecoder,
     WholeBodyDecoder,
     detect_framing,
-    encode_aws_event,
     encode_json_array,
     encode_line,
     encode_ndjson,
@@ -97,13 +97,6 @@ def test_sse_read_whole_and_byte_by_byte(body: bytes, frames: list[Frame]) -> No
 @given(data=st.data())
 def test_sse_read_in_random_cuts(body: bytes, frames: list[Frame], data: st.DataObject) -> None:
     assert frames_of(SseDecoder, cut(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
-
-
-@pytest.mark.parametrize("retry", ["", "x", "1.5", "-1", "1 "])
-def test_a_retry_that_is_no_number_is_ignored(retry: str) -> None:
-    decoder = SseDecoder()
-    decoder.feed(f"id: 7\nretry: 10\n\nretry: {retry}\nid: 8\n\n".encode())
-    assert (decoder.last_id, decoder.retry) == ("8", 10)
 
 
 def test_a_frame_comes_out_with_its_last_byte() -> None:

@@ -12,7 +12,8 @@ from stream_samples import CALL, STREAMS, block, chunk, framed, item, line, part
 
 from toolglot.errors import ToolglotError
 from toolglot.messages import Reply
-from toolglot.wire.codec import WIRES, create_reader
+from toolglot.wire.codec import create_reader
+from toolglot.wire.spec import WIRES
 
 pytestmark = pytest.mark.untraced
 

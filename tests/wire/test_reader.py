@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 from reply_reading import Doc, lines_of, read, read_pieces, single, sse_of
 
+from aws_events import encode_aws_event
 from toolglot.errors import (
     InvalidRequest,
     MalformedReply,
@@ -20,9 +21,9 @@ from toolglot.errors import (
 )
 from toolglot.events import ReplyStarted, TextDelta
 from toolglot.messages import Origin, Text
-from toolglot.wire.codec import WIRES, create_reader
-from toolglot.wire.framing import encode_aws_event
+from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import error_from_response
+from toolglot.wire.spec import WIRES
 
 
 def chunk(text: str, reason: str | None = None) -> Doc:

@@ -11,8 +11,8 @@ from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
-from toolglot.wire.codec import WIRES, create_reader, decode_request, encode_request
-from toolglot.wire.spec import SPECS
+from toolglot.wire.codec import create_reader, decode_request, encode_request
+from toolglot.wire.spec import SPECS, WIRES
 
 Doc = dict[str, Any]
 SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}

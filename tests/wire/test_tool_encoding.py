@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from toolglot.messages import Media, Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolChoice, ToolDefinition, ToolExample
-from toolglot.wire.tool_encoding import encode_function, encode_hosted, reserve_names, select_tools
+from toolglot.wire.tool_encoding import encode_function, native_definition, reserve_names, select_tools
 from toolglot.wire.writer import Writer, detach_media, format_result_text
 
 OPENAI, CLAUDE, GEMINI = (
@@ -78,7 +78,7 @@ def test_tool_with_a_broken_schema_does_not_cost_the_request() -> None:
 
 def test_hosted_tool_goes_to_its_wire_only() -> None:
     search = ToolDefinition("googleSearch", kind="hosted", wire="gemini", opaque={"googleSearch": {}})
-    assert encode_hosted(search, Writer(GEMINI)) == {"googleSearch": {}}
+    assert native_definition(search, Writer(GEMINI)) == {"googleSearch": {}}
     writer = Writer(CLAUDE)
     assert select_tools(Request("m", [], (search,)), writer) == ([], None)
     assert losses(writer) == [("hosted tool 'googleSearch'", "tools")]

@@ -20,8 +20,6 @@ from toolglot.wire.spec import SPECS, WIRES
 from toolglot.wire.tool_encoding import reserve_names
 from toolglot.wire.writer import EncodedRequest, Writer
 
-__all__ = ["WIRES", "RequestEncoder", "create_reader", "decode_request", "encode_request"]
-
 
 class RequestEncoder(Protocol):
     """The functions of a wire's `request_encode` module."""

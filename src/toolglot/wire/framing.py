@@ -36,7 +36,6 @@ class SseDecoder:
     """Server-sent events as in the WHATWG standard: LF, CRLF or CR, comments, several data lines, BOM.
 
     A line that starts with a brace counts as data: Google reports errors in the middle of a stream as bare JSON.
-    `last_id` and `retry` are the last `id:` and `retry:` fields.
     """
 
     def __init__(self) -> None:
@@ -44,8 +43,6 @@ class SseDecoder:
         self._ends_line = False  # the stored bytes end with a line break
         self._ends_cr = False  # the last byte was CR: a following LF belongs to it
         self._started = False
-        self.last_id = ""
-        self.retry: int | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
         # Fast path: nearly every read ends with a complete event.
@@ -107,10 +104,6 @@ class SseDecoder:
                 data.append(value)
             elif field == b"event":
                 name = value.decode("utf-8", "replace")
-            elif field == b"id":
-                self.last_id = value.decode("utf-8", "replace")
-            elif field == b"retry" and value.isdigit():
-                self.retry = int(value[:9])  # bounded: int() of a long line is quadratic
             elif field[:1] in (b"{", b"}", b" ", b"]", b"["):
                 data.append(line)
         return (name, b"\n".join(data)) if data else None
@@ -321,16 +314,3 @@ def encode_json_array(documents: Iterable[bytes]) -> Iterator[bytes]:
         yield before + document
         before = b"\n,\r\n"
     yield b"]" if before != b"[" else b"[]"
-
-
-def encode_aws_event(data: bytes, event: str = "chunk") -> bytes:
-    """Encode one AWS message that wraps the data as Bedrock does."""
-    payload = dumps({"bytes": base64.b64encode(data).decode()})
-    fields = {":event-type": event, ":content-type": "application/json", ":message-type": "event"}
-    headers = b"".join(
-        bytes([len(name)]) + name.encode() + b"\x07" + len(value).to_bytes(2, "big") + value.encode()
-        for name, value in fields.items()
-    )
-    prelude = (16 + len(headers) + len(payload)).to_bytes(4, "big") + len(headers).to_bytes(4, "big")
-    message = prelude + crc32(prelude).to_bytes(4, "big") + headers + payload
-    return message + crc32(message).to_bytes(4, "big")

@@ -14,8 +14,6 @@ from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.writer import Writer
 
-__all__ = ["constant_key", "count_leading_system", "count_none", "extract_text", "filter_visible", "prepare_history"]
-
 
 def prepare_history(messages: Sequence[Message], writer: Writer, *, stateful: bool = False, first: int = 0) -> list[Message]:
     """Return the history as the target accepts it. `first` is the index of the first message, for reports."""

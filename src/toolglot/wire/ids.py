@@ -2,8 +2,6 @@
 
 from hashlib import sha256
 
-__all__ = ["hash_id"]
-
 # Letters and digits are legal in every provider's ids; Mistral allows nothing else (400 "must be a-z, A-Z, 0-9").
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterator
 from typing import Any, cast
 
-__all__ = ["Doc", "as_dict", "as_int", "as_list", "as_text", "iter_dicts", "unknown_fields"]
-
 Doc = dict[str, Any]
 
 

@@ -6,8 +6,6 @@ import mimetypes
 
 from toolglot.messages import Media, MediaKind, Opaque
 
-__all__ = ["extract_file_text", "guess_media_type", "media_from_url", "media_kind", "to_data_url"]
-
 # The first characters of a file in base64: for images that come without a media type.
 _BASE64_SIGNATURES = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp"))
 _DEFAULT_TYPES = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4", "file": "application/pdf"}

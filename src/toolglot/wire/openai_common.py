@@ -6,8 +6,6 @@ from toolglot.schema.lower import lower
 from toolglot.wire.json_values import Doc, as_dict, as_text
 from toolglot.wire.writer import Writer
 
-__all__ = ["SHARED_FIELDS", "decode_output", "encode_output_schema"]
-
 # Request fields with the same meaning on both wires: they survive a conversion between the two.
 SHARED_FIELDS = {
     *("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user")

@@ -6,8 +6,6 @@ from toolglot.request import Effort, Options, Request
 from toolglot.wire.spec import SPECS
 from toolglot.wire.writer import Writer
 
-__all__ = ["encode_effort", "encode_sampling", "select_extras"]
-
 _EFFORT_LEVELS: tuple[str, ...] = get_args(Effort)
 _SAMPLING = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")
 

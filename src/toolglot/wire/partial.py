@@ -9,8 +9,6 @@ from typing import Any
 
 from toolglot.jsontext import loads
 
-__all__ = ["PartialArguments"]
-
 _STRING_SPECIAL = re.compile(r'["\\]')
 _SCALAR_END = re.compile(r"[\s,\]}]")
 _SEPARATORS = re.compile(r"[\s,:]*")

@@ -19,8 +19,6 @@ from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.tool_encoding import reserve_names
 from toolglot.wire.writer import Encoding, Writer
 
-__all__ = ["EncodedBody", "HeadCache", "PrefixEncoder"]
-
 
 class EncodedBody(Encoding, frozen=True, gc=False, kw_only=True):
     """A request as the bytes of a body. The first `prefix_length` bytes also start the next body."""

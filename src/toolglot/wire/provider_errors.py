@@ -8,8 +8,6 @@ from toolglot.errors import ProviderError
 from toolglot.jsontext import dumps_text
 from toolglot.wire.json_values import as_dict, as_text, iter_dicts
 
-__all__ = ["error_from_body"]
-
 # Pattern in a code or type -> error. The first match counts: quota comes before rate, because both arrive as 429.
 _ERRORS_BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
     (r"insufficient_quota|billing|credit_balance|spend_limit|usage_limit|insufficient_balance", errors.QuotaExceeded),

@@ -22,8 +22,6 @@ from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["ReplyDecoder", "ReplyReader", "error_from_response"]
-
 # What a decoder raises if a document does not have the wire's shape. Decoders just read: checking every field of every
 # frame would cost more than decoding it.
 _SHAPE_ERRORS = (AttributeError, KeyError, TypeError, IndexError, RecursionError)
@@ -151,7 +149,7 @@ class ReplyReader:
         return cast(Doc, doc)
 
 
-def _preview(data: bytes | Doc) -> str:
+def _preview(data: Any) -> str:
     try:
         return (data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data))[:200]
     except RecursionError:  # nested as deeply as the parser allows

@@ -19,8 +19,6 @@ from toolglot.losses import Repair
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.profile import HistoryRules
 
-__all__ = ["FILLER_TEXT", "HistoryRepairer", "RepairedHistory", "repair_history"]
-
 _UNKNOWN_TEXT = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
 _INTERRUPTED_TEXT = "The call was interrupted while it ran. It may have had effects."
 _REJECTED_TEXT = "The call was not allowed and did not run."

@@ -18,8 +18,6 @@ from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc
 from toolglot.wire.writer import Writer
 
-__all__ = ["EventSequencer", "ReplyBlock", "ReplyEncoder", "split_reply"]
-
 ReplyBlock = Text | Thinking | Media | ToolCall | Foreign
 
 

@@ -9,8 +9,6 @@ from toolglot.request import ToolDefinition
 from toolglot.wire.json_values import Doc, as_text
 from toolglot.wire.spec import SPECS
 
-__all__ = ["decode_options", "define_tool", "join_messages"]
-
 
 def join_messages(messages: Iterable[Message], *roles: Role) -> Iterator[Message]:
     """Join neighbouring messages of these roles, for wires on which each result is a message of its own."""

@@ -10,8 +10,6 @@ from toolglot.messages import Reply, ToolCall
 from toolglot.schema.lowering_result import restore
 from toolglot.wire.writer import Encoding
 
-__all__ = ["needs_restoring", "restore_call", "restore_events", "restore_reply"]
-
 
 def needs_restoring(encoded: Encoding) -> bool:
     """Return whether a call may look different on the wire. Most requests need no restoring."""

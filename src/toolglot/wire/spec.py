@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ANTHROPIC_MESSAGES", "GEMINI", "OLLAMA_CHAT", "OPENAI_CHAT", "OPENAI_RESPONSES", "SPECS", "WIRES", "WireSpec"]
-
 OPENAI_CHAT = "openai-chat"
 OPENAI_RESPONSES = "openai-responses"
 ANTHROPIC_MESSAGES = "anthropic-messages"

@@ -24,6 +24,11 @@ class EncodedFunction(msgspec.Struct, frozen=True):
     strict: bool
     extra: dict[str, Any]
 
+    def to_fields(self, schema_key: str = "parameters") -> dict[str, Any]:
+        """Return name, description if there is one, and schema."""
+        description = {"description": self.description} if self.description else {}
+        return {"name": self.name, **description, schema_key: self.schema}
+
 
 # The schema of a freeform tool on wires that have only functions.
 _FREEFORM_SCHEMA: dict[str, Any] = {
@@ -37,7 +42,7 @@ def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
     """Give tools the first choice of names, before calls of the history, and find those that cannot all be strict."""
     strict: dict[str, dict[str, Any]] = {}
     for tool in tools:
-        if definition := native_definition(tool, writer) or _hosted_definition(tool, writer):
+        if definition := native_definition(tool, writer):
             writer.native_types[tool.name] = str(definition.get("type", ""))
         if tool.kind != "hosted":
             name = writer.map_tool_name(tool.name, tool.namespace)  # before any call of the history
@@ -115,22 +120,11 @@ def select_chosen(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: W
 
 
 def native_definition(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
-    """Return the vendor's own definition of a tool if the model is trained on it, else None."""
+    """Return the vendor's own definition of a tool that it runs, or that the model is trained on; else None."""
+    if tool.kind == "hosted":
+        return tool.opaque if tool.wire == writer.profile.wire else None
     definition = tool.typed.get(writer.profile.wire)
     return definition if definition is not None and definition["type"] in writer.profile.features.typed else None
-
-
-def _hosted_definition(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
-    return tool.opaque if tool.kind == "hosted" and tool.wire == writer.profile.wire else None
-
-
-def encode_hosted(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
-    """Return the definition of a tool that the provider runs, or None and a Loss."""
-    if (definition := _hosted_definition(tool, writer)) is not None:
-        return definition
-    reason = f"only {tool.wire} runs it" if tool.wire != writer.profile.wire else "it has no definition"
-    writer.record_loss(f"hosted tool {tool.name!r}", "tools", reason)
-    return None
 
 
 def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
@@ -180,7 +174,11 @@ def _lower_schema(tool: ToolDefinition, dialect: str, writer: Writer) -> Lowered
 def _is_usable(tool: ToolDefinition, writer: Writer) -> bool:
     """Return whether the tool can be sent. One broken schema must not make the whole request fail."""
     if tool.kind == "hosted":
-        return encode_hosted(tool, writer) is not None
+        if native_definition(tool, writer):
+            return True
+        reason = f"only {tool.wire} runs it" if tool.wire != writer.profile.wire else "it has no definition"
+        writer.record_loss(f"hosted tool {tool.name!r}", "tools", reason)
+        return False
     try:
         _lower_schema(tool, writer.profile.dialect, writer)
     except UsageError as e:

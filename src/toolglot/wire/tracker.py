@@ -29,8 +29,6 @@ from toolglot.losses import Loss
 from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.ids import hash_id
 
-__all__ = ["ToolCallTracker", "make_call", "parse_arguments"]
-
 
 class _Slot:
     __slots__ = (

@@ -13,8 +13,6 @@ from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.ids import hash_id
 from toolglot.wire.media import extract_file_text
 
-__all__ = ["EncodedRequest", "Encoding", "Writer", "detach_media", "format_result_text", "is_same_model", "join_plain"]
-
 # Opaque fields that mean nothing to a model: dropping them for another target is not a Loss.
 _SILENT_KEYS = frozenset(
     {

@@ -9,8 +9,6 @@ from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
 from toolglot.wire.tracker import ToolCallTracker, parse_arguments
 
-__all__ = ["AnthropicReplyDecoder"]
-
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end",
     "stop_sequence": "end",

@@ -9,8 +9,6 @@ from toolglot.wire.anthropic.request_encode import encode_block
 from toolglot.wire.json_values import Doc, as_list
 from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
 
-__all__ = ["AnthropicReplyEncoder"]
-
 # block -> (type of delta, its field)
 _DELTA_FIELDS: dict[type[Block], tuple[str, str]] = {
     Text: ("text_delta", "text"),

@@ -14,8 +14,6 @@ from toolglot.wire.request_decoding import decode_options, define_tool
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["decode", "decode_assistant_content"]
-
 _NEUTRAL_FIELDS = {
     *("model", "messages", "system", "tools", "tool_choice", "stream", "thinking", "output_config"),
     *SPECS[ANTHROPIC_MESSAGES].options.values(),

@@ -12,7 +12,7 @@ from toolglot.wire.json_values import Doc, as_dict, unknown_fields
 from toolglot.wire.media import extract_file_text, guess_media_type
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
-from toolglot.wire.tool_encoding import encode_function, encode_hosted, native_definition, select_chosen, select_tools
+from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, join_plain
 
 __all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
@@ -126,7 +126,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
         sampling["stop_sequences"] = [stop for stop in stops if stop.strip()]
         for _ in range(len(stops) - len(sampling["stop_sequences"])):
             writer.record_loss("stop", "options", "a stop sequence must not be blank")
-    encoded = [tool for definition in tools if (tool := encode_tool(definition, writer))]
+    encoded = [encode_tool(tool, writer) for tool in tools]
     wire_choice = encode_choice(choice, tools, request.parallel, writer) if encoded else None
     if thinking := encode_thinking(request, wire_choice, max_tokens, writer):
         body["thinking"] = thinking
@@ -225,17 +225,12 @@ def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
     return {**config, "format": {"type": "json_schema", "schema": lowered.schema}}
 
 
-def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
-    """Encode a tool; None if the provider does not run it."""
-    if tool.kind == "hosted":
-        return encode_hosted(tool, writer)
+def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
+    """Encode a tool."""
     if native := native_definition(tool, writer):  # `bash_20250124` and the like: sent without a schema
         return native
     function = encode_function(tool, writer)
-    encoded: Doc = {"name": function.name}
-    if function.description:
-        encoded["description"] = function.description
-    encoded["input_schema"] = function.schema
+    encoded = function.to_fields("input_schema")
     if function.strict or (tool.strict is False and tool.wire == ANTHROPIC_MESSAGES):
         encoded["strict"] = function.strict
     return {**encoded, **function.extra}  # `cache_control`, `defer_loading` …

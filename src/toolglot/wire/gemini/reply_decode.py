@@ -17,8 +17,6 @@ from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import GEMINI
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["GeminiReplyDecoder", "snake_to_camel"]
-
 _FILTERED = (
     *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
     *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),

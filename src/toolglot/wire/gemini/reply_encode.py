@@ -8,8 +8,6 @@ from toolglot.wire.gemini.request_encode import encode_block
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
 
-__all__ = ["GeminiReplyEncoder"]
-
 
 class GeminiReplyEncoder(ReplyEncoder):
     """Encodes one reply."""

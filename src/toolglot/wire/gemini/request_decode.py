@@ -14,8 +14,6 @@ from toolglot.wire.request_decoding import decode_options, define_tool
 from toolglot.wire.spec import GEMINI, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["decode"]
-
 _NEUTRAL_FIELDS = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
 
 

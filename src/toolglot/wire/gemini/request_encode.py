@@ -10,7 +10,7 @@ from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.media import guess_media_type
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
-from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_chosen, select_tools
+from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer
 
 __all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
@@ -165,8 +165,8 @@ def encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
     declarations: list[Doc] = []
     hosted: Doc = {}
     for tool in tools:
-        if tool.kind == "hosted":
-            hosted.update(encode_hosted(tool, writer) or {})  # each is a tool object of its own
+        if native := native_definition(tool, writer):
+            hosted.update(native)  # each is a tool object of its own
             continue
         function = encode_function(tool, writer)
         declaration: Doc = {"name": function.name, "description": function.description or function.name}  # required

@@ -6,8 +6,6 @@ from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["OllamaReplyDecoder"]
-
 STOP_REASONS: dict[str, StopReason] = {"stop": "end", "length": "length"}  # "stop" with calls, too
 _MESSAGE_FIELDS = ("role", "content", "thinking", "tool_calls", "images", "tool_name", "tool_call_id")
 

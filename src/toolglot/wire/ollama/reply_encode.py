@@ -9,8 +9,6 @@ from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
 
-__all__ = ["OllamaReplyEncoder"]
-
 
 class OllamaReplyEncoder(ReplyEncoder):
     """Encodes one reply."""

@@ -13,8 +13,6 @@ from toolglot.wire.request_decoding import decode_options, define_tool, join_mes
 from toolglot.wire.spec import OLLAMA_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["decode"]
-
 _NEUTRAL_FIELDS = ("model", "messages", "tools", "options", "format", "stream", "think")
 
 

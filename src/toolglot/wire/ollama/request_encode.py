@@ -9,7 +9,7 @@ from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
-from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_tools
+from toolglot.wire.tool_encoding import encode_function, native_definition, select_tools
 from toolglot.wire.writer import Writer, detach_media, format_result_text
 
 __all__ = ["encode_body", "encode_message", "head_key", "leading_count"]
@@ -87,8 +87,8 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
         body["stream"] = request.stream
     tools: list[Doc] = []
     for tool in select_tools(request, writer)[0]:
-        if tool.kind == "hosted":
-            tools.append(encode_hosted(tool, writer) or {})
+        if native := native_definition(tool, writer):
+            tools.append(native)
         else:
             function = encode_function(tool, writer)
             fields: Doc = {"name": function.name, "description": function.description, "parameters": function.schema}

@@ -16,8 +16,6 @@ from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import OPENAI_CHAT
 from toolglot.wire.tracker import ToolCallTracker, make_call
 
-__all__ = ["ChatReplyDecoder"]
-
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "end",
     "length": "length",

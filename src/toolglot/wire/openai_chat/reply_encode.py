@@ -11,8 +11,6 @@ from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
 from toolglot.wire.openai_chat.request_encode import encode_call
 from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder, is_refusal
 
-__all__ = ["ChatReplyEncoder"]
-
 
 class ChatReplyEncoder(ReplyEncoder):
     """Encodes one reply."""

@@ -15,8 +15,6 @@ from toolglot.wire.request_decoding import decode_options, define_tool, join_mes
 from toolglot.wire.spec import OPENAI_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["decode", "decode_assistant_message"]
-
 _NEUTRAL_FIELDS = {
     *("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "stream"),
     *("reasoning_effort", "response_format", "functions", "function_call"),

@@ -15,7 +15,7 @@ from toolglot.wire.openai_common import encode_output_schema
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.repair import FILLER_TEXT
 from toolglot.wire.reply_encoding import is_refusal
-from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_chosen, select_tools
+from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, detach_media, format_result_text, join_plain
 
 __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
@@ -192,10 +192,9 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
 def encode_tools(request: Request, writer: Writer) -> Doc:
     """Encode the tools and the choice among them."""
     tools, choice = select_tools(request, writer)
-    encoded = [tool for definition in tools if (tool := encode_tool(definition, writer))]
-    if not encoded:  # parallel_tool_calls is refused without tools, and a choice means nothing
+    if not tools:  # parallel_tool_calls is refused without tools, and a choice means nothing
         return {}
-    body: Doc = {"tools": encoded}
+    body: Doc = {"tools": [encode_tool(tool, writer) for tool in tools]}
     if choice:
         body["tool_choice"] = encode_choice(choice, tools, writer)
     if request.parallel is not None and writer.profile.features.parallel_off:
@@ -205,10 +204,10 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
     return body
 
 
-def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
-    """Encode a tool; None if the provider does not run it."""
-    if tool.kind == "hosted":
-        return encode_hosted(tool, writer)
+def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
+    """Encode a tool."""
+    if native := native_definition(tool, writer):
+        return native
     if tool.kind == "freeform" and writer.profile.features.freeform:
         custom: Doc = {"name": writer.map_tool_name(tool.name, tool.namespace)}
         if tool.description:
@@ -217,10 +216,7 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
             custom["format"] = {"type": "grammar", "grammar": tool.grammar}  # nested here, flat on Responses
         return {"type": "custom", "custom": custom}
     function = encode_function(tool, writer)
-    fields: Doc = {"name": function.name}
-    if function.description:
-        fields["description"] = function.description
-    fields["parameters"] = function.schema
+    fields = function.to_fields()
     if function.strict or (tool.strict is False and writer.profile.features.strict):
         fields["strict"] = function.strict
     return {"type": "function", "function": fields, **function.extra}

@@ -14,8 +14,6 @@ from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import OPENAI_RESPONSES
 from toolglot.wire.tracker import ToolCallTracker, make_call
 
-__all__ = ["NATIVE_ITEMS", "ResponsesReplyDecoder", "decode_item"]
-
 _INCOMPLETE_REASONS: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filtered"}
 _TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled")
 # Built-in tools that the client runs are calls like any other: item -> (name, field of the arguments, item of the result).

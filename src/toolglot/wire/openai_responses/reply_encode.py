@@ -8,8 +8,6 @@ from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.openai_responses.request_encode import encode_call
 from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder, is_refusal
 
-__all__ = ["ResponsesReplyEncoder"]
-
 _INCOMPLETE_REASONS: dict[StopReason, str] = {"length": "max_output_tokens", "filtered": "content_filter"}
 # kind of block -> (event of its pieces, field of the complete text)
 _PIECE_EVENTS = {

@@ -16,8 +16,6 @@ from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_ite
 from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
 from toolglot.wire.spec import OPENAI_RESPONSES, SPECS
 
-__all__ = ["decode"]
-
 _NEUTRAL_FIELDS = {
     *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream", "reasoning", "text"),
     *SPECS[OPENAI_RESPONSES].options.values(),

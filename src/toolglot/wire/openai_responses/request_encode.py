@@ -14,7 +14,7 @@ from toolglot.wire.openai_common import encode_output_schema
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.spec import OPENAI_RESPONSES
-from toolglot.wire.tool_encoding import encode_function, encode_hosted, native_definition, select_chosen, select_tools
+from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, format_result_text
 
 __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
@@ -235,7 +235,7 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
     encoded: list[Doc] = []
     namespaces: dict[str, Doc] = {}
     for tool in tools:
-        item = encode_tool(tool, writer) or {}
+        item = encode_tool(tool, writer)
         if not tool.namespace or not writer.profile.features.namespaces:
             encoded.append(item)
         elif tool.namespace in namespaces:
@@ -256,10 +256,8 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
     return body
 
 
-def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
-    """Encode a tool; None if the provider does not run it."""
-    if tool.kind == "hosted":
-        return encode_hosted(tool, writer)
+def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
+    """Encode a tool."""
     if native := native_definition(tool, writer):
         return native
     if tool.kind == "freeform":
@@ -272,11 +270,8 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     else:
         function = encode_function(tool, writer)
         extra = function.extra
-        encoded = {"type": "function", "name": function.name}
-        if function.description:
-            encoded["description"] = function.description
         # `strict` is always sent: if it is missing, the server tries strict and may change the schema (OpenAPI document).
-        encoded |= {"parameters": function.schema, "strict": function.strict}
+        encoded = {"type": "function", **function.to_fields(), "strict": function.strict}
     return {**encoded, **(unknown_fields(extra, ("namespace",)) or {})}
 
 
