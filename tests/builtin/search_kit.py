@@ -7,21 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.tool_state import ToolState
-from toolglot.errors import ToolError
 from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
-from toolglot.tools.tool import Tool
-
-BAD_PATHS: list[Any] = [
-    *("\0", "..", "../..", "/", "/etc/passwd", "nowhere", "a.py/x", "\ud800", "x" * 5000, "x/" * 3000, "~", "$HOME"),
-    *("file:///etc", "%2e%2e", "..\\..", "\uff0e\uff0e/x", "/proc/self/root", "/proc/self/fd/0", "a" * 256, "src/../../x"),
-]
-BAD_FLAGS: list[Any] = ["perhaps", 7, {}, []]
-BAD_NUMBERS: list[Any] = [-1, -(10**30), "many", 0.5, {}, []]
 
 
 def plant(root: Path, files: Mapping[str, str | bytes] | Iterable[str]) -> Path:
@@ -47,23 +36,6 @@ def make_context(name: str, *, cancelled: bool = False, reports: list[str] | Non
     if cancelled:
         flag.set()
     return Context(ToolCall("1", name, {}), cancel_flag=flag, report=None if reports is None else reports.append)
-
-
-def assert_cancels(tool: Tool, **arguments: Any) -> None:
-    with pytest.raises(ToolError) as raised:
-        tool(**arguments, context=make_context(tool.name, cancelled=True))
-    assert (raised.value.kind, raised.value.code) == ("cancelled", "cancelled")
-
-
-def assert_refused(tool: Tool, root: Path, arguments: dict[str, Any]) -> None:
-    """A call as a model sends it fails with a typed error in one line, and changes nothing."""
-    before = sorted(map(str, root.rglob("*")))
-    call = ToolCall("1", tool.name, arguments)
-    with pytest.raises(ToolError) as raised:
-        tool.call(tool.bind(call).values, Context(call))
-    assert raised.value.kind in ("validation", "not_found", "not_allowed", "execution")
-    assert "Traceback" not in str(raised.value)
-    assert sorted(map(str, root.rglob("*"))) == before
 
 
 def flatten_table(table: Mapping[str, list[Any]]) -> list[tuple[str, Any]]:

@@ -6,17 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from search_kit import (
-    BAD_FLAGS,
-    BAD_NUMBERS,
-    BAD_PATHS,
-    assert_cancels,
-    assert_refused,
-    flatten_table,
-    make_state,
-    plant,
-    plant_byte_names,
-)
+from search_kit import make_state, plant, plant_byte_names
 
 from toolglot.builtin.files import read_many as read_many_module
 from toolglot.builtin.files.read_many import read_many_tools
@@ -134,9 +124,6 @@ class TestListDir:
         assert output.data["entries"][0]["name"] == "byte\ufffd"
         json.dumps(output.data, ensure_ascii=False).encode()
 
-    def test_cancellation(self, tree: Path) -> None:
-        assert_cancels(list_dir_of(tree))
-
 
 class TestReadMany:
     def test_files_follow_their_paths(self, tree: Path) -> None:
@@ -197,46 +184,3 @@ class TestReadMany:
         assert "SECRET" not in read_many_of(root)(include=["**"]).content
         with pytest.raises(ToolError):
             read_many_of(root)(include=["link"])
-
-
-BAD_GLOBS: list[Any] = [[""], ["\0"], ["{a,b}" * 20], ["x" * 9000], {}, [{}], ["*"] * 500, ["a", ""], ["a\0b"], [[]], [None]]
-BAD_LISTS: dict[str, list[Any]] = {
-    "path": [*BAD_PATHS, "a.py", "pipe", {}, 3.5, [[]]],
-    "ignore": BAD_GLOBS,
-    "depth": [0, *BAD_NUMBERS],
-    "skip": BAD_NUMBERS,
-    "limit": BAD_NUMBERS,
-    "respect_gitignore": BAD_FLAGS,
-    "respect_extra_ignore": BAD_FLAGS,
-}
-BAD_READS: dict[str, list[Any]] = {
-    "include": [
-        *([path] for path in BAD_PATHS),
-        *([], {}, [{}], ["*"] * 500, [""], ["../*"], ["/etc/*"], ["{a,b}" * 20], ["x*" * 3000], [["a.py"]], [None], ""),
-        *(["*", "../../*"], ["a.py", "/etc/passwd"], ["a.py", "\0"], ["a/../../*"], ["/proc/self/*"], ["**/nowhere"]),
-    ],
-    "exclude": [*BAD_GLOBS, ["**"], ["a.py"]],
-    "default_excludes": BAD_FLAGS,
-}
-
-
-@pytest.mark.parametrize(("name", "value"), flatten_table(BAD_LISTS))
-def test_bad_input_of_list_dir_is_refused(tree: Path, name: str, value: Any) -> None:
-    assert_refused(list_dir_of(tree), tree, {name: value})
-
-
-@pytest.mark.parametrize(("name", "value"), flatten_table(BAD_READS))
-def test_bad_input_of_read_many_is_refused(tree: Path, name: str, value: Any) -> None:
-    assert_refused(read_many_of(tree), tree, {"include": ["a.py"], name: value})
-
-
-def test_declarations(tree: Path) -> None:
-    list_dir, read_many = list_dir_of(tree), read_many_of(tree)
-    assert (list_dir.name, read_many.name) == ("list_dir", "read_many")
-    assert list_dir.effects == read_many.effects == {"read"}
-    assert list_dir.target is not None
-    assert list_dir.target({"path": "src"}) == str(tree / "src")
-    assert read_many.target is not None
-    assert read_many.target({"include": ["a", "b/*"]}) == "a, b/*"
-    assert read_many.definition.parameters is not None
-    assert read_many.definition.parameters["properties"].keys() == {"include", "exclude", "default_excludes"}
