@@ -317,7 +317,7 @@ class TestFallback:
         assert output.content.endswith(f"\n[{FALLBACK_NOTE}]")
 
     def test_an_error_explains_the_other_syntax(self, tree: Path) -> None:
-        with pytest.raises(ToolError, match="ripgrep is not available"):
+        with pytest.raises(ToolError, match="not by ripgrep"):
             grep_of(tree, "python")(pattern=r"\p{Greek}")
 
     def test_plain_text_has_no_note(self, tree: Path) -> None:

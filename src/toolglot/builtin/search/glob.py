@@ -21,7 +21,7 @@ from toolglot.builtin.search.globs import (
     invalid_glob_error,
 )
 from toolglot.builtin.search.search_scope import SearchRoot, open_search_root, start_deadline
-from toolglot.builtin.search.walk import Walk, replace_surrogates, stat_beneath
+from toolglot.builtin.search.walk import Walk, replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
@@ -40,12 +40,10 @@ _WILDCARD = re.compile(r"[*?\[\\]")
 
 
 class GlobFile(msgspec.Struct, frozen=True):
-    """A matching file. `path`: relative to its root; `mtime`: seconds."""
+    """A matching file. `path`: relative to its root."""
 
     path: str
     absolute: str
-    size: int
-    mtime: float
 
 
 class GlobResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,8 +105,8 @@ class GlobSearch:
             raise invalid_glob_error(pattern, "leads to a parent directory; search that directory instead")
         self._globs, self._case_sensitive = expand_braces(pattern), case_sensitive
         self._gitignore, self._extra_ignore = gitignore, extra_ignore
-        self._files: dict[str, tuple[int, int]] = {}
-        """Matches, relative to the root -> size and time in ns; 0 if times were not recorded."""
+        self._times: dict[str, int] = {}
+        """Matches, relative to the root -> when they were modified, in ns; 0 if times do not matter."""
         self.ignored = self.missed = 0
         self.complete = True
 
@@ -127,15 +125,11 @@ class GlobSearch:
             if max_depth is not None and local.count("/") >= max_depth:
                 directory.subdirectories.clear()
             for entry in _filter_entries(directory.files, local, test):
-                if not with_times:
-                    self._files[prefix + entry.name] = 0, 0
-                    continue
                 with suppress(OSError):  # it has gone meanwhile
-                    status = entry.stat(follow_symlinks=False)
-                    self._files[prefix + entry.name] = status.st_size, status.st_mtime_ns
+                    self._times[prefix + entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns if with_times else 0
             ignored = [entry for entry in directory.ignored if not entry.is_dir(follow_symlinks=False)]
             self.ignored += len(_filter_entries(ignored, local, test))
-            if should_stop(walk.entry_count) or len(self._files) >= MAX_MATCHES:
+            if should_stop(walk.entry_count) or len(self._times) >= MAX_MATCHES:
                 self.complete = False
                 break
         self.missed = walk.missed
@@ -156,26 +150,21 @@ class GlobSearch:
     def rank_files(self, order: Order, limit: int | None = None) -> list[str]:
         """Return the first matches."""
         if order == "name":
-            return nsmallest(limit, self._files) if limit else sorted(self._files)
+            return nsmallest(limit, self._times) if limit else sorted(self._times)
         threshold = (time.time() - DAY_SECONDS) * 1e9 if order == "recent_first" else 0
-        times = {path: mtime for path, (_, mtime) in self._files.items() if mtime >= threshold}
-        return sorted(self._files, key=lambda path: (path not in times, -times.get(path, 0), path))[:limit]
+        times = {path: mtime for path, mtime in self._times.items() if mtime >= threshold}
+        return sorted(self._times, key=lambda path: (path not in times, -times.get(path, 0), path))[:limit]
 
     def build_result(self, pattern: str, root: SearchRoot, order: Order, limit: int) -> GlobResult:
-        files: list[GlobFile] = []
-        for path in self.rank_files(order, limit):
-            size, mtime_ns = self._files[path]
-            if not mtime_ns and (status := stat_beneath(root.root_fd, path)) is not None:
-                size, mtime_ns = status.st_size, status.st_mtime_ns
-            absolute = replace_surrogates(f"{root.root_path}/{path}")
-            files.append(GlobFile(replace_surrogates(path), absolute, size, mtime_ns / 1e9))
+        paths = map(replace_surrogates, self.rank_files(order, limit))
+        files = tuple(GlobFile(path, replace_surrogates(f"{root.root_path}/{path}")) for path in paths)
         return GlobResult(
             pattern=pattern,
             path=replace_surrogates(root.path),
             order=order,
-            files=tuple(files),
-            total=len(self._files),
-            truncated=len(self._files) > len(files),
+            files=files,
+            total=len(self._times),
+            truncated=len(self._times) > len(files),
             ignored=self.ignored,
             missed=self.missed,
             complete=self.complete,

@@ -1,4 +1,4 @@
-"""The tool `grep`: search file contents, with ripgrep where it can be confined, otherwise with Python's `re`.
+"""The tool `grep`: search file contents, with ripgrep if it can be confined, otherwise with Python's `re`.
 
 Every search ends: after a timeout, after a limit of output, or when the call is cancelled.
 """
@@ -6,7 +6,7 @@ Every search ends: after a timeout, after a limit of output, or when the call is
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
-from toolglot.builtin.files.text import has_lone_surrogate
+from toolglot.builtin.files.text import check_text
 from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.grep_query import FALLBACK_NOTE, UNLIMITED, FileMatches, GrepMatches, GrepQuery, unknown_type_error
@@ -24,6 +24,7 @@ from toolglot.builtin.search.search_scope import SearchRoot, open_root_of, start
 from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, is_binary, replace_surrogates, stat_beneath
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
+from toolglot.facades.rendering import format_matches
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
@@ -49,12 +50,11 @@ class GrepLine(msgspec.Struct, frozen=True):
 
 
 class GrepFile(msgspec.Struct, frozen=True):
-    """A file with matches. `count`: its matching lines (1 in mode files). `mtime`: seconds; 0 if it has gone meanwhile."""
+    """A file with matches. `count`: its matching lines (1 in mode files)."""
 
     path: str
     absolute: str
     count: int
-    mtime: float = 0.0
     lines: tuple[GrepLine, ...] = ()
 
 
@@ -83,20 +83,11 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     """How the engine's pattern syntax differs from ripgrep's."""
 
-    def render(self, *, only_matching: bool, line_numbers: bool) -> str:
-        """Write `path:line:text` for matches and `path-line-text` for context, groups separated by `--`, as grep does."""
-        lines: list[str] = []
-        has_groups = bool(self.before or self.after) and not only_matching
-        for file in self.files:
-            if self.mode != "content":
-                lines.append(file.path if self.mode == "files" else f"{file.path}:{file.count}")
-            last = -1
-            for line in file.lines:
-                if has_groups and lines and (last < 0 or line.line > last + 1):
-                    lines.append("--")
-                last, mark = line.line, ":" if line.is_match else "-"
-                head = f"{file.path}{mark}{line.line}{mark}" if line_numbers else f"{file.path}{mark}"
-                lines += [head + text for text in (map(_shorten_line, line.matches) if only_matching else (line.text,))]
+    def render(self, matches: Iterable[str]) -> str:
+        """Return the text for a model. `matches`: the lines of mode content."""
+        lines = list(matches)
+        if self.mode != "content":
+            lines = [file.path if self.mode == "files" else f"{file.path}:{file.count}" for file in self.files]
         unit = "matching lines" if self.mode == "content" else "files"
         if self.truncated:
             total = f"{self.total}" if self.exact else f"at least {self.total}"
@@ -117,7 +108,7 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grep_tools(state: ToolState, *, engine: GrepEngine = "auto") -> list[Tool]:
-    """Return the tool `grep`. `engine`: auto takes ripgrep where it can be used."""
+    """Return the tool `grep`. `engine`: auto takes ripgrep if it can be used."""
     declare = tool(
         name="grep",
         effects="read",
@@ -216,8 +207,10 @@ class _GrepTool:
                     raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
         with open_root_of(state, entry) as root:
             query = msgspec.structs.replace(query, root_fd=root.root_fd, start=root.relative, is_file=is_file)
-            program = find_ripgrep(state, root.root_fd) if self._engine != "python" else ""
-            if self._engine == "ripgrep" and not program:
+            # ripgrep cannot exclude lines that it has found.
+            use_python = self._engine == "python" or bool(query.exclude)
+            program = "" if use_python else find_ripgrep(state, root.root_fd)
+            if self._engine == "ripgrep" and not program and not use_python:
                 message = "ripgrep (rg) is not installed, is too old, or cannot be confined by this kernel"
                 raise ToolError(message, code="missing_program")
             matches = search_with_ripgrep(program, query, should_stop) if program else search_with_python(query, should_stop)
@@ -227,30 +220,21 @@ class _GrepTool:
                 raise ToolError(message, kind="timeout", code="search_timeout")
             matches.files.sort(key=lambda file: file.path)
             if query.mode == "files":
-                times = {file.path: _read_mtime_ns(root, file.path) for file in matches.files[:MAX_RESULTS]}
+                statuses = {file.path: stat_beneath(root.root_fd, file.path) for file in matches.files[:MAX_RESULTS]}
+                times = {path: status.st_mtime_ns for path, status in statuses.items() if status is not None}
                 matches.files.sort(key=lambda file: (-times.get(file.path, 0), file.path))
             result = _build_result(state, root, query, matches)
-        text = result.render(only_matching=query.only_matching, line_numbers=query.line_numbers)
-        return ToolOutput(text, to_data(result))
+        data = to_data(result)
+        matched = format_matches(data, numbers=query.line_numbers, only_matching=query.only_matching)
+        return ToolOutput(result.render(matched), data)
 
 
 def _check_pattern(pattern: str, name: str, *, multiline: bool = False) -> str:
-    problems = {
-        "contains an unpaired surrogate (invalid Unicode)": has_lone_surrogate(pattern),
-        "is empty; give a regular expression": not pattern,
-        "contains a NUL byte, which no text file has": "\0" in pattern,
-        f"is longer than {MAX_PATTERN_LENGTH} characters": len(pattern) > MAX_PATTERN_LENGTH,
-        "contains a newline, but is matched line by line": "\n" in pattern and not multiline,
-    }
-    for problem, applies in problems.items():
-        if applies:
-            raise invalid_argument(name, problem)
-    return pattern
-
-
-def _read_mtime_ns(root: SearchRoot, path: str) -> int:
-    status = stat_beneath(root.root_fd, path)
-    return status.st_mtime_ns if status else 0
+    if not pattern:
+        raise invalid_argument(name, "is empty; give a regular expression")
+    if "\n" in pattern and not multiline:
+        raise invalid_argument(name, "contains a newline, but is matched line by line")
+    return check_text(pattern, name, MAX_PATTERN_LENGTH)
 
 
 # ---- the result
@@ -295,7 +279,10 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
 def _build_file(state: ToolState, root: SearchRoot, file: FileMatches, before: int, after: int) -> GrepFile:
     absolute = f"{root.root_path}/{file.path}"
     path = file.path if root.root_path == str(state.workspace.root).rstrip("/") else absolute
-    lines = {number: GrepLine(number, _shorten_line(text, at), True, tuple(parts)) for number, text, parts, at in file.lines}
+    lines = {
+        number: GrepLine(number, _shorten_line(text, at), True, tuple(map(_shorten_line, parts)))
+        for number, text, parts, at in file.lines
+    }
     if (before or after) and lines:
         numbers = {number for match in lines for number in range(match - before, match + after + 1)}
         last = max(numbers)
@@ -315,7 +302,6 @@ def _build_file(state: ToolState, root: SearchRoot, file: FileMatches, before: i
         replace_surrogates(path),
         replace_surrogates(absolute),
         file.count,
-        _read_mtime_ns(root, file.path) / 1e9,
         tuple(lines[number] for number in sorted(lines)),
     )
 

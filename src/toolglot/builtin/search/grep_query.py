@@ -20,7 +20,7 @@ __all__ = [
 
 UNLIMITED = 1 << 30
 FALLBACK_NOTE = (
-    "ripgrep is not available, so the pattern was read by Python's re module: look-around and backreferences work; "
+    "the pattern was read by Python's re module, not by ripgrep: look-around and backreferences work; "
     r"\p{…}, [[:alpha:]] and flags in the middle of a pattern do not"
 )
 

@@ -1,6 +1,6 @@
 """Search with ripgrep.
 
-ripgrep is a program from outside of the workspace, confined to the root by Landlock. It reads no configuration, and the only
+ripgrep is a program from outside the workspace, confined to the root by Landlock. It reads no configuration, and the only
 text of a model that it receives is patterns, a file type and a path that was checked before. What it finds is filtered again by
 our own rules, so that its ignore rules only save work.
 """
@@ -48,7 +48,6 @@ _BASE_OPTIONS = (
     *("--no-ignore-global", "--no-ignore-dot", "--no-ignore-parent", "--no-ignore-exclude", "--no-require-git"),
     *("--no-search-zip", "--engine=default"),
 )
-_CASE_OPTIONS = {True: "--ignore-case", False: "--case-sensitive"}
 _version_cache: dict[tuple[str, int], int] = {}
 
 
@@ -59,7 +58,7 @@ def find_ripgrep(state: ToolState, root_fd: int) -> str:
     """Return the path of a usable rg; "" if there is none that is recent and that the kernel can confine."""
     if not has_landlock():
         return ""
-    # A relative PATH entry, or one inside of the workspace, would run a program that a model may have written.
+    # A relative PATH entry, or one inside the workspace, would run a program that a model may have written.
     directories = [path for path in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(path)]
     program = shutil.which("rg", path=os.pathsep.join(directories))
     if program is None:
@@ -80,8 +79,8 @@ def find_ripgrep(state: ToolState, root_fd: int) -> str:
 
 def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[int], bool]) -> GrepMatches:
     """Search with this ripgrep. Raises ToolError."""
-    # Only --json tells the lines apart, which excluding lines and counting lines of multi-line matches need.
-    use_json = query.with_lines or bool(query.exclude) or query.multiline
+    # Only --json tells the lines of a multi-line match apart.
+    use_json = query.with_lines or query.multiline
     matches, include = GrepMatches("ripgrep"), GlobFilter(query.include)
     extra_scope = load_extra_scope(query.root_fd) if query.respect_ignore else None
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors, _write_ignore_file(query, include) as ignore:
@@ -97,8 +96,6 @@ def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[i
             matches.complete = False
         if matches.complete and process.returncode not in (0, 1):
             _raise_error(errors, query.pattern)
-    if query.exclude:
-        _drop_excluded(program, query, matches, should_stop)
     for file in matches.files:
         if file.lines:
             file.count = min(len(file.lines), query.limit_per_file)
@@ -108,14 +105,14 @@ def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[i
 
 def _build_options(query: GrepQuery, use_json: bool) -> list[str]:
     options = ["--json"] if use_json else ["--null", "--with-filename", "--count"]
-    options.append(_CASE_OPTIONS[query.ignore_case])
+    options.append("--ignore-case" if query.ignore_case else "--case-sensitive")
     if not query.respect_ignore:
         options.append("--no-ignore-vcs")
     if query.literal:
         options.append("--fixed-strings")
     if query.multiline:  # ripgrep reads such a file into memory as a whole
         options += ["--multiline", "--multiline-dotall", f"--max-filesize={MAX_FILE_SIZE}"]
-    elif query.limit_per_file < UNLIMITED and not query.exclude:
+    elif query.limit_per_file < UNLIMITED:
         options.append(f"--max-count={query.limit_per_file}")
     if query.file_type and not query.is_file:
         name = query.file_type
@@ -243,26 +240,3 @@ def _make_file(path: bytes, count: int, lines: list[MatchedLine]) -> FileMatches
 
 def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def _drop_excluded(program: str, query: GrepQuery, matches: GrepMatches, should_stop: Callable[[int], bool]) -> None:
-    """Remove the lines that match `exclude`: ripgrep itself searches them, so that both patterns have the same syntax."""
-    with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as errors:
-        lines.writelines(line[1].encode() + b"\n" for file in matches.files for line in file.lines)
-        lines.seek(0)
-        arguments = ["--no-config", "--color=never", "--text", "--encoding=none", "--invert-match", "--line-number"]
-        arguments += ["--no-filename", _CASE_OPTIONS[query.ignore_case], f"--regexp={query.exclude}", "--", "-"]
-        process = start_confined(program, arguments, query.root_fd, lines, errors)
-        try:
-            output = read_output(process, should_stop)
-            kept = {int(record.partition(b":")[0]) for record in split_records(output, b"\n")}
-        except ProcessStopped:
-            matches.files, matches.complete = [], False
-            return
-        if process.returncode not in (0, 1):
-            _raise_error(errors, query.exclude)
-    number = 0
-    for file in matches.files:
-        first, number = number + 1, number + len(file.lines)
-        file.lines = [line for index, line in enumerate(file.lines, first) if index in kept]
-    matches.files = [file for file in matches.files if file.lines]

@@ -50,7 +50,7 @@ def search_with_python(query: GrepQuery, should_stop: Callable[[int], bool]) -> 
     except ProcessStopped:
         return matches
     if "error" in event:
-        raise invalid_pattern_error(query.pattern, f"{event['error']} ({FALLBACK_NOTE})")
+        raise invalid_pattern_error(event["pattern"], f"{event['error']} ({FALLBACK_NOTE})")
     if "complete" not in event:
         message = "the search process ended unexpectedly; search a smaller directory"
         raise ToolError(message, kind="execution", code="search_failed")
@@ -96,7 +96,7 @@ def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
         is_safe = not query.multiline and not re.search(r"\\[AZ]|\(\?", pattern)
         prefilter = re.compile(pattern, flags | re.MULTILINE) if is_safe else None
     except (re.error, OverflowError, RecursionError) as e:
-        yield {"error": str(e)}
+        yield {"error": str(e), "pattern": str(getattr(e, "pattern", pattern))}
         return
     walk = Walk(query.root_fd, query.start, gitignore=query.respect_ignore, extra_ignore=query.respect_ignore)
     for path, data in _read_files(walk, query):
