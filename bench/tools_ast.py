@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from bench.measure import Table
-from toolglot.builtin.code import ast_query, ast_search
+from toolglot.builtin.code import ast_query, ast_tools
 from toolglot.builtin.code.ast_query import AstQuery
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState
@@ -43,20 +43,20 @@ class _ParseEverything(AstQuery):
 
 
 def _time_search(workspace: Workspace, pattern: str, rounds: int, *, prefilter: bool) -> tuple[float, int]:
-    search = ast_search.ast_search_tools(ToolState(workspace))[0]
+    search = ast_tools.ast_search_tools(ToolState(workspace))[0]
     call = ToolCall("c1", "ast_search", {"pattern": pattern, "language": "python", "max_results": 10**6, **_ONLY_STDLIB})
-    timeout, max_results = ast_query.TIMEOUT_SECONDS, ast_search.MAX_RESULTS
+    timeout, max_results = ast_query.TIMEOUT_SECONDS, ast_tools.MAX_RESULTS
     seconds, count = list[float](), 0
-    ast_query.TIMEOUT_SECONDS, ast_search.MAX_RESULTS = 600.0, 10**6
-    setattr(ast_search, "AstQuery", AstQuery if prefilter else _ParseEverything)  # noqa: B010
+    ast_query.TIMEOUT_SECONDS, ast_tools.MAX_RESULTS = 600.0, 10**6
+    setattr(ast_tools, "AstQuery", AstQuery if prefilter else _ParseEverything)  # noqa: B010
     try:
         for _ in range(rounds):
             start = time.perf_counter()
             count = len(search.call(search.bind(call).values, Context(call)).data["matches"])
             seconds.append(time.perf_counter() - start)
     finally:
-        ast_query.TIMEOUT_SECONDS, ast_search.MAX_RESULTS = timeout, max_results
-        setattr(ast_search, "AstQuery", AstQuery)  # noqa: B010
+        ast_query.TIMEOUT_SECONDS, ast_tools.MAX_RESULTS = timeout, max_results
+        setattr(ast_tools, "AstQuery", AstQuery)  # noqa: B010
     return median(seconds), count
 
 

@@ -12,8 +12,7 @@ from pkgutil import iter_modules
 import msgspec
 
 from toolglot import builtin
-from toolglot.builtin.code.ast_rewrite import ast_rewrite_tools
-from toolglot.builtin.code.ast_search import ast_search_tools
+from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools
 from toolglot.builtin.edit.edit_tools import edit_tools
 from toolglot.builtin.edit.notebook import notebook_tools
 from toolglot.builtin.edit.patch_tool import patch_tools

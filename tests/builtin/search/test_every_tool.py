@@ -10,8 +10,7 @@ import pytest
 from search_kit import flatten_table, make_context, make_state, plant
 
 from toolglot.builtin.code.ast_query import MAX_FILE_SIZE, MAX_PATTERN_LENGTH
-from toolglot.builtin.code.ast_rewrite import ast_rewrite_tools
-from toolglot.builtin.code.ast_search import ast_search_tools
+from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools
 from toolglot.builtin.files.read_many import read_many_tools
 from toolglot.builtin.search.glob import glob_tools
 from toolglot.builtin.search.grep import grep_tools

@@ -13,7 +13,6 @@ import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.code.ast_worker import METAVARIABLE, ParseAnswer, ParserFailed, ParserProcess, ParseTask, Span
-from toolglot.builtin.code.languages import CASE_INSENSITIVE, EXTRA_SUFFIXES, LANGUAGE_BY_SUFFIX, NON_CODE, resolve_language
 from toolglot.builtin.files.text import Document, check_text, decode_document, detect_bom, has_lone_surrogate
 from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.files.workspace import WorkspaceEntry
@@ -22,9 +21,10 @@ from toolglot.builtin.search.search_scope import open_search_root, start_deadlin
 from toolglot.builtin.search.walk import Walk, replace_surrogates
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
+from toolglot.textutil import did_you_mean, suggest
 from toolglot.tools.context import Context
 
-__all__ = ["AstFileMatches", "AstQuery", "AstResult"]
+__all__ = ["DOLLAR_LANGUAGES", "LANGUAGES", "AstFileMatches", "AstQuery", "AstResult", "resolve_language"]
 
 MAX_FILE_SIZE = 2 * 1024 * 1024
 MAX_PATTERN_LENGTH = 10_000
@@ -32,6 +32,40 @@ TIMEOUT_SECONDS = 60.0
 MAX_PARSER_FAILURES = 5
 _PROGRESS_INTERVAL = 500  # files between two progress reports
 _MAX_NAMED = 20
+
+LANGUAGES: dict[str, tuple[str, ...]] = {
+    "bash": (".sh", ".bash", ".zsh", ".ksh", ".bats"), "c": (".c", ".h"),
+    "cpp": (".cpp", ".cc", ".cxx", ".c++", ".hpp", ".hh", ".hxx", ".h++", ".cu", ".ino"), "csharp": (".cs", ".csx"),
+    "css": (".css",), "dart": (".dart",), "elixir": (".ex", ".exs"), "go": (".go",), "haskell": (".hs",),
+    "hcl": (".tf", ".tfvars", ".hcl"), "html": (".html", ".htm", ".xhtml"), "java": (".java",),
+    "javascript": (".js", ".jsx", ".mjs", ".cjs"), "json": (".json",), "kotlin": (".kt", ".kts"), "lua": (".lua",),
+    "markdown": (".md", ".markdown"), "nix": (".nix",), "php": (".php", ".phtml"), "python": (".py", ".pyi", ".pyw", ".bzl"),
+    "ruby": (".rb", ".rbw", ".rake", ".gemspec"), "rust": (".rs",), "scala": (".scala", ".sc", ".sbt"), "solidity": (".sol",),
+    "swift": (".swift",), "tsx": (".tsx",), "typescript": (".ts", ".mts", ".cts"), "yaml": (".yaml", ".yml"),
+    "zig": (".zig",),
+}  # fmt: skip
+_ALIASES = {
+    "c#": "csharp", "c++": "cpp", "cc": "cpp", "cs": "csharp", "ex": "elixir", "golang": "go", "hs": "haskell",
+    "js": "javascript", "jsx": "javascript", "kt": "kotlin", "md": "markdown", "py": "python", "python3": "python",
+    "rb": "ruby", "rs": "rust", "sh": "bash", "shell": "bash", "sol": "solidity", "terraform": "hcl",
+    "tf": "hcl", "ts": "typescript", "yml": "yaml",
+}  # fmt: skip
+LANGUAGE_BY_SUFFIX = {suffix: language for language, suffixes in LANGUAGES.items() for suffix in suffixes}
+EXTRA_SUFFIXES = {"typescript": {".tsx": "tsx"}, "cpp": {".h": "cpp"}}
+"""Language of a call -> suffixes of other languages that it includes -> the language to parse them in."""
+NON_CODE = frozenset({"css", "html", "json", "markdown", "yaml"})  # searched only on request
+CASE_INSENSITIVE = frozenset({"css", "html", "php"})
+DOLLAR_LANGUAGES = frozenset({"bash", "php"})  # `$NAME` may be a variable of the language
+
+
+def resolve_language(name: str) -> str:
+    """Return a language by its name or alias. Raises ToolError."""
+    plain = name.strip().lower().removeprefix(".")
+    language = _ALIASES.get(plain, plain)
+    if language in LANGUAGES:
+        return language
+    hint = did_you_mean(suggest(plain, [*LANGUAGES, *_ALIASES], limit=1)) or f"known languages: {', '.join(LANGUAGES)}"
+    raise ToolError(f"there is no parser for {name[:40]!r}; {hint}", kind="validation", code="unknown_language")
 
 
 class AstFileMatches(msgspec.Struct, frozen=True):

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 from search_kit import plant
 
-from toolglot.builtin.code import ast_query, ast_rewrite, ast_worker
-from toolglot.builtin.code.ast_query import MAX_FILE_SIZE
-from toolglot.builtin.code.ast_rewrite import ast_rewrite_tools
-from toolglot.builtin.code.ast_search import ast_search_tools
+from toolglot.builtin.code import ast_query, ast_tools, ast_worker
+from toolglot.builtin.code.ast_query import LANGUAGES, MAX_FILE_SIZE
+from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools
 from toolglot.builtin.code.ast_worker import worker
-from toolglot.builtin.code.languages import LANGUAGES
 from toolglot.builtin.files.workspace import FileVersion, Root, Workspace
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
@@ -341,7 +339,7 @@ class TestRewrite:
         before = files_of(root)
         with pytest.raises(ToolError, match="matches more than 2 times"):
             rewrite(state, "foo($A)", "bar($A)", max_results=2)
-        monkeypatch.setattr(ast_rewrite, "MAX_FILES", 1)
+        monkeypatch.setattr(ast_tools, "MAX_FILES", 1)
         with pytest.raises(ToolError, match="more than 1 files"):
             rewrite(state, "foo($A)", "bar($A)")
         assert files_of(root) == before
