@@ -116,7 +116,9 @@ class ConversationState:
             saved = msgspec.convert(header, _SavedState, str_keys=True)
         except msgspec.ValidationError as e:
             raise MalformedData(f"line 1: the saved state has an unexpected shape: {e}") from None
-        if not _is_valid_truncation(saved.context, self.conversation):
+        start, prompt, length = saved.context.start, saved.context.prompt, len(self.conversation)
+        is_start = start in (0, length) or (0 < start < length and can_start_at(self.conversation, start))
+        if not is_start or (prompt is not None and not (0 <= prompt < start and self.conversation[prompt].role == "user")):
             raise MalformedData("line 1: the saved context does not fit the conversation")
         self.executor.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
         self.meter = ContextMeter(saved.context)
@@ -138,12 +140,3 @@ class ConversationState:
         self.executor.policy.copy_usage(other.executor.policy)
         truncation = other.meter.truncation
         self.meter = other.meter.with_truncation(truncation if truncation.start <= len(self.conversation) else Truncation())
-
-
-def _is_valid_truncation(truncation: Truncation, conversation: Conversation) -> bool:
-    """Whether a truncation that was saved can be one of this conversation."""
-    start, prompt = truncation.start, truncation.prompt
-    if not 0 <= start <= len(conversation) or (prompt is not None and not 0 <= prompt < start):
-        return False
-    starts_well = start in (0, len(conversation)) or can_start_at(conversation, start)
-    return starts_well and (prompt is None or conversation[prompt].role == "user")

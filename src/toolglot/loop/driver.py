@@ -6,7 +6,7 @@ interrupted. Events are passed on in lists, one for each piece of a reply; nothi
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from logging import getLogger
 from operator import add
@@ -25,7 +25,6 @@ from toolglot.losses import Loss, Repair
 from toolglot.messages import ToolCall, Usage
 from toolglot.providers.profile import Price
 from toolglot.tools.calls import InterpretedCall
-from toolglot.tools.config import ToolConfig
 from toolglot.tools.execution import CallBatch, CallWork
 from toolglot.tools.hooks import apply_hooks
 
@@ -34,27 +33,6 @@ __all__ = ["Driver"]
 log = getLogger("toolglot.loop")
 T = TypeVar("T")
 Emit = Callable[[Any], None] | None
-
-
-class _Spending:
-    """What a run has used of its budget."""
-
-    def __init__(self, config: ToolConfig) -> None:
-        self._config = config
-        self.usage, self.cost = Usage(), 0.0
-        self.is_priced = True  # until a model without a known price is used
-
-    def add(self, usage: Usage, price: Price | None) -> None:
-        self.usage = Usage(*map(add, astuple(self.usage), astuple(usage)))
-        self.is_priced = self.is_priced and price is not None
-        self.cost += price.cost(usage) if price else 0.0
-
-    @property
-    def is_over_budget(self) -> bool:
-        config, usage = self._config, self.usage
-        if config.max_tokens is not None and usage.input + usage.output >= config.max_tokens:
-            return True
-        return config.max_cost is not None and self.is_priced and self.cost >= config.max_cost
 
 
 class Driver:
@@ -66,11 +44,12 @@ class Driver:
         config, self._hooks = requests.agent.config, requests.agent.hooks
         self._config = config
         self._start = len(run.conversation)
-        self._spending = _Spending(config)
+        self._usage = Usage()
+        self._cost: float | None = 0.0  # None once a model without a known price was used
         self._outcomes: list[ToolOutcome] = []
         self._turn_outcomes: dict[int, ToolOutcome] = {}  # of the open turn, by the index of the call
         self._interpreted: Mapping[str, InterpretedCall] = {}  # of the open turn, by call id
-        self._losses: dict[Loss, None] = {}
+        self._losses: dict[Loss, None] = dict.fromkeys(requests.view.hosted_losses)
         self._repairs: dict[Repair, None] = {}
         self._reading_from: EngineState | None = None  # whose reply is being read
         self._eager_tools = EagerTools(run, requests) if config.eager_start and streaming else None
@@ -103,7 +82,7 @@ class Driver:
         while True:
             step = self.run.next()
             if isinstance(step, AskModel | CallTools):
-                if not self._spending.is_over_budget:
+                if not self._is_over_budget():
                     return step
                 self._is_out_of_budget = True
                 self.run.abandon("limit", "the run has used up its budget")
@@ -134,10 +113,15 @@ class Driver:
             run.abandon("cancelled", "the run ended with an error")
         return False
 
-    def add_losses(self, losses: Sequence[Loss]) -> None:
-        """Report losses that no request tells of."""
-        if losses:
-            self._losses.update(dict.fromkeys(losses))
+    def _spend(self, usage: Usage, price: Price | None) -> None:
+        self._usage = Usage(*map(add, astuple(self._usage), astuple(usage)))
+        self._cost = None if self._cost is None or price is None else self._cost + price.cost(usage)
+
+    def _is_over_budget(self) -> bool:
+        max_tokens, max_cost, usage = self._config.max_tokens, self._config.max_cost, self._usage
+        if max_tokens is not None and usage.input + usage.output >= max_tokens:
+            return True
+        return max_cost is not None and self._cost is not None and self._cost >= max_cost
 
     def result(self) -> RunResult:
         """The result of the run so far."""
@@ -149,14 +133,14 @@ class Driver:
             "budget" if self._is_out_of_budget else stop,
             run.reply,
             self._structured_output.output if self._structured_output else None,
-            self._spending.usage,
+            self._usage,
             tuple(self._outcomes),
             tuple(self._losses),
             tuple(self._repairs),
             tuple(run.conversation[self._start :]),
             self._pending,
             run.iteration,
-            self._spending.cost if self._spending.is_priced and run.iteration else None,
+            self._cost if run.iteration else None,
         )
 
     # ---- the model
@@ -202,8 +186,8 @@ class Driver:
         if fitted is None:
             return []
         event, usage = fitted
-        self._spending.add(usage, self._requests.engine_state().engine.profile.price)
-        self.add_losses([Loss(count_phrase(event.omitted_messages), "context", event.message)])
+        self._spend(usage, self._requests.engine_state().engine.profile.price)
+        self._losses[Loss(count_phrase(event.omitted_messages), "context", event.message)] = None
         fields = {"left_out": event.omitted_messages, "before": event.before, "after": event.after}
         log.info("the context was truncated: %s", event.message, extra=fields)
         return [event]
@@ -211,12 +195,10 @@ class Driver:
     async def _take_reply(self, state: EngineState) -> None:
         result = state.result
         assert result is not None
-        self._spending.add(result.reply.usage, state.engine.profile.price)
+        self._spend(result.reply.usage, state.engine.profile.price)
         self._requests.record_usage(result.reply.usage)
-        self.add_losses(result.losses)
-        self.add_losses(self._requests.state.history_losses)
-        if result.repairs:
-            self._repairs.update(dict.fromkeys(result.repairs))
+        self._losses |= dict.fromkeys((*result.losses, *self._requests.state.history_losses))
+        self._repairs |= dict.fromkeys(result.repairs)
         reply = result.reply
         if self._hooks.after_reply:
             reply = await self._before_deadline(apply_hooks(self._hooks.after_reply, reply))

@@ -231,9 +231,7 @@ class Orchestrator(AgentCore):
                 raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
             output = StructuredOutput(self.output_type)
         requests = RequestBuilder(self, state, output, await self.system_prompt(state.conversation))
-        driver = Driver(run, requests, streaming=streaming)
-        driver.add_losses(requests.view.hosted_losses)
-        return driver
+        return Driver(run, requests, streaming=streaming)
 
 
 def _fingerprint(registry: ToolRegistry) -> str:
