@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, Optional, TypeVar, Unpack
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, Optional, TypeVar
 from uuid import UUID
 
 import pytest
@@ -231,14 +231,6 @@ def test_extra_names() -> None:
     assert [wrong.path for wrong in derive(f).find_issues({"a": 1, "b": "x"})] == ["$.b"]
     assert schema(g)["additionalProperties"] is True
     assert derive(g).bind({"a": 1, "b": "x"}) == {"a": 1, "b": "x"}
-
-
-def test_unpacked_typed_dict() -> None:
-    def f(a: int, **more: Unpack[Shape]) -> None: ...
-
-    assert list(schema(f)["properties"]) == ["a", "name", "sides"]
-    assert schema(f)["required"] == ["a", "name"]
-    assert derive(f).bind({"a": 1, "name": "n"}) == {"a": 1, "name": "n"}
 
 
 @pytest.mark.parametrize("annotation", [Hidden, Hidden | None, "Hidden", "Hidden | None", Annotated[Hidden, "x"]])

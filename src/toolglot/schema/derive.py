@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, NotRequired, Union, Unpack, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, NotRequired, Union, cast, get_args, get_origin
 
 from toolglot.errors import InvalidTool
 from toolglot.schema.arguments import Issue, deep_copy
@@ -31,7 +31,6 @@ _STREAM_TYPES = frozenset(
     {"Iterator", "Generator", "AsyncIterator", "AsyncGenerator", "AsyncIterable", "Awaitable", "Coroutine", "type"}
 )
 _EMPTY = inspect.Parameter.empty
-_ABSENT = object()  # the default of a TypedDict key that may be missing
 
 
 class Internal:
@@ -155,8 +154,7 @@ def derive(
         _Parameter.from_signature(p, hints[p.name], descriptions.get(p.name, ""), label) for p in signature if p.name != context
     ]
     extra_type: Any = hints[extra.name] if extra else _EMPTY
-    unpacked = _unpack_parameters(extra_type, descriptions) if extra else []
-    derived = _build_schema(description, [*parameters, *unpacked], _EMPTY if unpacked else extra_type, label)
+    derived = _build_schema(description, parameters, extra_type, label)
     derived.context_parameter = context
     derived.positional_names = tuple(p.name for p in signature if p.kind is p.POSITIONAL_ONLY)
     derived.positional_defaults = {
@@ -173,17 +171,6 @@ def _accepts_type(annotation: Any, context_type: type) -> bool:
     if get_origin(annotation) in (Union, UnionType, Annotated):
         return any(_accepts_type(part, context_type) for part in get_args(annotation))
     return inspect.isclass(annotation) and issubclass(annotation, context_type)
-
-
-def _unpack_parameters(hint: Any, descriptions: dict[str, str]) -> list[_Parameter]:
-    """Return the parameters of `**options: Unpack[Options]`."""
-    # typing_extensions has an `Unpack` of its own
-    if getattr(get_origin(hint), "__name__", "") != "Unpack" and get_origin(hint) is not Unpack:
-        return []
-    options = get_args(hint)[0]
-    required = getattr(options, "__required_keys__", ())
-    fields = get_type_hints(options, include_extras=True).items()
-    return [_Parameter(n, t, _EMPTY if n in required else _ABSENT, descriptions.get(n, "")) for n, t in fields]
 
 
 def _make_optional(hint: Any) -> Any:

@@ -108,7 +108,7 @@ def lower_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     keys = {"properties": properties} if properties or closes or not path.depth else {}
     node = drop_keywords(node, "properties", *(["additionalProperties"] if is_closed else [])) | keys
     node = _lower_required(node | ({"additionalProperties": False} if closes else {}), properties, path, lowering)
-    return _lower_property_names(node, path, lowering)
+    return lower_property_names(node, path, lowering)
 
 
 def _lower_required(node: Schema, properties: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -132,7 +132,7 @@ def _lower_required(node: Schema, properties: Schema, path: SchemaPath, lowering
     return {**node, "properties": properties | nullable, "required": list(properties), **restorations}
 
 
-def _lower_property_names(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
+def lower_property_names(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Rename properties whose names the provider refuses."""
     properties, dialect = node.get("properties", {}), lowering.dialect
     order = [name for name in node.get("propertyOrdering", []) if name in properties]
@@ -240,11 +240,6 @@ def _is_supported(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
             return True
 
 
-def rename_root_properties(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
-    """Open dialects check names at the root only."""
-    return node if path.depth else _lower_property_names(node, path, lowering)
-
-
 def add_missing_items(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """OpenAI, of an array without items: "array schema missing items"."""
     is_array = "array" in allowed_types({"type": node.get("type")})
@@ -256,4 +251,4 @@ Pass = Callable[[Schema, SchemaPath, Lowering], Schema]
 # The order matters: an enum settles the type, an object without properties may become an array of pairs, and only what no other
 # pass could express is described.
 PASSES: tuple[Pass, ...] = (lower_enum, lower_type, lower_untyped, lower_object, lower_array, describe_unsupported)
-OPEN_PASSES: tuple[Pass, ...] = (rename_root_properties, add_missing_items, describe_unsupported)
+OPEN_PASSES: tuple[Pass, ...] = (lower_property_names, add_missing_items, describe_unsupported)

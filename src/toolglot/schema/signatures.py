@@ -14,17 +14,21 @@ __all__ = ["Function", "evaluate_annotations", "function_doc", "function_name", 
 Function = Callable[..., Any]
 
 
+def _strip_partials(function: Any) -> Any:
+    while isinstance(function, partial):
+        function = cast(Any, function).func
+    return function
+
+
 def function_name(function: Function) -> str:
     """Return the name that people know a callable by."""
-    while isinstance(function, partial):
-        function = function.func
+    function = _strip_partials(function)
     return getattr(function, "__name__", None) or type(function).__name__
 
 
 def _unwrap(function: Any) -> Any:
     """Return the plain function that holds the annotations, globals and closure."""
-    while isinstance(function, partial):
-        function = cast(Any, function).func
+    function = _strip_partials(function)
     if inspect.isclass(function):
         return function.__init__
     # `functools.wraps` on a callable object sets `__wrapped__`: then the wrapped function counts, not `__call__`.
@@ -35,8 +39,7 @@ def _unwrap(function: Any) -> Any:
 
 def function_doc(function: Any) -> str | None:
     """Return the docstring that describes a call."""
-    while isinstance(function, partial):
-        function = cast(Any, function).func
+    function = _strip_partials(function)
     if inspect.isclass(function) or inspect.isroutine(function):
         return function.__doc__
     return _unwrap(function).__doc__ or type(function).__doc__
