@@ -4,7 +4,7 @@ The description is the text without the sections about parameters and errors; wh
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from inspect import cleandoc
 from textwrap import dedent
 
@@ -20,8 +20,10 @@ _EXAMPLES = frozenset({"example", "examples"})
 _DROPPED = frozenset(
     {"raises", "exceptions", "warns", "receives", "attributes", "functions", "methods", "classes", "modules", "deprecated"}
 )
-_KNOWN = _PARAMETERS | _RETURNS | _EXAMPLES | _DROPPED
-_GOOGLE_TITLE = re.compile(r"([A-Za-z][\w ]{1,30}):")
+_KNOWN = "|".join(_PARAMETERS | _RETURNS | _EXAMPLES | _DROPPED)
+# A title and the indented lines below it; a title that is not known must begin with a capital.
+_GOOGLE_SECTION = re.compile(rf"^([A-Z][\w ]{{1,30}}|{_KNOWN}):[ \t]*\n(?=[ \t])((?:[ \t].*(?:\n|\Z)|\n)+)", re.MULTILINE)
+_NUMPY_TITLE = re.compile(r"^(.*\S.*)\n[ \t]*-{3,}[ \t]*(?:\n|\Z)", re.MULTILINE)
 _GOOGLE_ITEM = re.compile(r"\\?\*{0,2}(\w+)(?: *\([^\n]*?\))?: *(.*)", re.DOTALL)
 _NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?: *, *\*{0,2}\w+)*)(?: *:.*)?")
 _SPHINX_FIELD = re.compile(r":([a-z]+)(?: +([^:\n]+))?: *(.*)")
@@ -31,18 +33,27 @@ _SPHINX_DROPPED = frozenset(
 )
 # `dict[str, int]: the counts`; a sentence with a colon in it is no type.
 _RETURN_TYPE = re.compile(r"\A[\w.]+(?:\[[^\]]*\])?(?: *\| *[\w.]+(?:\[[^\]]*\])?)*: +(?=\S)")
+# What shows the style: a known title, or a field that is not just a word between colons.
+_GOOGLE_MARK = re.compile(rf"^(?:{_KNOWN}):[ \t]*\n[ \t]", re.MULTILINE | re.IGNORECASE)
+_NUMPY_MARK = re.compile(rf"^[ \t]*(?:{_KNOWN})[ \t]*\n[ \t]*-{{3,}}[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_SPHINX_MARK = re.compile(
+    rf"^:(?:(?:{'|'.join(_RETURNS)})(?: +[^:\n]+)?|(?:{'|'.join(_SPHINX_PARAMETERS | _SPHINX_DROPPED)}) +[^:\n]+):",
+    re.MULTILINE,
+)
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     """Return the description of a function, and those of its parameters by name."""
     text = cleandoc(text or "")
-    lines = text.splitlines()
+    styles = ((_NUMPY_MARK, _numpy_sections), (_SPHINX_MARK, _sphinx_sections), (_GOOGLE_MARK, _google_sections))
+    # The first mark in the text decides.
+    marks = [(mark.start(), read_sections) for pattern, read_sections in styles if (mark := pattern.search(text))]
+    if not marks:
+        return text, {}
+    read_sections = min(marks, key=lambda mark: mark[0])[1]
     parts: list[str] = []
     parameters: dict[str, str] = {}
-    read_sections = _choose_style(lines)
-    if read_sections is None:
-        return text, {}
-    for title, body in read_sections(lines):
+    for title, body in read_sections(text):
         kind = title.lower()
         if not title:
             parts.append(body.strip())
@@ -61,55 +72,26 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     return "\n\n".join(part for part in parts if part), parameters
 
 
-def _choose_style(lines: list[str]) -> Callable[[list[str]], Iterator[tuple[str, str]]] | None:
-    """The reader of the first style whose marks the docstring has; None if it has no sections."""
-    for number, line in enumerate(lines):
-        following = lines[number + 1] if number + 1 < len(lines) else ""
-        if line.strip().lower() in _KNOWN and re.fullmatch(r"-{3,}", following.strip()):
-            return _numpy_sections
-        field = _SPHINX_FIELD.match(line)
-        if field and (field[1] in _RETURNS or (field[1] in _SPHINX_PARAMETERS | _SPHINX_DROPPED and field[2])):
-            return _sphinx_sections
-        title = _GOOGLE_TITLE.fullmatch(line.rstrip())
-        if title and title[1].lower() in _KNOWN and following.startswith((" ", "\t")):
-            return _google_sections
-    return None
-
-
-def _google_sections(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _google_sections(text: str) -> Iterator[tuple[str, str]]:
     """Titles and bodies; text outside of sections has the title ""."""
-    title, body = "", list[str]()
-    for number, line in enumerate([*lines, ""]):
-        header = _GOOGLE_TITLE.fullmatch(line.rstrip())
-        is_header = (
-            header is not None
-            and (header[1][0].isupper() or header[1] in _KNOWN)
-            and any(following.startswith((" ", "\t")) for following in lines[number + 1 : number + 2])
-        )
-        if is_header or (title and line.strip() and not line.startswith((" ", "\t"))):
-            yield title, dedent("\n".join(body))
-            title, body = (header[1], []) if is_header and header else ("", [line])
-        else:
-            body.append(line)
-    yield title, dedent("\n".join(body))
+    pieces = _GOOGLE_SECTION.split(text)
+    yield "", pieces[0]
+    for title, body, after in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        yield title, dedent(body)
+        yield "", after
 
 
-def _numpy_sections(lines: list[str]) -> Iterator[tuple[str, str]]:
-    title, body = "", list[str]()
-    underlines = {number for number, line in enumerate(lines) if number and re.fullmatch(r"-{3,}", line.strip())}
-    for number, line in enumerate(lines):
-        if number + 1 in underlines:
-            yield title, "\n".join(body)
-            title, body = line.strip(), []
-        elif number not in underlines:
-            body.append(line)
-    yield title, "\n".join(body)
+def _numpy_sections(text: str) -> Iterator[tuple[str, str]]:
+    before, *pieces = _NUMPY_TITLE.split(text)
+    yield "", before
+    for title, body in zip(pieces[::2], pieces[1::2], strict=True):
+        yield title.strip(), body
 
 
-def _sphinx_sections(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _sphinx_sections(text: str) -> Iterator[tuple[str, str]]:
     """Each field of the list is a section: `parameter` with its name as the first line, `returns`, or one that is dropped."""
     title, body = "", list[str]()
-    for line in lines:
+    for line in text.splitlines():
         field = _SPHINX_FIELD.match(line)
         # Text at the left margin ends the list after a blank line, as a directive does anywhere; else it continues the field.
         is_outside = line.startswith("..") or (title and not body[-1].strip() and line.strip() and not line[0].isspace())
@@ -128,13 +110,7 @@ def _sphinx_sections(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 def _split_items(body: str) -> list[str]:
     """A section's items: each starts at the left margin, its further lines are indented."""
-    items: list[list[str]] = []
-    for line in body.strip("\n").splitlines():
-        if line.strip() and not line.startswith((" ", "\t")):
-            items.append([line])
-        elif items:
-            items[-1].append(line)
-    return ["\n".join(lines) for lines in items]
+    return re.split(r"\n(?=\S)", body.strip("\n"))
 
 
 def _read_parameters(body: str, *, is_numpy: bool) -> Iterator[tuple[str, str]]:
