@@ -37,13 +37,6 @@ class _Turn(msgspec.Struct, frozen=True):
         return any(block.get("type") == block_type for block in self.blocks)
 
 
-def _missing_results(index: int, ids: list[str]) -> Refusal:
-    return Refusal(
-        f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(ids)}. "
-        "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-    )
-
-
 class Rules(WireRules):
     """What Messages refuses."""
 
@@ -85,6 +78,14 @@ class Rules(WireRules):
         "duplicate tool": "tools: Tool names must be unique.",
         "unknown choice": "Tool '{name}' not found in provided tools",
         "bad temperature": "temperature: range: 0..{profile.max_temperature:g}",
+        "missing results": "{name}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each "
+        "`tool_use` block must have a corresponding `tool_result` block in the next message.",
+        "orphan result": "{name}.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` "
+        "block must have a corresponding `tool_use` block in the previous message.",
+        "double result": "{name}.content: each tool_use must have a single result. Found multiple `tool_result` blocks with "
+        "id: {id}",
+        "missing thinking": "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{name}`. When "
+        "`thinking` is enabled, a final `assistant` message must start with a thinking block",
     }
     codes: ClassVar[Mapping[str, str]] = {}
 
@@ -163,23 +164,18 @@ class Rules(WireRules):
             leading = 0
             while leading < len(turn.blocks) and turn.blocks[leading].get("type") == "tool_result":
                 leading += 1
+            path = f"messages.{turn.index}"
             if orphan := next((id for id in results if id not in pending), None):
-                raise Refusal(
-                    f"messages.{turn.index}.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {orphan}. "
-                    "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
-                )
+                raise self.refuse("orphan result", path, id=orphan)
             if missing := [id for id in pending if id not in results[:leading]]:
-                raise _missing_results(turn.index - 1, missing)
+                raise self.refuse("missing results", f"messages.{turn.index - 1}", ids=", ".join(missing))
             if double := next((id for id in results if results.count(id) > 1), None):
-                raise Refusal(
-                    f"messages.{turn.index}.content: each tool_use must have a single result. "
-                    f"Found multiple `tool_result` blocks with id: {double}"
-                )
+                raise self.refuse("double result", path, id=double)
             pending = self.check_tool_uses(turn)
             for number, block in enumerate(turn.blocks):
-                self.check_block(f"messages.{turn.index}.content.{number}", turn.role, block)
+                self.check_block(f"{path}.content.{number}", turn.role, block)
         if pending:
-            raise _missing_results(turns[-1].index, pending)
+            raise self.refuse("missing results", f"messages.{turns[-1].index}", ids=", ".join(pending))
         self.check_last_turn(turns)
 
     def merge_turns(self) -> Iterator[_Turn]:
@@ -223,7 +219,7 @@ class Rules(WireRules):
                     raise self.refuse("wrong type", f"{path}.tool_use.input", expected="dictionary")
                 ids.append(id)
             elif ids and block.get("type") in ("text", "thinking"):
-                raise _missing_results(turn.index, ids)
+                raise self.refuse("missing results", f"messages.{turn.index}", ids=", ".join(ids))
         return ids
 
     def check_block(self, path: str, role: str, block: Doc) -> None:
@@ -270,10 +266,7 @@ class Rules(WireRules):
                 break
             first = turn.blocks if turn.role == "assistant" else first
         if first and first[0].get("type") not in ("thinking", "redacted_thinking"):
-            raise Refusal(
-                f"messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first[0].get('type')}`. "
-                "When `thinking` is enabled, a final `assistant` message must start with a thinking block"
-            )
+            raise self.refuse("missing thinking", as_text(first[0].get("type")))
 
     @classmethod
     def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:

@@ -106,6 +106,8 @@ class WireRules:
         "with length {length} instead.",
         "bad tool name": "Invalid 'tools[{name}].name': string does not match pattern. Expected a string that matches the "
         "pattern '^{profile.limits.name}$'.",
+        "bad root": "Invalid schema for function '{name}': schema must have type 'object' and not have "
+        "'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
         "unknown choice": "Tool choice '{name}' not found in 'tools' parameter.",
         "unsupported option": "`{name}` is deprecated for this model.",
         "bad temperature": "Invalid 'temperature': decimal above maximum value. Expected a value <= {profile.max_temperature:g}"
@@ -119,6 +121,7 @@ class WireRules:
         "long array": "array_above_max_length",
         "bad call id": "string_above_max_length",
         "bad tool name": "invalid_value",
+        "bad root": "invalid_function_parameters",
         "unsupported option": "unsupported_parameter",
         "bad temperature": "decimal_above_max_value",
     }
@@ -160,12 +163,7 @@ class WireRules:
         if schema is None or self.profile.dialect != "OPENAI":
             return
         if schema.get("type") != "object" or any(key in schema for key in ("oneOf", "anyOf", "allOf", "enum", "not")):
-            raise Refusal(
-                f"Invalid schema for function '{tool.name}': schema must have type 'object' and not have "
-                "'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
-                code="invalid_function_parameters",
-                param=f"tools[{index}].function.parameters",
-            )
+            raise self.refuse("bad root", tool.name, param=f"tools[{index}].function.parameters")
         self.check_subschema(tool, schema, ())
 
     def check_subschema(self, tool: ToolDefinition, schema: Doc, path: tuple[str, ...]) -> None:

@@ -74,6 +74,10 @@ class Rules(WireRules):
         "bad tool name": "tools[0].function_declarations[{name}].name: [FIELD_INVALID] Invalid function name. Must start with "
         "a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), colons (:), or dashes (-), "
         "with a maximum length of 64.",
+        "wrong number of results": "Please ensure that the number of function response parts is equal to the number of "
+        "function call parts of the function call turn.",
+        "missing signature": "Function call is missing a thought_signature in functionCall parts. This is required for tools "
+        "to work correctly. Function call `default_api:{name}`, position {position}.",
         "duplicate tool": "Duplicate function declaration found: {name}",
         "bad temperature": "* GenerateContentRequest.generation_config.temperature: temperature must be in the range [0.0, "
         "{profile.max_temperature}].",
@@ -184,10 +188,7 @@ class Rules(WireRules):
         if results and not calls:
             raise Refusal("Please ensure that function response turn comes immediately after a function call turn.")
         if len(calls) != len(results):
-            raise Refusal(
-                "Please ensure that the number of function response parts is equal to the number of function call parts of the "
-                "function call turn."
-            )
+            raise self.refuse("wrong number of results")
         for result in results:
             path = "contents.parts.function_response"
             if not result.get("name"):
@@ -212,10 +213,7 @@ class Rules(WireRules):
             # Either base64 alphabet: google-genai writes the URL-safe one.
             signature = as_text(first.get("thoughtSignature")).replace("-", "+").replace("_", "/")
             if not signature:
-                raise Refusal(
-                    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
-                    f"correctly. Function call `default_api:{name}`, position {index + 1}."
-                )
+                raise self.refuse("missing signature", name, position=index + 1)
             if signature not in (DUMMY_SIGNATURE, sign_state(self.profile, name)):
                 raise Refusal("Thought signature is not valid.")
 

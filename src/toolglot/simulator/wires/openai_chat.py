@@ -55,6 +55,12 @@ class Rules(OpenAIRules):
     }
     wordings: ClassVar[Mapping[str, str]] = {
         **OpenAIRules.wordings,
+        "unsupported option of max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+        "'max_completion_tokens' instead.",
+        "not on chat": "Function tools with reasoning_effort are not supported for {name} in /v1/chat/completions. To use "
+        "function tools, use /v1/responses or set reasoning_effort to 'none'.",
+        "missing results": "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+        "'tool_call_id'. The following tool_call_ids did not have response messages: {name}",
         "unknown field at mistral": "Extra inputs are not permitted",
         "unknown field at groq": "property '{name}' is unsupported",
         "bad call id at mistral": "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.",
@@ -90,19 +96,12 @@ class Rules(OpenAIRules):
         if self.is_openai and "max_tokens" in doc and "max_completion_tokens" in doc:
             raise Refusal("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
         if self.is_openai and profile.sampling == "none" and "max_tokens" in doc:
-            raise Refusal(
-                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-                code="unsupported_parameter",
-                param="max_tokens",
-            )
+            raise self.refuse("unsupported option", "max_tokens", param="max_tokens")
         effort = doc.get("reasoning_effort")
         has_functions = any(tool.get("type") == "function" for tool in iter_dicts(doc.get("tools")))
         reasons = _NEVER_ON_CHAT.search(profile.model) or effort is not None
         if self.is_openai and has_functions and effort != "none" and _NOT_ON_CHAT.search(profile.model) and reasons:
-            raise Refusal(
-                f"Function tools with reasoning_effort are not supported for {profile.model} in /v1/chat/completions. "
-                "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
-            )
+            raise self.refuse("not on chat", profile.model)
         if self.is_openai or profile.id in ("xai", "groq"):
             self.check_effort("reasoning_effort", effort)
         form = as_dict(doc.get("response_format")).get("type")
@@ -129,7 +128,7 @@ class Rules(OpenAIRules):
             if role == "tool":
                 self.check_tool_message(doc, path, pending)
             elif pending:
-                raise self.unanswered(pending)
+                raise self.refuse("missing results", ", ".join(pending), param="messages")
             if role == "user" and previous == "tool" and self.profile.history.filler_after_results:
                 raise Refusal("Unexpected role 'user' after role 'tool'")
             self.check_message(doc, path, role)
@@ -137,14 +136,7 @@ class Rules(OpenAIRules):
                 pending = self.check_calls(doc, path)
             previous = role
         if pending:
-            raise self.unanswered(pending)
-
-    def unanswered(self, pending: list[str]) -> Refusal:
-        return Refusal(
-            "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-            f"The following tool_call_ids did not have response messages: {', '.join(pending)}",
-            param="messages",
-        )
+            raise self.refuse("missing results", ", ".join(pending), param="messages")
 
     def check_tool_message(self, doc: Doc, path: str, pending: list[str]) -> None:
         id = doc.get("tool_call_id")
