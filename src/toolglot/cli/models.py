@@ -128,7 +128,7 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
         ("media", _join(profile.media) or "text only"),
         ("reasoning efforts", ", ".join(profile.efforts) or "none"),
         ("thinking budget", _yes_no(profile.thinking_budget)),
-        ("temperature and top_p", {"one": "one of them", "any": "yes"}.get(profile.sampling, profile.sampling)),
+        ("temperature and top_p", {"one": "one of them", "all": "yes"}.get(profile.sampling, profile.sampling)),
         ("options", _join(profile.options)),
         ("JSON output", profile.json_output),
     ]
