@@ -141,21 +141,13 @@ def test_base_url_from_the_environment(provider: str, name: str, monkeypatch: py
         assert url(f"{provider}:m", **parameters) == URLS[provider]
 
 
-HOSTS = [
-    "localhost:1234",
-    "localhost",
-    "192.168.0.7",
-    "192.168.0.7:80",
-    "http://h",
-    "https://h",
-    "http://h:5/p/",
-    "h/path",
-    "[::1]:1",
-    "[::1]",
-]
-
-
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost:1234", "localhost", "192.168.0.7", "192.168.0.7:80", "http://h", "https://h", "http://h:5/p/", "h/path"),
+        *("[::1]:1", "[::1]"),
+    ],
+)
 def test_ollama_host_means_what_ollamas_own_client_reads(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ollama._client import _parse_host  # pyright: ignore[reportPrivateUsage]
 
@@ -179,9 +171,8 @@ def test_ollama_host_means_what_ollamas_own_client_reads(host: str, monkeypatch:
 @pytest.mark.parametrize("way", ["argument", "environment"])
 def test_vertex_locations(location: str, host: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "proj")
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", location if way == "environment" else "elsewhere")
     more: dict[str, Any] = {"location": location} if way == "argument" else {}
-    if way == "environment":
-        monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", location)
     path = f"/v1/projects/proj/locations/{location}/publishers/google/models/gemini-3-pro:generateContent"
     assert url("vertex:gemini-3-pro", **more) == f"https://{host}{path}"
 
@@ -255,26 +246,18 @@ def test_mistakes_are_named(model: str, options: dict[str, Any], words: list[str
 # ---- surfaces
 
 
-@pytest.mark.parametrize(("model", "row"), [
-    ("gpt-4o", "chat"),
-    ("gpt-4.1-mini", "chat"),
-    ("gpt-3.5-turbo", "chat"),
-    ("chatgpt-4o-latest", "chat"),
-    ("gpt-4o-audio-preview", "chat"),
-    ("gpt-audio", "chat"),
-    ("gpt-4o-search-preview", "chat"),
-    ("gpt-5-search-preview", "chat"),
-    ("gpt-5", "responses"),
-    ("gpt-5.4-mini", "responses"),
-    ("gpt-6.1-sol", "responses"),
-    ("o3", "responses"),
-    ("o4-mini", "responses"),
-    ("codex-mini-latest", "responses"),
-    ("", "responses"),
-])  # fmt: skip
+CHAT_MODELS = (
+    *("gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "chatgpt-4o-latest", "gpt-4o-audio-preview", "gpt-audio"),
+    *("gpt-4o-search-preview", "gpt-5-search-preview"),
+)
+RESPONSES_MODELS = ("gpt-5", "gpt-5.4-mini", "gpt-6.1-sol", "o3", "o4-mini", "codex-mini-latest", "")
+
+
+@pytest.mark.parametrize(("surface", "models"), [("chat", CHAT_MODELS), ("responses", RESPONSES_MODELS)])
 @pytest.mark.parametrize("provider", ["openai", "azure"])
-def test_the_model_chooses_the_surface(provider: str, model: str, row: str) -> None:
-    assert select_row(provider, model) == resolve_profile(provider, model).id == f"{provider}-{row}"
+def test_the_model_chooses_the_surface(provider: str, surface: str, models: tuple[str, ...]) -> None:
+    for model in models:
+        assert select_row(provider, model) == resolve_profile(provider, model).id == f"{provider}-{surface}"
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-5"])
@@ -296,39 +279,24 @@ def test_names_of_providers_do_not_collide() -> None:
 # ---- prices
 
 
-@pytest.mark.parametrize(("provider", "model", "dollars"), [
-    ("openai", "gpt-4o", 2.5),
-    ("openai", "gpt-4o-2024-08-06", 2.5),
-    ("openai", "gpt-4o-mini", 0.15),
-    ("openai", "gpt-4.1", 2.0),
-    ("openai", "gpt-5", 1.25),
-    ("openai", "gpt-5-2025-08-07", 1.25),
-    ("openai", "gpt-5-mini", 0.25),
-    ("openai", "gpt-5.1", 1.25),
-    ("openai", "gpt-5-pro", 15.0),
-    ("openai", "gpt-5.4", 2.5),
-    ("openai", "gpt-4o-audio-preview", None),
-    ("anthropic", "claude-sonnet-4-5-20250929", 3.0),
-    ("anthropic", "claude-opus-4-5", 5.0),
-    ("anthropic", "claude-haiku-4-5", 1.0),
-    ("anthropic", "claude-opus-5", 5.0),
-    ("gemini", "gemini-2.5-flash", 0.3),
-    ("gemini", "gemini-2.5-flash-lite", 0.1),
-    ("gemini", "gemini-3-pro", None),
-    ("groq", "llama-4", None),
-    ("ollama", "qwen3", None),
-])  # fmt: skip
-def test_prices(provider: str, model: str, dollars: float | None) -> None:
-    price = resolve_profile(provider, model).price
-    assert (price and price.input) == dollars
+GPT_PRICES = {"gpt-4o": 2.5, "gpt-4o-2024-08-06": 2.5, "gpt-4o-mini": 0.15, "gpt-4.1": 2.0, "gpt-4o-audio-preview": None}
+GPT_5_PRICES = {"gpt-5": 1.25, "gpt-5-2025-08-07": 1.25, "gpt-5-mini": 0.25, "gpt-5.1": 1.25, "gpt-5-pro": 15.0, "gpt-5.4": 2.5}
+INPUT_PRICES: dict[str, dict[str, float | None]] = {
+    "openai": {**GPT_PRICES, **GPT_5_PRICES},
+    "anthropic": {"claude-sonnet-4-5-20250929": 3.0, "claude-opus-4-5": 5.0, "claude-haiku-4-5": 1.0, "claude-opus-5": 5.0},
+    "gemini": {"gemini-2.5-flash": 0.3, "gemini-2.5-flash-lite": 0.1, "gemini-3-pro": None},
+    "groq": {"llama-4": None},
+    **{server: {"gpt-4o": None, "qwen3": None} for server in ("ollama", "llama.cpp", "vllm", "lmstudio", "copilot")},
+}
 
 
-@pytest.mark.parametrize("provider", ["ollama", "llama.cpp", "vllm", "lmstudio", "copilot"])
-def test_a_server_at_home_has_no_vendors_price(provider: str) -> None:
-    assert resolve_profile(provider, "gpt-4o").price is None
+@pytest.mark.parametrize("provider", INPUT_PRICES)
+def test_prices(provider: str) -> None:
+    prices = {model: resolve_profile(provider, model).price for model in INPUT_PRICES[provider]}
+    assert {model: price and price.input for model, price in prices.items()} == INPUT_PRICES[provider]
 
 
-def test_every_price_has_its_day() -> None:
+def test_every_price_is_dated() -> None:
     assert all(price.as_of and price.cached <= price.input <= price.output for rows in PRICES.values() for _, price in rows)
 
 
@@ -370,32 +338,27 @@ def test_no_key_in_any_url() -> None:
     ("Content-Type", "application/json; charset=utf-8"),
     ("anthropic-beta", "x"),
 ])  # fmt: skip
-def test_headers_of_the_user_win(name: str, value: str) -> None:
-    """Names of headers have no case: there is one of each, the user's."""
+def test_headers_of_the_caller_override_ours(name: str, value: str) -> None:
+    """Names of headers are case-insensitive: there is one of each, the caller's."""
     headers = sent("anthropic:m", headers={name: value}).headers
     assert [found for key, found in headers.items() if key.lower() == name.lower()] == [value]
 
 
-def test_the_users_headers_are_copied() -> None:
-    own = {"x-mine": "1"}
-    engine = create_engine("anthropic:m", key=KEY, transport=ScriptedTransport(), headers=own)
-    own["x-mine"] = "2"
+def test_headers_are_copied() -> None:
+    headers = {"x-mine": "1"}
+    engine = create_engine("anthropic:m", key=KEY, transport=ScriptedTransport(), headers=headers)
+    headers["x-mine"] = "2"
     assert engine.build_http_request(engine.profile, b"", {}, stream=False).headers["x-mine"] == "1"
 
 
 # ---- transports and the simulator
 
 
-def test_engines_share_one_transport() -> None:
-    assert default_transport() is default_transport()
-    one, other = create_engine("anthropic:m", key=KEY), create_engine("openai:m", key=KEY)
-    assert one.transport is other.transport is default_transport()
-
-
-def test_options_reach_the_engine() -> None:
+def test_engines_share_one_transport_and_have_their_own_options() -> None:
     retry = RetryConfig(max_retries=9)
-    engine = create_engine("anthropic:m", key=KEY, transport=ScriptedTransport(), retry=retry)
-    assert engine.retry is retry
+    one, other = create_engine("anthropic:m", key=KEY), create_engine("openai:m", key=KEY, retry=retry)
+    assert one.transport is other.transport is default_transport() is default_transport()
+    assert other.retry is retry
 
 
 @pytest.mark.parametrize(("name", "profile", "model"), [
@@ -417,15 +380,12 @@ def test_simulated(name: str, profile: str, model: str) -> None:
 
 @pytest.mark.parametrize("provider", PROFILES)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_every_row_can_be_simulated(provider: str, stream: bool) -> None:
-    async def main() -> str:
-        session = create_engine(f"simulator:{provider}").new_state()
-        async for _ in session.stream_batches(text_request("say Hello", stream=stream)):
-            pass
-        assert session.result
-        return session.result.reply.text
-
-    assert asyncio.run(main()) == "Hello"
+async def test_every_row_can_be_simulated(provider: str, stream: bool) -> None:
+    session = create_engine(f"simulator:{provider}").new_state()
+    async for _ in session.stream_batches(text_request("say Hello", stream=stream)):
+        pass
+    assert session.result
+    assert session.result.reply.text == "Hello"
 
 
 def test_a_simulated_engine_sends_the_users_headers() -> None:

@@ -1,8 +1,7 @@
-"""Recordings: a tool loop kept and played again, misses that say what differs, broken files, and no keys in any of them."""
+"""Recordings: a tool loop recorded and replayed, misses that name the difference, broken files, and no keys in any of them."""
 
 import asyncio
-import base64
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from scripted_transport import (
     ScriptedTransport,
     cancel,
     chat_engine,
+    chunk,
     collect_events,
     error_reply,
     stream_reply,
@@ -33,7 +33,7 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.recording import RecordingTransport, ReplayTransport
 from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import HttpRequest, Transport
+from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.errors import ConnectionLost, MalformedData, ReplayMiss, ToolglotError
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Conversation, Reply, Text, ToolResult, tool_results, user
@@ -70,7 +70,7 @@ async def loop(engine: Engine, *, stream: bool) -> tuple[list[Any], list[Reply],
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("provider", WIRES)
-def test_a_loop_is_played_again(provider: str, stream: bool, tmp_path: Path) -> None:
+def test_a_loop_is_replayed(provider: str, stream: bool, tmp_path: Path) -> None:
     path = tmp_path / "loop.jsonl"
     recorded = asyncio.run(
         loop(create_engine(f"simulator:{provider}", transport=RecordingTransport(SimulatedTransport(), path)), stream=stream)
@@ -118,15 +118,14 @@ def replay(path: Path, *requests: Request, **more: Any) -> list[str]:
     return asyncio.run(main())
 
 
-def test_failures_are_recorded_and_played_with_what_the_engine_goes_by(tmp_path: Path) -> None:
+def test_failures_are_recorded_with_the_headers_that_the_engine_reads(tmp_path: Path) -> None:
     path = tmp_path / "busy.jsonl"
-    busy = error_reply(
-        429, "slow", headers={"retry-after": "0", "x-should-retry": "true", "x-request-id": "r1", "set-cookie": "s=1"}
-    )
+    read, other = {"retry-after": "0", "x-should-retry": "true"}, {"x-request-id": "r1", "set-cookie": "s=1"}
+    busy = error_reply(429, "slow", headers={**read, **other})
     record(path, ScriptedTransport(busy, whole_reply()), text_request())
     first = loads_object(path.read_bytes().splitlines()[0])
     assert first["answer"]["status"] == 429
-    assert first["answer"]["headers"] == {**JSON, "retry-after": "0", "x-should-retry": "true"}
+    assert first["answer"]["headers"] == {**JSON, **read}
 
     async def main() -> int:
         return (await chat_engine(ReplayTransport(path)).ask(text_request())).retries
@@ -137,9 +136,7 @@ def test_failures_are_recorded_and_played_with_what_the_engine_goes_by(tmp_path:
 def test_an_error_inside_a_200_is_recorded_too(tmp_path: Path) -> None:
     """The engine stops reading there, and yet it is what the provider answered."""
     path = tmp_path / "error.jsonl"
-    broken = stream_reply(
-        STARTED, b'data: {"error": {"message": "busy", "code": "server_is_overloaded"}}\n\n', b"data: [DONE]\n\n"
-    )
+    broken = stream_reply(STARTED, b'data: {"error": {"message": "busy", "code": "server_is_overloaded"}}\n\n', DONE)
 
     async def main(transport: Transport) -> list[str]:
         session = chat_engine(transport).new_state()
@@ -151,7 +148,7 @@ def test_an_error_inside_a_200_is_recorded_too(tmp_path: Path) -> None:
     assert asyncio.run(main(ReplayTransport(path))) == recorded
 
 
-def test_what_did_not_come_whole_is_not_recorded(tmp_path: Path) -> None:
+def test_an_incomplete_response_is_not_recorded(tmp_path: Path) -> None:
     path = tmp_path / "lost.jsonl"
     record(path, ScriptedTransport(ScriptedReply((b'{"id"', ConnectionLost("reset"))), whole_reply()), text_request())
     (line,) = path.read_bytes().splitlines()
@@ -167,13 +164,8 @@ def test_a_new_recording_starts_empty(tmp_path: Path) -> None:
 
 def test_equal_requests_are_answered_in_order(tmp_path: Path) -> None:
     path = tmp_path / "order.jsonl"
-    record(
-        path,
-        ScriptedTransport(whole_reply("one"), whole_reply("two"), whole_reply("three")),
-        text_request(),
-        text_request("Other"),
-        text_request(),
-    )
+    replies = [whole_reply(text) for text in ("one", "two", "three")]
+    record(path, ScriptedTransport(*replies), text_request(), text_request("Other"), text_request())
     assert replay(path, text_request(), text_request(), text_request("Other")) == ["one", "three", "two"]
 
 
@@ -217,33 +209,34 @@ async def test_close_closes_the_inner_transport(tmp_path: Path) -> None:
     await RecordingTransport(Bare(), tmp_path / "x.jsonl").close()
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(ToolglotError, match="nowhere"):
         RecordingTransport(ScriptedTransport(), tmp_path / "nowhere" / "x.jsonl")
 
 
-# ---- binary bodies
+# ---- bodies
 
 
-@pytest.mark.parametrize(
-    "body", [b"\xff\xfe\x00", b"\x00\x01", "é".encode("latin-1"), b"", b"\xef\xbb\xbf{}", b"a\rb\r\nc\x0b\x1c\x85"]
-)
-def test_bodies_of_any_bytes(body: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "bytes.jsonl"
+@pytest.mark.parametrize("body", ["", "\ufeff{}", "a\rb\r\nc\x0b\x1c\x85", "Zürich ☂"])
+def test_bodies_of_any_text(body: str, tmp_path: Path) -> None:
+    path = tmp_path / "text.jsonl"
 
     async def fetch(transport: Transport) -> bytes:
         answer = await transport.send(HttpRequest("http://h/p?q=1", {}, b"\xff\x00ask"))
-        found = b""
-        while data := await answer.read():
-            found += data
-        assert await answer.read() == b""
+        data = b"".join([piece async for piece in read_pieces(answer)])
         await answer.close()
         await answer.close()
-        return found
+        return data
 
-    assert asyncio.run(fetch(RecordingTransport(ScriptedTransport(ScriptedReply((body,) if body else ())), path))) == body
+    data = body.encode()
+    assert asyncio.run(fetch(RecordingTransport(ScriptedTransport(ScriptedReply((data,) if data else ())), path))) == data
     assert len(path.read_bytes().splitlines()) == 1
-    assert asyncio.run(fetch(ReplayTransport(path))) == body
+    assert asyncio.run(fetch(ReplayTransport(path))) == data
+
+
+async def read_pieces(answer: HttpResponse) -> AsyncGenerator[bytes]:
+    while piece := await answer.read():
+        yield piece
 
 
 # ---- misses
@@ -255,104 +248,70 @@ def miss(path: Path, request: Request, **more: Any) -> str:
     return str(caught.value)
 
 
-def test_a_miss_names_the_nearest_and_the_first_difference(tmp_path: Path) -> None:
+LONG = "x" * 500
+MISSES: dict[str, tuple[list[Request], Request, list[str]]] = {
+    "the nearest": (
+        [text_request("What is the weather?"), text_request("Tell me a joke", tools=(WEATHER,))],
+        text_request("Tell me a story", tools=(WEATHER,)),
+        ["POST /v1/chat/completions", "body.messages[0].content", '"Tell me a joke"', '"Tell me a story"'],
+    ),
+    "something new": (
+        [text_request(messages=[user("One")])],
+        text_request(messages=[user("One"), user("Two")]),
+        ["body.messages[1]", "recorded nothing"],
+    ),
+    "something missing": ([text_request("One", tools=(WEATHER,))], text_request("One"), ["body.tools", "sent nothing"]),
+    "several differences": (
+        [text_request("One")],
+        text_request("Two", extras={"openai-chat": {"user": "u"}}),
+        ["body.messages[0].content", "(and 1 more)"],
+    ),
+    "the end of a long text": ([text_request(f"{LONG} at noon")], text_request(f"{LONG} at night"), ["noon", "night"]),
+    **{
+        f"{recorded} is not {sent}": (
+            [text_request(extras={"openai-chat": {"flag": recorded}})],
+            text_request(extras={"openai-chat": {"flag": sent}}),
+            ["body.flag"],
+        )
+        for recorded, sent in ((True, 1), (1, True), (False, 0), (1, 1.5))
+    },
+}
+
+
+@pytest.mark.parametrize("case", MISSES)
+def test_a_miss_names_the_nearest_recording_and_the_first_difference(case: str, tmp_path: Path) -> None:
+    recorded, sent, words = MISSES[case]
     path = tmp_path / "miss.jsonl"
-    record(
-        path,
-        ScriptedTransport(whole_reply(), whole_reply()),
-        text_request("What is the weather?"),
-        text_request("Tell me a joke", tools=(WEATHER,)),
-    )
-    said = miss(path, text_request("Tell me a story", tools=(WEATHER,)))
-    assert "POST /v1/chat/completions" in said
-    assert "body.messages[0].content" in said
-    assert '"Tell me a joke"' in said
-    assert '"Tell me a story"' in said
-    assert "more place" not in said
-
-
-def test_a_miss_by_what_is_missing_or_too_much(tmp_path: Path) -> None:
-    path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole_reply()), text_request(messages=[user("One")]))
-    said = miss(path, text_request(messages=[user("One"), user("Two")]))
-    assert "body.messages[1]" in said
-    assert "recorded nothing" in said
-    said = miss(path, text_request("One", tools=(WEATHER,)))
-    assert "body.tools" in said
-    record(path, ScriptedTransport(whole_reply()), text_request("One", tools=(WEATHER,)))
-    said = miss(path, text_request("One"))
-    assert "body.tools" in said
-    assert "sent nothing" in said
-
-
-def test_a_miss_counts_the_other_places(tmp_path: Path) -> None:
-    path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole_reply()), text_request("One"))
-    said = miss(path, text_request("Two"), model="openai-chat:gpt-4.1")
-    assert "body.model" in said
-    assert "(and 1 more)" in said
+    record(path, ScriptedTransport(*[whole_reply() for _ in recorded]), *recorded)
+    message = miss(path, sent)
+    assert [word for word in words if word not in message] == []
+    assert len(message) < 600
 
 
 def test_a_miss_by_the_path(tmp_path: Path) -> None:
     path = tmp_path / "miss.jsonl"
     record(path, ScriptedTransport(whole_reply()), text_request("One"))
-    said = miss(path, text_request("One"), base_url="https://other.example/v2")
-    assert "path" in said
-    assert "/v2/chat/completions" in said
+    message = miss(path, text_request("One"), base_url="https://other.example/v2")
+    assert "differs at path" in message
+    assert "/v2/chat/completions" in message
 
 
-def test_long_values_are_cut_in_a_miss(tmp_path: Path) -> None:
-    path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole_reply()), text_request("x" * 10_000))
-    assert len(miss(path, text_request("y" * 10_000))) < 600
-
-
-def test_a_difference_at_the_end_of_a_long_text_can_be_seen(tmp_path: Path) -> None:
-    """Two prompts that begin alike: what is shown of them differs."""
-    path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole_reply()), text_request("x" * 500 + " at noon"))
-    said = miss(path, text_request("x" * 500 + " at night"))
-    assert "noon" in said
-    assert "night" in said
-
-
-@pytest.mark.parametrize(("recorded", "asked"), [(True, 1), (1, True), (False, 0), (1, 1.5)])
-def test_true_is_not_one(recorded: Any, asked: Any, tmp_path: Path) -> None:
-    path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole_reply()), text_request(extras={"openai-chat": {"flag": recorded}}))
-    assert "body.flag" in miss(path, text_request(extras={"openai-chat": {"flag": asked}}))
-
-
-def test_all_used_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("recorded", "words"), [
+    (["One"], r"nothing is recorded .* all 1 .*used"),
+    (["One", "Two"], "sent once too often"),
+])  # fmt: skip
+def test_the_same_request_once_too_often(recorded: list[str], words: str, tmp_path: Path) -> None:
     path = tmp_path / "used.jsonl"
-    record(path, ScriptedTransport(whole_reply()), text_request())
-    with pytest.raises(ReplayMiss, match=r"nothing is recorded .* all 1 .*used"):
-        replay(path, text_request(), text_request())
-
-
-def test_used_up_where_others_are_left(tmp_path: Path) -> None:
-    """The same request once more than recorded: that is said, and not that the next best differs."""
-    path = tmp_path / "used.jsonl"
-    record(path, ScriptedTransport(whole_reply(), whole_reply()), text_request("One"), text_request("Two"))
-    with pytest.raises(ReplayMiss, match="used"):
+    record(path, ScriptedTransport(*[whole_reply() for _ in recorded]), *map(text_request, recorded))
+    with pytest.raises(ReplayMiss, match=words):
         replay(path, text_request("One"), text_request("One"))
 
 
-def test_an_empty_file_has_nothing(tmp_path: Path) -> None:
+async def test_an_empty_file_has_nothing_and_is_not_retried(tmp_path: Path) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_bytes(b"")
-    assert miss(path, text_request()) == "nothing is recorded for POST /v1/chat/completions"
-
-
-def test_a_miss_is_not_asked_again(tmp_path: Path) -> None:
-    path = tmp_path / "empty.jsonl"
-    path.write_bytes(b"")
-
-    async def main() -> None:
+    with pytest.raises(ReplayMiss, match=r"^nothing is recorded for POST /v1/chat/completions$"):
         await anext(chat_engine(ReplayTransport(path)).stream(stream_request()))
-
-    with pytest.raises(ReplayMiss):  # and not one event before it
-        asyncio.run(main())
 
 
 # ---- broken files
@@ -363,12 +322,8 @@ GOOD: dict[str, Any] = {
 }
 
 
-def changed(**fields: Any) -> bytes:
-    doc = {
-        part: {**GOOD[part], **{key.partition("__")[2]: value for key, value in fields.items() if key.startswith(part)}}
-        for part in GOOD
-    }
-    return dumps({part: {key: value for key, value in inner.items() if value is not ...} for part, inner in doc.items()})
+def changed(part: str, **fields: Any) -> bytes:
+    return dumps({**GOOD, part: {key: value for key, value in {**GOOD[part], **fields}.items() if value is not ...}})
 
 
 BROKEN = {
@@ -378,27 +333,26 @@ BROKEN = {
     "empty object": b"{}",
     "no answer": dumps({"request": GOOD["request"]}),
     "answer is text": dumps({**GOOD, "answer": "x"}),
-    "no status": b'{"request":{"method":"POST","path":"/p","body":{}},"answer":{"headers":{},"body":""}}',
-    "status is text": changed(answer__status="200"),
-    "headers are a list": changed(answer__headers=[]),
-    "a header is a number": changed(answer__headers={"retry-after": 3}),
-    "body is a number": changed(answer__body=3),
-    "no body at all": b'{"request":{"method":"POST","path":"/p","body":{}},"answer":{"status":200,"headers":{}}}',
-    "base64 is not": b'{"request":{"method":"GET","path":"/p","body":{}},"answer":{"status":200,"headers":{},"base64":"***a"}}',
-    "path is a number": changed(request__path=3),
+    "no status": changed("answer", status=...),
+    "status is text": changed("answer", status="200"),
+    "headers are a list": changed("answer", headers=[]),
+    "a header is a number": changed("answer", headers={"retry-after": 3}),
+    "body is a number": changed("answer", body=3),
+    "no body at all": changed("answer", body=...),
+    "path is a number": changed("request", path=3),
     "not UTF-8": b"\xff\xfe",
 }
 
 
 @pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
-def test_broken_files_say_where(line: bytes, tmp_path: Path) -> None:
+def test_broken_files_are_named_with_the_line(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "broken.jsonl"
     path.write_bytes(dumps(GOOD) + b"\n" + line + b"\n" + dumps(GOOD) + b"\n")
     with pytest.raises(MalformedData, match=r"broken\.jsonl.*line 2"):
         ReplayTransport(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(MalformedData, match="nowhere"):
         ReplayTransport(tmp_path / "nowhere.jsonl")
     with pytest.raises(MalformedData):
@@ -418,9 +372,7 @@ def test_line_ends_do_not_matter(end: bytes, tmp_path: Path) -> None:
 ECHO: dict[str, Callable[[], ScriptedReply]] = {
     "in a refusal": lambda: error_reply(401, f"Incorrect API key provided: {KEY}."),
     "in an answer": lambda: whole_reply(f"your key is {KEY}"),
-    "in a stream": lambda: stream_reply(
-        STARTED, b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % KEY.encode(), STOP, DONE
-    ),
+    "in a stream": lambda: stream_reply(STARTED, chunk({"content": KEY}), STOP, DONE),
     "in bytes that are no text": lambda: ScriptedReply((b"\xff\xfe" + KEY.encode() + b"\xff",), 400),
     "in a header": lambda: error_reply(429, "slow", headers={"retry-after": "0", "x-echo": KEY}),
 }
@@ -429,8 +381,7 @@ ECHO: dict[str, Callable[[], ScriptedReply]] = {
 def clean(path: Path, key: str = KEY) -> bool:
     data = path.read_bytes()
     assert data
-    packed = [loads_object(line)["answer"].get("base64", "") for line in data.splitlines()]
-    return key.encode() not in data and all(key.encode() not in base64.b64decode(text) for text in packed)
+    return key.encode() not in data
 
 
 @pytest.mark.parametrize("case", ECHO)
@@ -464,15 +415,8 @@ async def test_no_key_of_the_url(query: str, tmp_path: Path) -> None:
     assert clean(path, query.partition("=")[2])
 
 
-def test_a_prompt_that_holds_the_key_is_found_again(tmp_path: Path) -> None:
-    """What is hidden in the recording is hidden in the question too."""
+def test_keys_are_redacted_when_requests_are_compared(tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
     request = text_request(f"my key is {KEY}, and sk-abcdefgh12345678")
-    record(path, ScriptedTransport(whole_reply("never say that")), request)
-    assert replay(path, request) == ["never say that"]
-
-
-def test_an_answer_that_holds_a_key_can_be_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "keys.jsonl"
-    record(path, ScriptedTransport(whole_reply(f'so "{KEY}" is it')), text_request())
-    assert replay(path, text_request()) == ['so "[hidden]" is it']
+    record(path, ScriptedTransport(whole_reply(f'so "{KEY}" is it')), request)
+    assert replay(path, request) == ['so "[hidden]" is it']

@@ -9,13 +9,13 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from toolglot.builtin.files.confined_open import open_beneath
-from toolglot.builtin.files.descriptors import read_all, write_all
 from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root
 
 __all__ = ["ProtectedSnapshot", "ProtectionReport", "find_protected", "revert_changes", "take_snapshots"]
@@ -158,71 +158,52 @@ def _scan_states(
 # ---- by descriptor, as a command may have left links behind
 
 
-def _open_parent(root: Path, name: str) -> int:
+@contextmanager
+def _open_parent(root: Path, name: str) -> Generator[int]:
     """Open the directory of a name; it is below the root, whatever links say. Raises OSError."""
     root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return open_beneath(root_fd, name.rpartition("/")[0], os.O_RDONLY | os.O_DIRECTORY)
+        parent = open_beneath(root_fd, name.rpartition("/")[0], os.O_RDONLY | os.O_DIRECTORY)
     finally:
         os.close(root_fd)
+    try:
+        yield parent
+    finally:
+        os.close(parent)
 
 
 def _read_data(root: Path, name: str) -> bytes | None:
-    try:
-        parent = _open_parent(root, name)
-        try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe of this name must not block us
-            fd = os.open(name.rpartition("/")[2], flags, dir_fd=parent)
-        finally:
-            os.close(parent)
-    except OSError:
-        return None
-    try:
-        return read_all(fd, _MAX_FILE_SIZE + 1)
-    finally:
-        os.close(fd)
+    with suppress(OSError), _open_parent(root, name) as parent:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe of this name must not block us
+        with os.fdopen(os.open(name.rpartition("/")[2], flags, dir_fd=parent), "rb") as file:
+            return file.read(_MAX_FILE_SIZE + 1)
+    return None
 
 
 def _move_away(root: Path, name: str, quarantine: Path) -> Path | None:
     """Move a file out of the workspace; return where it is now, None if that failed."""
     last = name.rpartition("/")[2]
     target = quarantine / f"{last}.{secrets.token_hex(4)}"
-    try:
+    with suppress(OSError, shutil.Error):
         quarantine.mkdir(mode=0o700, parents=True, exist_ok=True)
-        parent = _open_parent(root, name)
-    except OSError:
-        return None
-    try:
-        os.rename(last, target, src_dir_fd=parent)
-    except OSError:  # another file system: copy and delete
-        try:
-            shutil.move(f"/proc/self/fd/{parent}/{last}", target)
-        except (OSError, shutil.Error):
-            return None
-    finally:
-        os.close(parent)
-    return target
+        with _open_parent(root, name) as parent:
+            try:
+                os.rename(last, target, src_dir_fd=parent)
+            except OSError:  # another file system: copy and delete
+                shutil.move(f"/proc/self/fd/{parent}/{last}", target)
+        return target
+    return None
 
 
 def _restore_file(root: Path, name: str, old_state: _FileState, quarantine: Path) -> bool:
     """Write a small file as it was; what is in its place now goes to the quarantine."""
     if old_state.data is None or (os.path.lexists(root / name) and _move_away(root, name, quarantine) is None):
         return False
-    try:
-        parent = _open_parent(root, name)
-    except OSError:
-        return False
-    try:
+    with suppress(OSError), _open_parent(root, name) as parent:
         # O_EXCL: whatever appears there meanwhile is not overwritten, and no link is followed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=parent)
-        try:
-            write_all(fd, old_state.data)
-            os.fchmod(fd, stat.S_IMODE(old_state.mode))
-        finally:
-            os.close(fd)
-    except OSError:
-        return False
-    finally:
-        os.close(parent)
-    return True
+        with os.fdopen(os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=parent), "wb") as file:
+            file.write(old_state.data)
+            os.fchmod(file.fileno(), stat.S_IMODE(old_state.mode))
+        return True
+    return False
