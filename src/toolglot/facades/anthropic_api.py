@@ -4,7 +4,6 @@ The first three are declared by their type to models that know them; elsewhere t
 """
 
 from functools import partial
-from math import ceil
 from typing import Any
 
 from msgspec import UNSET
@@ -182,21 +181,12 @@ def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque]
         result=result,
         failure=anthropic.render_command_failure,
         is_failure=exited_nonzero,
-        accepts={"timeout_ms": _timeout_row(integer())},
+        accepts={"timeout_ms": rows.timeout("bash: timeout_ms", integer())},
         typed=typed,
         required_schema={
             "if": {"properties": {"restart": {"const": True}}, "required": ["restart"]},
             "else": {"required": ["command"]},
         },
-    )
-
-
-def _timeout_row(schema: Schema) -> Row:
-    return field(
-        "timeout",
-        schema,
-        lambda value: rows.to_seconds("bash: timeout_ms", value),
-        lambda seconds: ceil(rows.to_milliseconds(seconds)) or UNSET,
     )
 
 
@@ -238,7 +228,7 @@ def render_fetch_failure(context: RenderContext) -> str:
 _SEARCH = make_search_view(
     "web_search",
     "Search the web. Returns titles, URLs and excerpts; open one with web_fetch.",
-    object_schema("query", query=string("What to search for.")),
+    {"query!": string("What to search for.")},
     result=render_search,
     page=render_fetch,
     page_failure=render_fetch_failure,
@@ -318,7 +308,7 @@ _TOOLSET_VIEWS = (
         partial(anthropic.render_command, show_exit_code=False),
         {"max_output": MAX_OUTPUT, "head_share": 0.0},
         {},
-        {"timeout_ms": _timeout_row(integer("Milliseconds after which it is stopped (default 120000)."))},
+        {"timeout_ms": rows.timeout("bash: timeout_ms", integer("Milliseconds after which it is stopped (default 120000)."))},
     ),
 )
 

@@ -16,7 +16,7 @@ from toolglot.facades.rendering import exited_nonzero
 from toolglot.facades.shared_views import make_notebook_view, make_questions_view, questions_schema
 from toolglot.facades.table import Rows, call_field, field, make_view, unmapped
 from toolglot.facades.view import Arguments, Facade, Renderer, View
-from toolglot.facades.web_search import make_search_view
+from toolglot.facades.web_search import DOMAIN_ROWS, make_search_view
 from toolglot.request import Schema
 
 __all__ = ["TABLES"]
@@ -84,7 +84,7 @@ _LIST = _view(
     "List the files and directories in a directory. To find files by name, use Glob.",
     "list_dir",
     {
-        "path!": field("path", string("The directory, absolute or relative to the workspace."), default=".", base_default="."),
+        "path!": rows.LISTED_DIRECTORY,
         "ignore": string_list("Globs of names to leave out."),
     },
     result=claude.render_list,
@@ -253,10 +253,7 @@ _GLOB = _view(
     "Glob",
     "Find files whose paths match a glob pattern, newest first, at most 100. To search file contents, use Grep.",
     "glob",
-    {
-        "pattern!": string("Glob such as '**/*.py' or 'src/**/*.ts'."),
-        "path": string("Directory to search (default: the workspace)."),
-    },
+    {"pattern!": string("Glob such as '**/*.py' or 'src/**/*.ts'."), "path": rows.DIRECTORY},
     fixed={"max_results": 100, "order": "mtime"},
     result=claude.render_glob,
 )
@@ -280,12 +277,9 @@ _WEB_FETCH = _view(
 _WEB_SEARCH = make_search_view(
     "WebSearch",
     "Search the web. Returns titles, URLs and excerpts; open one with WebFetch.",
-    closed_schema(
-        "query",
-        query=string("What to search for.", minLength=2),
-        allowed_domains=string_list("Only results from these domains."),
-        blocked_domains=string_list("No results from these domains."),
-    ),
+    {"query!": string("What to search for.", minLength=2), **DOMAIN_ROWS},
+    closed=True,
+    min_length=2,
     result=claude.render_search,
     page=partial(claude.render_page, tool="WebFetch"),
     page_failure=partial(claude.render_page_failure, tool="WebFetch"),

@@ -13,7 +13,7 @@ from toolglot.facades.elision import find_elision
 from toolglot.facades.gemini_urls import fetch_from_base, fetch_to_base
 from toolglot.facades.parameters import array, boolean, closed_schema, integer, object_schema, string, string_list
 from toolglot.facades.shared_views import make_questions_view
-from toolglot.facades.table import call_field, field, make_view, unmapped
+from toolglot.facades.table import call_field, field, limit_field, make_view, switch_field, unmapped
 from toolglot.facades.view import Arguments, Facade, View
 
 __all__ = ["TABLES"]
@@ -74,7 +74,7 @@ def is_process_id(base: Arguments) -> bool:
 # ---- the tools
 
 _PID = field("handle", integer("PID of the process, as run_shell_command or list_background_processes returned it."), str, int)
-_DIRECTORY = string("Directory to search (default: the workspace).")
+_CASE_SENSITIVE = boolean("Match case-sensitively (default false).")
 
 _LIST = make_view(
     "list_directory",
@@ -123,33 +123,17 @@ _GREP = make_view(
         "dir_path": field("path", string("Directory or file to search (default: the workspace).")),
         "include_pattern": rows.GREP_TARGET["glob"],
         "exclude_pattern": field("exclude_line_regex", string("Leave out lines that match this regular expression.")),
-        "names_only": field(
-            "mode",
-            boolean("List only the paths of files with matches (default false)."),
-            lambda names_only: "files" if names_only else "content",
-            lambda mode: True if mode == "files" else UNSET,
-            default=False,
+        "names_only": switch_field(
+            "mode", boolean("List only the paths of files with matches (default false)."), "files", "content"
         ),
-        "case_sensitive": field(
-            "ignore_case",
-            boolean("Match case-sensitively (default false)."),
-            lambda case_sensitive: not case_sensitive,
-            lambda ignore_case: UNSET if ignore_case else True,
-            default=False,
-            base_default=False,
-        ),
+        "case_sensitive": switch_field("ignore_case", _CASE_SENSITIVE, on=False, off=True, base_default=False),
         "fixed_strings": field("literal", boolean("Treat the pattern as plain text (default false).")),
         "context": unmapped(integer("Lines to show before and after each match.", minimum=0)),
         **rows.context_lines("after", "before", ("context",), integer, minimum=0),
         "no_ignore": boolean("Also search ignored files (default false)."),
-        "max_matches_per_file": field(
-            "max_per_file", integer("Maximum number of matches per file.", minimum=1), from_base=lambda limit: limit or UNSET
-        ),
-        "total_max_matches": field(
-            "max_results",
-            integer("Maximum number of matches (default 100).", minimum=1),
-            from_base=lambda limit: limit or UNSET,
-            default=MAX_MATCHES,
+        "max_matches_per_file": limit_field("max_per_file", integer("Maximum number of matches per file.", minimum=1)),
+        "total_max_matches": limit_field(
+            "max_results", integer("Maximum number of matches (default 100).", minimum=1), MAX_MATCHES
         ),
     },
     fixed={"auto_context": True, "line_numbers": True},
@@ -163,14 +147,8 @@ _GLOB = make_view(
     "glob",
     {
         "pattern!": string("Glob relative to the searched directory, such as 'src/**/*.ts'."),
-        "dir_path": field("path", _DIRECTORY),
-        "case_sensitive": field(
-            "case_sensitive",
-            boolean("Match case-sensitively (default false)."),
-            from_base=lambda value: True if value else UNSET,
-            default=False,
-            base_default=True,
-        ),
+        "dir_path": field("path", rows.DIRECTORY),
+        "case_sensitive": switch_field("case_sensitive", _CASE_SENSITIVE, on=True, off=False, base_default=True),
         **rows.ignore_files("gemini"),
     },
     fixed={"order": "recent_first", "max_results": MAX_FILES},

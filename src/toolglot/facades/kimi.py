@@ -147,7 +147,7 @@ _VIEWS = (
         "glob",
         {
             "pattern!": string("Glob such as 'src/**/*.py'."),
-            "path": string("Directory to search (default: the workspace)."),
+            "path": rows.DIRECTORY,
             "include_ignored": field(
                 "respect_gitignore", boolean("Also find files that .gitignore names (default false)."), _flip, _flip
             ),

@@ -1,5 +1,6 @@
 """JSON Schemas of native parameters, in short form: `object_schema("path", path=string("The file to read."))`."""
 
+from functools import partial
 from typing import Any
 
 from toolglot.request import Schema
@@ -20,35 +21,17 @@ def closed_schema(required: str = "", /, **properties: Any) -> Schema:
     return {**object_schema(required, **properties), "additionalProperties": False}
 
 
-def _typed(kind: str, description: str, keywords: dict[str, Any]) -> Schema:
+def _typed(kind: str, description: str = "", /, **keywords: Any) -> Schema:
     return {"type": kind, **keywords, **({"description": description} if description else {})}
 
 
-def string(description: str = "", **keywords: Any) -> Schema:
-    """A string parameter."""
-    return _typed("string", description, keywords)
-
-
-def string_list(description: str = "", **keywords: Any) -> Schema:
-    """A list of strings."""
-    return array(string(), description, **keywords)
+string, number = partial(_typed, "string"), partial(_typed, "number")
+integer, boolean = partial(_typed, "integer"), partial(_typed, "boolean")
 
 
 def array(items: Schema, description: str = "", **keywords: Any) -> Schema:
     """A list of items that fit a schema."""
-    return _typed("array", description, {"items": items, **keywords})
+    return _typed("array", description, items=items, **keywords)
 
 
-def number(description: str = "", **keywords: Any) -> Schema:
-    """A number parameter."""
-    return _typed("number", description, keywords)
-
-
-def integer(description: str = "", **keywords: Any) -> Schema:
-    """An integer parameter."""
-    return _typed("integer", description, keywords)
-
-
-def boolean(description: str = "", **keywords: Any) -> Schema:
-    """A boolean parameter."""
-    return _typed("boolean", description, keywords)
+string_list = partial(array, string())

@@ -11,13 +11,14 @@ from toolglot.facades import gemini_rendering as gemini
 from toolglot.facades import rows
 from toolglot.facades.parameters import array, boolean, integer, number, object_schema, string, string_list
 from toolglot.facades.shared_views import make_notebook_view, make_questions_view, questions_schema
-from toolglot.facades.table import field, make_view
+from toolglot.facades.table import field, limit_field, make_view
 from toolglot.facades.view import Facade
 
 __all__ = ["TABLES"]
 
 MAX_TIMEOUT, MAX_OUTPUT = 600.0, 30_000
 """Seconds that a command may take, and characters of its output."""
+_TIMEOUT = "Milliseconds after which it is stopped (default 120000)."
 _TASK = string("The ID that run_shell_command returned.")
 
 _VIEWS = (
@@ -71,11 +72,7 @@ _VIEWS = (
             "pattern!": rows.GREP_TARGET["pattern!"],
             "glob": rows.GREP_TARGET["glob"],
             "path": rows.GREP_TARGET["path"],
-            "limit": field(
-                "max_results",
-                integer("Maximum number of lines to show (default 250).", minimum=1),
-                from_base=lambda limit: limit or UNSET,
-            ),
+            "limit": limit_field("max_results", integer("Maximum number of lines to show (default 250).", minimum=1)),
         },
         fixed={"ignore_case": True, "mode": "content", "line_numbers": True},
         result=gemini.render_grep,
@@ -86,10 +83,7 @@ _VIEWS = (
         "glob",
         "Find files whose paths match a glob pattern, recently changed files first, at most 100.",
         "glob",
-        {
-            "pattern!": string("Glob such as 'src/**/*.ts'."),
-            "path": string("Directory to search (default: the workspace)."),
-        },
+        {"pattern!": string("Glob such as 'src/**/*.ts'."), "path": rows.DIRECTORY},
         fixed={"max_results": 100, "order": "recent_first", "case_sensitive": False},
         result=gemini.render_glob,
         accepts={"case_sensitive": boolean(), "respect_git_ignore": field("respect_gitignore", boolean())},
@@ -99,9 +93,7 @@ _VIEWS = (
         "List the files and directories directly in a directory, at most 100.",
         "list_dir",
         {
-            "path!": field(
-                "path", string("The directory, absolute or relative to the workspace."), default=".", base_default="."
-            ),
+            "path!": rows.LISTED_DIRECTORY,
             "ignore": string_list("Globs of names to leave out."),
             "file_filtering_options": rows.file_filtering_options("qwen"),
         },
@@ -115,12 +107,7 @@ _VIEWS = (
         {
             "command!": rows.COMMAND,
             "is_background": field("background", boolean("Return at once and keep it running (default false).")),
-            "timeout": field(
-                "timeout",
-                number("Milliseconds after which it is stopped (default 120000).", maximum=600_000),
-                lambda value: rows.to_seconds("run_shell_command: timeout", value, MAX_TIMEOUT),
-                lambda seconds: rows.to_milliseconds(seconds) or UNSET if seconds <= MAX_TIMEOUT else UNSET,
-            ),
+            "timeout": rows.timeout("run_shell_command: timeout", number(_TIMEOUT, maximum=600_000), MAX_TIMEOUT),
             "description": rows.PURPOSE,
             "directory": rows.cwd(),
         },

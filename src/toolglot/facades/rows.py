@@ -1,6 +1,7 @@
 """Rows, conversions and predicates that several facade tables share. It names no harness."""
 
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any, cast
 
 from msgspec import UNSET
@@ -59,6 +60,8 @@ def has_single_query(min_length: int = 0) -> Callable[[Arguments], bool]:
 # ---- files
 
 FILE = field("path", string("Path of the file, absolute or relative to the workspace."))
+DIRECTORY = string("Directory to search (default: the workspace).")
+LISTED_DIRECTORY = field("path", string("The directory, absolute or relative to the workspace."), default=".", base_default=".")
 CONTENT = string("The complete content of the file.")
 PDF_PAGES = string('Pages of a PDF document, such as "3" or "1-5" (at most 20).')
 CONTENT_OR_APPENDIX = string("The complete content, or the text to append.")
@@ -208,6 +211,16 @@ def query(**keywords: Any) -> Row:
 def prompt(description: str) -> Row:
     """What the model wants to know of a page; required, so it is empty in history where nothing is known."""
     return field("question", string(description), lambda question: question or UNSET, base_default="")
+
+
+def timeout(name: str, schema: Schema, limit: float = MAX_TIMEOUT) -> Row:
+    """A timeout in milliseconds, of at most `limit` seconds: longer ones cannot be expressed. `name` is for errors."""
+    return field(
+        "timeout",
+        schema,
+        lambda value: to_seconds(name, value, limit),
+        lambda seconds: ceil(to_milliseconds(seconds)) or UNSET if seconds <= limit else UNSET,
+    )
 
 
 def cwd() -> Row:

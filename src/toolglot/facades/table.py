@@ -15,8 +15,6 @@ from toolglot.facades.parameters import closed_schema, object_schema
 from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
 from toolglot.request import Schema
 
-__all__ = ["Row", "Rows", "call_field", "choice_field", "field", "ignored", "make_view", "pick", "unmapped"]
-
 Convert = Callable[[Any], Any]
 
 
@@ -55,6 +53,23 @@ def choice_field(base: str, schema: Schema, choices: Mapping[str, str], default:
     """A parameter whose values have other names: native -> base."""
     names = {value: name for name, value in choices.items()}
     return field(base, schema, choices.__getitem__, names.__getitem__, default=default, base_default=base_default)
+
+
+def switch_field(base: str, schema: Schema, on: Any, off: Any, base_default: Any = UNSET) -> Row:
+    """A flag that stands for one of two base values; history has it only if it is on."""
+    return field(
+        base,
+        schema,
+        lambda flag: on if flag else off,
+        lambda value: True if value == on else UNSET,
+        default=False,
+        base_default=base_default,
+    )
+
+
+def limit_field(base: str, schema: Schema, default: Any = UNSET) -> Row:
+    """A number of results, at least 1; the base tool's 0, which means all, cannot be expressed."""
+    return field(base, schema, from_base=lambda limit: limit or UNSET, default=default)
 
 
 def unmapped(schema: Schema) -> Row:

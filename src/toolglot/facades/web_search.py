@@ -5,14 +5,19 @@ from typing import Any, cast
 from toolglot.base_errors import invalid_argument
 from toolglot.facades.parameters import string, string_list
 from toolglot.facades.rows import has_single_query
-from toolglot.facades.table import pick
+from toolglot.facades.table import Rows, make_view, pick
 from toolglot.facades.view import Arguments, Case, Renderer, View
 from toolglot.request import Schema
 
-__all__ = ["make_search_view"]
+__all__ = ["DOMAIN_ROWS", "make_search_view"]
+
+DOMAIN_ROWS: Rows = {
+    "allowed_domains": string_list("Only results from these domains."),
+    "blocked_domains": string_list("No results from these domains."),
+}
 
 _ACTIONS = {"search": "", "open_page": "open_page", "open": "open_page", "find_in_page": "find_in_page", "find": "find_in_page"}
-_DOMAINS = ("allowed_domains", "blocked_domains")
+_DOMAINS = tuple(DOMAIN_ROWS)
 _ACCEPTED: Schema = {
     "action": {"type": ["object", "string"]},
     **dict.fromkeys(("type", "url", "pattern"), string()),
@@ -47,52 +52,44 @@ def search_to_base(native: Arguments) -> Arguments:
     return {"queries": queries, **pick(flat, *_DOMAINS)}
 
 
-def _cannot_express(base: Arguments) -> None:
-    """Another tool of the facade expresses it better."""
-
-
 def make_search_view(
     name: str,
     description: str,
-    parameters: Schema,
+    rows: Rows,
     *,
-    result: Renderer | None = None,
     page: Renderer | None = None,
     page_failure: Renderer | None = None,
-    aliases: tuple[str, ...] = (),
+    min_length: int = 0,
+    **options: Any,
 ) -> View:
-    """The search tool of a facade; `parameters` is the plain form that the model is shown."""
-    properties = parameters["properties"]
-    return View(
-        name=name,
-        description=description,
-        parameters=parameters,
-        cases={
-            "": Case(
-                base="web_search",
-                to_base=search_to_base,
-                from_base=lambda base: {"query": base["queries"][0], **pick(base, *_DOMAINS)},
-                can_express=has_single_query(properties["query"].get("minLength", 0)),
-                result=result,
-            ),
-            "open_page": Case(
-                base="web_open",
-                to_base=lambda native: {"target": _flatten(native, "url")["url"]},
-                from_base=_cannot_express,
-                result=page,
-                failure=page_failure,
-            ),
-            "find_in_page": Case(
-                base="web_find",
-                to_base=lambda native: pick(_flatten(native, "url", "pattern"), "pattern", target="url"),
-                from_base=_cannot_express,
-            ),
+    """The search tool of a facade; `rows` are the plain form that the model is shown."""
+
+    def other_case(base: str, *required: str, **case_options: Any) -> Case:
+        """A form that is only understood: another tool of the facade expresses it better."""
+        return Case(
+            base=base,
+            to_base=lambda native: pick(_flatten(native, *required), *required[1:], target="url"),
+            from_base=lambda base: None,
+            **case_options,
+        )
+
+    return make_view(
+        name,
+        description,
+        "web_search",
+        rows,
+        to_base=search_to_base,
+        from_base=lambda base: {"query": base["queries"][0], **pick(base, *_DOMAINS)},
+        can_express=has_single_query(min_length),
+        more_cases={
+            "open_page": other_case("web_open", "url", result=page, failure=page_failure),
+            "find_in_page": other_case("web_find", "url", "pattern"),
         },
-        accepts={key: schema for key, schema in _ACCEPTED.items() if key not in properties},
-        aliases=aliases,
+        accepts={key: schema for key, schema in _ACCEPTED.items() if key not in rows},
         select_case=select_action,
         required_schema={
             "if": {"anyOf": [{"required": ["action"]}, {"required": ["queries"]}]},
             "else": {"required": ["query"]},
         },
+        **options,
     )

@@ -9,7 +9,7 @@ from toolglot.facades.parameters import array, integer, object_schema, string, s
 from toolglot.facades.rendering import page_notes, page_text
 from toolglot.facades.table import pick
 from toolglot.facades.view import Arguments, Case, RenderContext, View
-from toolglot.facades.web_search import make_search_view
+from toolglot.facades.web_search import DOMAIN_ROWS, make_search_view
 from toolglot.request import Schema
 
 __all__ = ["WEB_RUN", "WEB_SEARCH"]
@@ -167,10 +167,5 @@ WEB_RUN = View(
 WEB_SEARCH = make_search_view(
     "web_search",
     "Search the web. Returns titles, URLs and excerpts; read one with web_open.",
-    object_schema(
-        "query",
-        query=string("What to search for."),
-        allowed_domains=string_list("Only results from these domains."),
-        blocked_domains=string_list("No results from these domains."),
-    ),
+    {"query!": string("What to search for."), **DOMAIN_ROWS},
 )
