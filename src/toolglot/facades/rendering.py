@@ -67,14 +67,12 @@ def output_notes(data: Mapping[str, Any]) -> list[str]:
     return [f"[{note}]" for note in notes]
 
 
-def format_matches(
-    data: Arguments, *, numbers: bool = True, only_matching: bool = False, absolute: bool = False
-) -> Iterator[str]:
+def format_matches(data: Arguments, *, numbers: bool = True, only_matching: bool = False) -> Iterator[str]:
     """Lines as ripgrep prints them."""
     has_groups = bool(data["before"] or data["after"]) and not only_matching
     last: tuple[str, int] | None = None
     for file in data["files"]:
-        path = file["absolute" if absolute else "path"]
+        path = file["path"]
         for line in file["lines"]:
             if has_groups and last is not None and last != (path, line["line"] - 1):
                 yield "--"
