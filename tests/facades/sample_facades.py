@@ -5,7 +5,8 @@ from typing import Any
 from msgspec import UNSET
 
 from toolglot.errors import ToolError
-from toolglot.facades.parameters import boolean, integer, number, object_schema, string
+from toolglot.facades.parameters import boolean, integer, number, object_schema, string, string_list
+from toolglot.facades.table import call_field, field, make_view, unmapped
 from toolglot.facades.view import Case, Facade, Field, RenderContext, View, omit
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.results import ToolOutput
@@ -81,69 +82,45 @@ def _failed(said: RenderContext) -> str:
     return f"<error kind={said.kind}>{said.text}</error>"
 
 
-READ = View(
-    name="Read",
-    description="Read a file.",
-    parameters=object_schema("file_path", file_path=string(), offset=integer(minimum=1), limit=integer(minimum=1)),
-    cases={
-        "": Case(
-            base="read",
-            fields=(
-                Field(native="file_path", base="path"),
-                Field(native="offset", base="start_line"),
-                Field(native="limit", base="end_line", to_base=_end, from_base=_limit, needs_all_arguments=True),
-            ),
-            result=_numbered,
-        )
+_FILE = field("path", string())
+READ = make_view(
+    "Read",
+    "Read a file.",
+    "read",
+    {
+        "file_path!": _FILE,
+        "offset": field("start_line", integer(minimum=1)),
+        "limit": call_field("end_line", integer(minimum=1), _end, _limit),
     },
+    result=_numbered,
     aliases=("View", "Cat"),
 )
-WRITE = View(
-    name="Write",
-    description="Write a file.",
-    parameters=object_schema("file_path content", file_path=string(), content=string()),
-    cases={"": Case(base="write", fields=(Field(native="file_path", base="path"), "content"), fixed={"mode": "overwrite"})},
-)
-EDIT = View(
-    name="Edit",
-    description="Replace text.",
-    parameters=object_schema(
-        "file_path old_string new_string", file_path=string(), old_string=string(), new_string=string(), all=boolean()
-    ),
-    cases={
-        "": Case(
-            base="edit",
-            fields=(
-                Field(native="file_path", base="path"),
-                Field(native="old_string", base="old"),
-                Field(native="new_string", base="new"),
-                Field(
-                    native="all",
-                    base="count",
-                    to_base=lambda value: "all" if value else "one",
-                    from_base=lambda value: {"all": True, "one": False}.get(value, UNSET),
-                ),
-            ),
-        )
+WRITE = make_view("Write", "Write a file.", "write", {"file_path!": _FILE, "content!": string()}, fixed={"mode": "overwrite"})
+EDIT = make_view(
+    "Edit",
+    "Replace text.",
+    "edit",
+    {
+        "file_path!": _FILE,
+        "old_string!": field("old", string()),
+        "new_string!": field("new", string()),
+        "all": field(
+            "count",
+            boolean(),
+            lambda value: "all" if value else "one",
+            lambda value: {"all": True, "one": False}.get(value, UNSET),
+        ),
     },
 )
-BASH = View(
-    name="Bash",
-    description="Run a command.",
-    parameters=object_schema("command", command=string(), timeout=number()),
-    accepts={"time_limit": number()},
-    ignored=frozenset({"description"}),
-    cases={
-        "": Case(
-            base="shell",
-            fields=(
-                "command",
-                Field(native="timeout", base="timeout", to_base=lambda ms: ms / 1000, from_base=lambda s: s * 1000),
-            ),
-            result=lambda said: f"{said.text}\n[{said.native['command']}]",
-            failure=lambda said: f"Exit: {said.text}",
-        )
-    },
+BASH = make_view(
+    "Bash",
+    "Run a command.",
+    "shell",
+    {"command!": string(), "timeout": field("timeout", number(), lambda ms: ms / 1000, lambda s: s * 1000)},
+    accepts={"time_limit": unmapped(number())},
+    ignores={"description"},
+    result=lambda said: f"{said.text}\n[{said.native['command']}]",
+    failure=lambda said: f"Exit: {said.text}",
 )
 ACME = Facade(
     id="acme",
@@ -184,17 +161,13 @@ PATCH = View(
     kind="freeform",
     cases={"": Case(base="patch", fields=(Field(native="input", base="text"),))},
 )
-RUN = View(
-    name="run",
+RUN = make_view(
+    "run",
+    "Run a command.",
+    "shell",
+    {"argv!": string_list()},
     namespace="term",
-    description="Run a command.",
-    parameters=object_schema("argv", argv={"type": "array", "items": {"type": "string"}}),
-    cases={
-        "": Case(
-            base="shell",
-            to_base=lambda native: {"command": " ".join(native["argv"])},
-            from_base=lambda base: {"argv": base["command"].split()} if "|" not in base["command"] else None,
-        )
-    },
+    to_base=lambda native: {"command": " ".join(native["argv"])},
+    from_base=lambda base: {"argv": base["command"].split()} if "|" not in base["command"] else None,
 )
 BRAVO = Facade(id="bravo", title="Bravo", views=(EDITOR, PATCH, RUN), hides=frozenset({"edit"}))

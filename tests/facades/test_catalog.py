@@ -18,62 +18,32 @@ from toolglot.facades.catalog import (
 from toolglot.facades.view import Facade
 from toolglot.providers.catalog import PROFILES
 
-# fmt: off
-MODELS: dict[str, tuple[str, ...]] = {
-    "claude-code": (
-        *(
-            "claude-opus-4-8",
-            "claude-opus-4-9-20261001",
-            "claude-opus-4-10",
-            "claude-opus-5",
-            "claude-sonnet-5",
-            "claude-haiku-5",
-        ),
-        *("claude-fable-5", "claude-mythos-5-preview", "claude-opus-10", "anthropic/claude-opus-4.8", "claude-opus-4.8"),
-        *(
-            "us.anthropic.claude-opus-5-v1:0",
-            "us-gov.anthropic.claude-opus-5",
-            "claude-opus-4-8@20260901",
-            "anthropic:claude-opus-5",
-        ),
-    ),
-    "claude-code-2.0": (
-        *("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", "claude-opus-4-20250514", "claude-opus-4-7", "claude-haiku-4-5"),
-        *("claude-3-5-sonnet-20241022", "claude-3.7-sonnet", "anthropic/claude-sonnet-4.5", "~anthropic/claude-opus-4.6"),
-        *("us.anthropic.claude-sonnet-4-5-v1:0", "anthropic.claude-3-haiku-20240307-v1:0", "claude-2.1"),
-    ),
-    "gemini-cli": ("gemini-3-pro-preview", "gemini-3.1-pro-preview-customtools", "google/gemini-3-flash",
-        "models/gemini-3-pro"),
-    "gemini-cli-2": ("gemini-2.5-pro", "gemini-2.5-flash-lite", "google/gemini-2.5-flash", "gemini-pro-latest", "gemini-30b"),
-    "codex": ("gpt-5.5", "gpt-5.6-mini", "gpt-5.10", "gpt-6", "gpt-12-preview", "openai/gpt-5.5"),
-    "codex-shell-command": (
-        *("gpt-5.1", "gpt-5.2", "gpt-5.3", "gpt-5.4-mini", "gpt-5-codex", "gpt-5.1-codex-max", "gpt-5.3-codex"),
-        *("openai/gpt-5.1", "codex-mini-latest"),
-    ),
-    "codex-shell": ("gpt-5", "GPT-5", "gpt-5-mini", "gpt-5-2025-08-07", "openai/gpt-5-nano"),
-    "codex-oss": ("gpt-oss-120b", "openai/gpt-oss-20b", "gpt-oss:20b"),
-    "openai": (*("gpt-4o", "GPT-4o", "gpt-4.1-mini", "chatgpt-4o-latest", "o3", "o4-mini", "openai/o1-pro"),
-        *("ft:gpt-4o-mini-2024-07-18:org::abc", "gpt-3.5-turbo")),
-    "qwen-code": ("qwen3-coder-plus", "qwen/qwen3-32b", "Qwen2.5-Coder:7b", "qwen3", "qwen.qwen3-coder-480b"),
-    "kimi": ("kimi-k2-instruct", "moonshotai/kimi-k3", "kimi:latest"),
-    NEUTRAL: (
-        *(
-            "grok-4",
-            "mistral-large-latest",
-            "devstral",
-            "deepseek-chat",
-            "glm-4.7",
-            "llama-3.3-70b-versatile",
-            "olmo-2",
-            "phi4",
-        ),
-        *("deepseek-r1-distill-qwen-32b", "google/gemma-3-27b-it", "openai:my-model", "some-model", "", "~x/y", "gpt4all-j"),
-    ),
+MODELS = {
+    "claude-code": "claude-opus-4-8 claude-opus-4-9-20261001 claude-opus-4-10 claude-opus-5 claude-sonnet-5 claude-haiku-5 "
+    "claude-fable-5 claude-mythos-5-preview claude-opus-10 anthropic/claude-opus-4.8 claude-opus-4.8 claude-opus-4-8@20260901 "
+    "us.anthropic.claude-opus-5-v1:0 us-gov.anthropic.claude-opus-5 anthropic:claude-opus-5",
+    "claude-code-2.0": "claude-sonnet-4-5 claude-sonnet-4-5-20250929 claude-opus-4-20250514 claude-opus-4-7 claude-haiku-4-5 "
+    "claude-3-5-sonnet-20241022 claude-3.7-sonnet anthropic/claude-sonnet-4.5 ~anthropic/claude-opus-4.6 claude-2.1 "
+    "us.anthropic.claude-sonnet-4-5-v1:0 anthropic.claude-3-haiku-20240307-v1:0",
+    "gemini-cli": "gemini-3-pro-preview gemini-3.1-pro-preview-customtools google/gemini-3-flash models/gemini-3-pro",
+    "gemini-cli-2": "gemini-2.5-pro gemini-2.5-flash-lite google/gemini-2.5-flash gemini-pro-latest gemini-30b",
+    "codex": "gpt-5.5 gpt-5.6-mini gpt-5.10 gpt-6 gpt-12-preview openai/gpt-5.5",
+    "codex-shell-command": "gpt-5.1 gpt-5.2 gpt-5.3 gpt-5.4-mini gpt-5-codex gpt-5.1-codex-max gpt-5.3-codex openai/gpt-5.1 "
+    "codex-mini-latest",
+    "codex-shell": "gpt-5 GPT-5 gpt-5-mini gpt-5-2025-08-07 openai/gpt-5-nano",
+    "codex-oss": "gpt-oss-120b openai/gpt-oss-20b gpt-oss:20b",
+    "openai": "gpt-4o GPT-4o gpt-4.1-mini chatgpt-4o-latest o3 o4-mini openai/o1-pro ft:gpt-4o-mini-2024-07-18:org::abc "
+    "gpt-3.5-turbo",
+    "qwen-code": "qwen3-coder-plus qwen/qwen3-32b Qwen2.5-Coder:7b qwen3 qwen.qwen3-coder-480b",
+    "kimi": "kimi-k2-instruct moonshotai/kimi-k3 kimi:latest",
+    NEUTRAL: "grok-4 mistral-large-latest devstral deepseek-chat glm-4.7 llama-3.3-70b-versatile olmo-2 phi4 some-model ~x/y "
+    "deepseek-r1-distill-qwen-32b google/gemma-3-27b-it openai:my-model gpt4all-j",
 }
-# fmt: on
 
 
-@pytest.mark.parametrize(("model", "facade"), [(model, facade) for facade, models in MODELS.items() for model in models])
+@pytest.mark.parametrize(("model", "facade"), [
+    *((model, facade) for facade, models in MODELS.items() for model in models.split()), ("", NEUTRAL),
+])  # fmt: skip
 def test_the_facade_follows_the_name_of_the_model(model: str, facade: str) -> None:
     assert facade_id_for_model(model) == facade
 
@@ -107,12 +77,7 @@ def test_every_selected_facade_exists() -> None:
 def test_a_provider_of_one_family_has_its_facade() -> None:
     assert facade_id_for_provider("anthropic") == "claude-code"
     assert facade_id_for_provider("gemini") == facade_id_for_provider("vertex") == "gemini-cli"
-    assert (
-        facade_id_for_provider("openrouter")
-        == facade_id_for_provider("azure-chat")
-        == facade_id_for_provider("nobody")
-        == "by model"
-    )
+    assert {facade_id_for_provider(provider) for provider in ("openrouter", "azure-chat", "nobody")} == {"by model"}
 
 
 def test_a_facade_is_found_by_its_id() -> None:

@@ -1,22 +1,18 @@
 """Tools that models know by themselves, run here: OpenAI's shell and apply_patch, Anthropic's editor, bash and memory."""
 
-import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai.types.responses import response_input_param
 from pydantic import TypeAdapter
-from tests.handover.harness import collect_events, list_refusals, make_engine, make_transport, referee_errors
 
-from toolglot.builtin.tools import Builtins, builtins
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, find_facade
 from toolglot.facades.view import View
-from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Message, Reply, Text, ToolCall
-from toolglot.simulator.core import Script
+from toolglot.messages import ToolCall
+
+from .conftest import Desk
 
 Doc = dict[str, Any]
 HOSTED = {view.name: view for view in find_facade("openai-hosted").views}
@@ -24,49 +20,13 @@ ONE = {"type": "update_file", "path": "a.txt", "diff": "@@\n one\n-two\n+three"}
 ONE_TEXT = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+three\n*** End Patch"
 
 
-@pytest.fixture
-def own(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builtins]:
+RESPONSES = "openai-responses/gpt-5.2"
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path) -> Path:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    found = builtins(tmp_path, state_dir=tmp_path_factory.mktemp("state"))
-    yield found
-    found.close()
-
-
-def _yes(_: object) -> bool:
-    return True
-
-
-class Desk:
-    """One conversation with models that say what they are told."""
-
-    def __init__(self, own: Builtins) -> None:
-        self.own, self.replies = own, list[Reply]()
-        self.transport = make_transport(Script(self.replies))
-        self.data = b""
-
-    def work(self, profile: str, model: str, facade: str, *calls: ToolCall, live: bool = False) -> list[Message]:
-        """What has been said since."""
-        self.replies += [*(Reply((call,), "tools") for call in calls), Reply((Text("done"),), "end")]
-        options: Doc = {"tools": self.own.tools, "approve": _yes, "facade": facade}
-
-        async def play() -> list[Message]:
-            engine = make_engine(profile, self.transport, model=model)
-            agent = Orchestrator.load(self.data, engine, **options) if self.data else Orchestrator(engine, **options)
-            count = len(agent.conversation)
-            await (collect_events(agent, "Go on.") if live else agent.run("Go on."))
-            self.data = agent.save()
-            return agent.conversation[count:]
-
-        return asyncio.run(play())
-
-    @property
-    def last(self) -> Doc:
-        """The last body that was sent."""
-        return self.transport.sent[-1].body
-
-    def check(self) -> None:
-        assert list_refusals(self.transport.sent) == []
-        assert [said for one in self.transport.sent for said in referee_errors(one)] == []
+    return tmp_path / "a.txt"
 
 
 def shell(*commands: str, **more: Any) -> ToolCall:
@@ -75,10 +35,9 @@ def shell(*commands: str, **more: Any) -> ToolCall:
 
 class TestOpenAI:
     @pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
-    def test_calls_are_answered_with_the_outcome_of_each_command(self, own: Builtins, live: bool) -> None:
-        desk = Desk(own)
+    def test_calls_are_answered_with_the_outcome_of_each_command(self, desk: Desk, live: bool) -> None:
         calls = (shell("cat a.txt", "exit 3", max_output_length=900), shell("sleep 9", timeout_ms=50))
-        desk.work("openai-responses", "gpt-5.2", "openai-hosted", *calls, live=live)
+        desk.work(RESPONSES, *calls, facade="openai-hosted", live=live)
         assert desk.last["tools"][:2] == [{"type": "shell", "environment": {"type": "local"}}, {"type": "apply_patch"}]
         items = [item for item in desk.last["input"] if item.get("type") == "shell_call_output"]
         assert items[0]["max_output_length"] == 900
@@ -90,12 +49,11 @@ class TestOpenAI:
         TypeAdapter[Any](response_input_param.ResponseInputParam).validate_python(desk.last["input"])
         desk.check()
 
-    def test_patches_are_answered_with_their_status(self, own: Builtins, tmp_path: Path) -> None:
-        desk = Desk(own)
+    def test_patches_are_answered_with_their_status(self, desk: Desk, tmp_path: Path) -> None:
         absent = ToolCall("", "apply_patch", {"type": "delete_file", "path": "b.txt"})
         wrong = ToolCall("", "apply_patch", {"type": "update_file", "path": "../a.txt", "diff": "@@\n-a\n+b"})
         made = ToolCall("", "apply_patch", {"type": "create_file", "path": "c.txt", "diff": "+new"})
-        desk.work("openai-responses", "gpt-5.2", "openai-hosted", ToolCall("", "apply_patch", ONE), absent, wrong, made)
+        desk.work(RESPONSES, ToolCall("", "apply_patch", ONE), absent, wrong, made, facade="openai-hosted")
         found = [item for item in desk.last["input"] if item.get("type") == "apply_patch_call_output"]
         assert [item["status"] for item in found] == ["completed", "failed", "failed", "completed"]
         assert found[0]["output"] == "Success. Updated the following files:\nM a.txt"
@@ -104,45 +62,38 @@ class TestOpenAI:
         assert ((tmp_path / "a.txt").read_text(), (tmp_path / "c.txt").read_text()) == ("one\nthree\n", "new\n")
         desk.check()
 
-    def test_a_call_that_may_not_run_says_why_in_the_same_form(self, own: Builtins) -> None:
-        desk = Desk(own)
-        desk.work("openai-responses", "gpt-5.2", "openai-hosted", shell(), shell("true", "false\0"))
+    def test_a_call_that_may_not_run_says_why_in_the_same_form(self, desk: Desk) -> None:
+        desk.work(RESPONSES, shell(), shell("true", "false\0"), facade="openai-hosted")
         outputs = [item["output"] for item in desk.last["input"] if item.get("type") == "shell_call_output"]
         assert [one["outcome"] for part in outputs for one in part] == [{"type": "exit", "exit_code": 1}] * 2
         assert "commands" in outputs[0][0]["stdout"]
         assert "NUL" in outputs[1][0]["stdout"]
         desk.check()
 
-    def test_where_they_are_not_known_they_are_functions_that_do_the_same(self, own: Builtins, tmp_path: Path) -> None:
-        desk = Desk(own)
-        desk.work("openai-chat", "gpt-4.1", "openai-hosted", shell("cat a.txt", "exit 3"), ToolCall("", "apply_patch", ONE))
+    def test_where_they_are_not_known_they_are_functions_that_do_the_same(self, desk: Desk, tmp_path: Path) -> None:
+        desk.work("openai-chat/gpt-4.1", shell("cat a.txt", "exit 3"), ToolCall("", "apply_patch", ONE), facade="openai-hosted")
         assert [tool["type"] for tool in desk.last["tools"][:2]] == ["function", "function"]
         said = [message["content"] for message in desk.last["messages"] if message["role"] == "tool"]
         assert said[0] == "Exit code: 0\nOutput:\none\ntwo\n\n\nExit code: 3\nOutput:\n"
         assert (tmp_path / "a.txt").read_text() == "one\nthree\n"
         desk.check()
 
-    def test_a_conversation_comes_from_other_models_and_goes_back(self, own: Builtins, tmp_path: Path) -> None:
-        desk = Desk(own)
+    def test_a_conversation_comes_from_other_models_and_goes_back(self, desk: Desk, tmp_path: Path) -> None:
         read = ToolCall("", "Read", {"file_path": str(tmp_path / "a.txt")})
         bash = ToolCall("", "Bash", {"command": "exit 4"})
         write = ToolCall("", "Write", {"file_path": "n.txt", "content": "new\n"})
-        desk.work("anthropic", "claude-opus-5", "auto", read, bash, write)
-        desk.work("openai-responses", "gpt-5.2", "openai-hosted", shell("true", "false"), ToolCall("", "apply_patch", ONE))
+        desk.work("anthropic/claude-opus-5", read, bash, write)
+        desk.work(RESPONSES, shell("true", "false"), ToolCall("", "apply_patch", ONE), facade="openai-hosted")
         calls = {item["type"]: item for item in desk.last["input"] if item.get("type", "").endswith("_call")}
         assert set(calls) == {"shell_call", "apply_patch_call"}
         kinds = [item["type"] for item in desk.last["input"] if "_call" in item.get("type", "")]
-        assert kinds == ["shell_call", "shell_call_output"] * 2 + ["apply_patch_call", "apply_patch_call_output"] + [
-            "shell_call",
-            "shell_call_output",
-            "apply_patch_call",
-            "apply_patch_call_output",
-        ]
+        shells, patches = ["shell_call", "shell_call_output"], ["apply_patch_call", "apply_patch_call_output"]
+        assert kinds == [*shells, *shells, *patches, *shells, *patches]
         commands = [item["action"]["commands"] for item in desk.last["input"] if item.get("type") == "shell_call"]
         assert commands == [[f"cat {tmp_path}/a.txt"], ["exit 4"], ["true", "false"]]
         added = next(item["operation"] for item in desk.last["input"] if item.get("type") == "apply_patch_call")
         assert added == {"type": "create_file", "path": "n.txt", "diff": "+new"}
-        desk.work("anthropic", "claude-opus-5", "auto")
+        desk.work("anthropic/claude-opus-5")
         shown = [
             (part["name"], part["input"])
             for message in desk.last["messages"]
@@ -157,8 +108,7 @@ class TestOpenAI:
 
 
 class TestAnthropic:
-    def test_the_three_are_declared_by_their_types(self, own: Builtins, tmp_path: Path) -> None:
-        desk = Desk(own)
+    def test_the_three_are_declared_by_their_types(self, desk: Desk, tmp_path: Path) -> None:
         replace = {"command": "str_replace", "path": "a.txt", "old_str": "two", "new_str": "three"}
         calls = [
             ToolCall("", "str_replace_based_edit_tool", {"command": "view", "path": "a.txt"}),
@@ -166,14 +116,13 @@ class TestAnthropic:
             ToolCall("", "bash", {"command": "cat a.txt"}),
             ToolCall("", "memory", {"command": "view", "path": "/memories"}),
         ]
-        said = desk.work("anthropic", "claude-opus-5", "anthropic-api", *calls)
+        results = [outcome.result for outcome in desk.work("anthropic/claude-opus-5", *calls, facade="anthropic-api")]
         typed = [tool for tool in desk.last["tools"] if "type" in tool]
         assert typed == [
             {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
             {"type": "bash_20250124", "name": "bash"},
             {"type": "memory_20250818", "name": "memory"},
         ]
-        results = [result for message in said for result in message.results]
         assert [result.is_error for result in results] == [False] * 4
         assert results[2].text == "one\nthree"
         desk.check()

@@ -1,81 +1,55 @@
 """What a model is told beside its tools: the facade's note after the instructions, and errors in its harness's own words."""
 
-import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.handover.harness import make_engine, make_transport
 
-from toolglot.builtin.tools import Builtins, builtins
 from toolglot.facades.catalog import find_facade
 from toolglot.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator, PromptContext
-from toolglot.messages import Reply, Text, ToolCall
-from toolglot.simulator.core import Script
+from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 
-Doc = dict[str, Any]
-CLAUDE, GEMINI = find_facade("claude-code").note, find_facade("gemini-cli").note
+from .conftest import Desk
+
+CLAUDE = find_facade("claude-code").note
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Builtins]:
-    found = builtins(tmp_path)
-    yield found
-    found.close()
-
-
-def told(own: Builtins, *calls: ToolCall, **options: Any) -> list[Doc]:
-    """The bodies that were sent, to Claude and then to Gemini."""
-    replies = [*(Reply((call,), "tools") for call in calls), Reply((Text("one"),)), Reply((Text("two"),))]
-    transport = make_transport(Script(replies))
-
-    async def play() -> None:
-        agent = Orchestrator(make_engine("anthropic", transport, model="claude-opus-5"), tools=own.tools, **options)
-        await agent.run("Go on.")
-        agent.switch(make_engine("gemini", transport, model="gemini-3-pro-preview"))
-        await agent.run("Go on.")
-
-    asyncio.run(play())
-    return [one.body for one in transport.sent]
-
-
-def instructions(body: Doc) -> str:
-    if "systemInstruction" in body:
-        return str(body["systemInstruction"]["parts"][0]["text"])
-    said: Any = body.get("system", "")
-    return said if isinstance(said, str) else "".join(part["text"] for part in said)
+def instruct(desk: Desk, **options: Any) -> tuple[str, str]:
+    """The instructions that were sent to Claude, and then to Gemini."""
+    desk.work("anthropic/claude-opus-5", **options)
+    said: Any = desk.last.get("system", "")
+    claude = said if isinstance(said, str) else "".join(part["text"] for part in said)
+    desk.work("gemini/gemini-3-pro-preview", **options)
+    return claude, "".join(part["text"] for part in desk.last.get("systemInstruction", {"parts": ()})["parts"])
 
 
 class TestTheNote:
-    def test_it_follows_the_instructions_in_the_words_of_each_model(self, own: Builtins) -> None:
-        first, second = told(own, system="Be exact.")
-        assert instructions(first) == f"Be exact.\n\n{CLAUDE}"
-        assert instructions(second).startswith("Be exact.\n\n")
-        assert "run_shell_command" in instructions(second)
-        assert "Bash" not in instructions(second)
+    def test_it_follows_the_instructions_with_the_names_of_each_model(self, desk: Desk) -> None:
+        claude, gemini = instruct(desk, system="Be exact.")
+        assert claude == f"Be exact.\n\n{CLAUDE}"
+        assert gemini.startswith("Be exact.\n\n")
+        assert "run_shell_command" in gemini
+        assert "Bash" not in gemini
 
-    def test_it_is_there_without_instructions_too(self, own: Builtins) -> None:
-        assert instructions(told(own)[0]) == CLAUDE
+    def test_it_is_there_without_instructions_too(self, desk: Desk) -> None:
+        assert instruct(desk)[0] == CLAUDE
 
-    def test_it_names_no_tool_that_is_not_allowed(self, own: Builtins) -> None:
-        first, second = told(own, config=ToolConfig(allowed_tools=frozenset({"read"})))
-        for name in ("Edit", "Bash", "Write", "replace", "run_shell_command"):
-            assert name not in instructions(first) + instructions(second)
+    def test_it_names_no_tool_that_is_not_allowed(self, desk: Desk) -> None:
+        texts = " ".join(instruct(desk, config=ToolConfig(allowed_tools=frozenset({"read"}))))
+        assert not [name for name in ("Edit", "Bash", "Write", "replace", "run_shell_command") if name in texts]
 
-    def test_there_is_none_where_no_tools_are_offered(self, own: Builtins) -> None:
-        assert instructions(told(own, config=ToolConfig(enabled=False))[0]) == ""
+    def test_there_is_none_where_no_tools_are_offered(self, desk: Desk) -> None:
+        assert instruct(desk, config=ToolConfig(enabled=False))[0] == ""
 
-    def test_whoever_writes_the_instructions_sees_the_tools_as_the_model_does(self, own: Builtins) -> None:
+    def test_a_function_that_writes_the_instructions_sees_the_native_tools(self, desk: Desk) -> None:
         def write(context: PromptContext) -> str:
             return " ".join(tool.name for tool in context.tools)
 
-        first, second = map(instructions, told(own, system=write))
-        assert first.startswith("Read ") or " Read " in first
-        assert " read_file " in f" {second}"
+        claude, gemini = instruct(desk, system=write)
+        assert " Read " in f" {claude}"
+        assert " read_file " in f" {gemini}"
 
 
 PATCH = ToolCall("", "apply_patch", None, "*** Begin Patch\n*** Delete File: x\n*** End Patch", freeform=True)
@@ -85,32 +59,19 @@ PATCH = ToolCall("", "apply_patch", None, "*** Begin Patch\n*** Delete File: x\n
     ("gpt-5", ToolCall("", "shell", {"command": ["bash", "-lc", "sleep 9"], "timeout_ms": 50}), '{"output":"command timed'),
     ("gpt-5.2", ToolCall("", "shell_command", {"command": "sleep 9", "timeout_ms": 50}), "Exit code: 124"),
     ("gpt-5.5", PATCH, "apply_patch verification failed"),
+    ("gpt-5.5", ToolCall("", "nothing", {}), "Error: "),  # no tool of the harness, so the error is marked
 ])  # fmt: skip
-def test_errors_read_as_the_harness_says_them_and_nothing_stands_before(
-    own: Builtins, model: str, call: ToolCall, begins: str
-) -> None:
-    transport = make_transport(Script([Reply((call,), "tools"), Reply((Text("done"),))]))
-    agent = Orchestrator(make_engine("openai-responses", transport, model=model), tools=own.tools)
-    asyncio.run(agent.run("Go on."))
-    output = next(item["output"] for item in transport.sent[-1].body["input"] if item.get("type", "").endswith("_output"))
+def test_errors_read_as_in_the_harness_with_nothing_before_them(desk: Desk, model: str, call: ToolCall, begins: str) -> None:
+    desk.work(f"openai-responses/{model}", call)
+    output = next(item["output"] for item in desk.last["input"] if item.get("type", "").endswith("_output"))
     assert output.startswith(begins)
     if model == "gpt-5":
         assert loads_object(output)["metadata"]["exit_code"] == 124
 
 
-def test_an_error_of_a_custom_tool_is_marked(own: Builtins) -> None:
-    transport = make_transport(Script([Reply((ToolCall("", "nothing", {}),), "tools"), Reply((Text("done"),))]))
-    agent = Orchestrator(make_engine("openai-responses", transport, model="gpt-5.5"), tools=own.tools)
-    asyncio.run(agent.run("Go on."))
-    output = next(item["output"] for item in transport.sent[-1].body["input"] if item.get("type") == "function_call_output")
-    assert output.startswith("Error: ")
-
-
-def test_a_refusal_names_the_tool_as_the_model_does(own: Builtins) -> None:
-    transport = make_transport(Script([Reply((ToolCall("", "Bash", {"command": "true"}),), "tools"), Reply((Text("done"),))]))
-    config = ToolConfig(max_uses={"shell": 0})
-    agent = Orchestrator(make_engine("anthropic", transport, model="claude-opus-5"), tools=own.tools, config=config)
-    (outcome,) = asyncio.run(agent.run("Go on.")).outcomes
+def test_a_refusal_names_the_tool_as_the_model_does(desk: Desk) -> None:
+    call, config = ToolCall("", "Bash", {"command": "true"}), ToolConfig(max_uses={"shell": 0})
+    (outcome,) = desk.work("anthropic/claude-opus-5", call, config=config)
     assert "the tool 'Bash' has reached its limit of 0 uses" in outcome.result.text
     assert "shell" not in outcome.result.text
 
@@ -118,9 +79,9 @@ def test_a_refusal_names_the_tool_as_the_model_does(own: Builtins) -> None:
 # ---- tools that stand in for others, and what is shown where they are not there
 
 
-def offered(own: Builtins, model: str, names: set[str], *others: Any) -> set[str]:
+def offered(desk: Desk, model: str, names: set[str], *others: Any) -> set[str]:
     """The names that a model sees where only some of the built-in tools are there."""
-    tools = [one for one in own.tools if one.name in names]
+    tools = [one for one in desk.own.tools if one.name in names]
     agent = Orchestrator(f"simulator:{model}", tools=[*tools, *others])
     return {one.name for one in agent.view().tools()}
 
@@ -138,9 +99,9 @@ def offered(own: Builtins, model: str, names: set[str], *others: Any) -> set[str
     ("gemini/gemini-3-pro-preview", {"multi_edit"}, {"multi_edit"}),
 ])  # fmt: skip
 def test_a_tool_that_no_other_does_the_work_of_is_shown_as_it_is(
-    own: Builtins, model: str, names: set[str], seen: set[str]
+    desk: Desk, model: str, names: set[str], seen: set[str]
 ) -> None:
-    assert offered(own, model, names) == seen
+    assert offered(desk, model, names) == seen
 
 
 @pytest.mark.parametrize(("model", "taken", "base"), [
@@ -149,18 +110,18 @@ def test_a_tool_that_no_other_does_the_work_of_is_shown_as_it_is(
     ("openai-responses/gpt-5.5", "apply_patch", "patch"),
     ("gemini/gemini-3-pro-preview", "read_file", "read"),
 ])  # fmt: skip
-def test_a_custom_tool_keeps_its_name(own: Builtins, model: str, taken: str, base: str) -> None:
+def test_a_custom_tool_keeps_its_name(desk: Desk, model: str, taken: str, base: str) -> None:
     @tool(name=taken)
     def mine(word: str) -> str:
         """Mine."""
         return word
 
-    seen = offered(own, model, {one.name for one in own.tools}, mine)
+    seen = offered(desk, model, {one.name for one in desk.own.tools}, mine)
     assert {taken, base} <= seen
 
 
-def test_a_note_tells_of_no_programs_where_none_can_be_run(own: Builtins) -> None:
-    tools = [one for one in own.tools if one.name in ("read", "grep")]
+def test_a_note_tells_of_no_programs_where_none_can_be_run(desk: Desk) -> None:
+    tools = [one for one in desk.own.tools if one.name in ("read", "grep")]
     agent = Orchestrator("simulator:openai-responses/gpt-5.5", tools=tools)
     face = agent.view().facade
     assert face is not None
