@@ -158,20 +158,7 @@ class _ShellTools:
             escalate=escalate and self._manager.level is not SandboxLevel.NONE,
             description=description,
         )
-        if options.escalate:
-            await self._ask_to_escalate("\n".join(lines), description)
-        outputs = [await self._run_command(context, options, lines[0], argv)]
-        if not then:
-            return outputs[0]
-        for line in lines[1:]:
-            try:
-                outputs.append(await self._run_command(context, options, line, None))
-            except ToolError as e:  # the results of the commands before must not be lost
-                outputs.append(ToolOutput(f"[not run: {e}]", None, is_error=True, error_kind=e.kind))
-        text = "\n\n".join(f"$ {line}\n{output.content}" for line, output in zip(lines, outputs, strict=True))
-        failure = next((output for output in outputs if output.is_error), None)
-        data = {"results": [output.data for output in outputs]}
-        return ToolOutput(text, data, failure is not None, failure.error_kind if failure else None)
+        return await self._run_commands(context, options, lines, argv)
 
     async def shell_output(  # noqa: D417
         self,
@@ -239,6 +226,24 @@ class _ShellTools:
         return ToolOutput("\n".join(lines) or "There are no background commands.", {"sessions": to_data(sessions)})
 
     # ---- running commands
+
+    async def _run_commands(
+        self, context: Context, options: RunOptions, lines: list[str], argv: list[str] | None
+    ) -> ToolOutput:
+        if options.escalate:
+            await self._ask_to_escalate("\n".join(lines), options.description)
+        outputs = [await self._run_command(context, options, lines[0], argv)]
+        if len(lines) == 1:
+            return outputs[0]
+        for line in lines[1:]:
+            try:
+                outputs.append(await self._run_command(context, options, line, None))
+            except ToolError as e:  # the results of the commands before must not be lost
+                outputs.append(ToolOutput(f"[not run: {e}]", None, is_error=True, error_kind=e.kind))
+        text = "\n\n".join(f"$ {line}\n{output.content}" for line, output in zip(lines, outputs, strict=True))
+        failure = next((output for output in outputs if output.is_error), None)
+        data = {"results": [output.data for output in outputs]}
+        return ToolOutput(text, data, failure is not None, failure.error_kind if failure else None)
 
     async def _run_command(self, context: Context, options: RunOptions, line: str, argv: list[str] | None) -> ToolOutput:
         session = await asyncio.to_thread(self._manager.start, line, argv, options)
