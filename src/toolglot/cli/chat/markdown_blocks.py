@@ -1,7 +1,7 @@
-"""Split streaming Markdown into blocks that can be rendered for good, looking at each character once.
+"""Split streaming Markdown into blocks that can be rendered for good.
 
-A block ends at a blank line (a list continues after one) and where a code fence closes. Very long blocks are split so that
-nothing waits for their end.
+A block ends at a blank line (a list continues after one) and where a code fence closes. Blocks of very many lines are split so
+that nothing waits for their end.
 """
 
 import re
@@ -10,7 +10,7 @@ __all__ = ["BlockSplitter"]
 
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")  # backticks followed by others on the line are inline code
 _LIST_ITEM = re.compile(r" {0,3}([-*+]|\d{1,9}[.)])(\s|$)")
-_MAX_LINES, _MAX_CHARACTERS = 120, 8_000
+_MAX_LINES = 120
 
 
 class BlockSplitter:
@@ -18,9 +18,7 @@ class BlockSplitter:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._size = 0
         self._partial_line: list[str] = []
-        self._partial_size = 0
         self._fence = ""
         self._after_blank = False
 
@@ -32,26 +30,18 @@ class BlockSplitter:
     def feed(self, text: str) -> list[str]:
         """Add text; return the blocks that are complete now."""
         first, *others = text.split("\n")
-        blocks = self._extend_line(first)
+        self._partial_line.append(first)
+        blocks: list[str] = []
         for part in others:
-            line, self._partial_line, self._partial_size = "".join(self._partial_line), [], 0
+            line, self._partial_line = "".join(self._partial_line), [part]
             blocks += self._add_line(line)
-            blocks += self._extend_line(part)
         return blocks
 
     def close(self) -> list[str]:
         """End the text; return the remaining blocks."""
-        line = "".join(self._partial_line)
-        self._partial_line, self._partial_size = [], 0
-        blocks = self._add_line(line) if line else []
-        blocks += self._flush()
-        self._fence, self._after_blank = "", False
+        blocks = [*(self.feed("\n") if any(self._partial_line) else ()), *self._flush()]
+        self._partial_line, self._fence, self._after_blank = [], "", False
         return blocks
-
-    def _extend_line(self, part: str) -> list[str]:
-        self._partial_line.append(part)
-        self._partial_size += len(part)
-        return self._split_long_line() if self._partial_size > _MAX_CHARACTERS and not self._fence else []
 
     def _add_line(self, line: str) -> list[str]:
         if self._fence:
@@ -61,24 +51,20 @@ class BlockSplitter:
             return []
         blocks: list[str] = []
         opening = _FENCE.match(line)
-        if self._ends_before(line, opening is not None):
+        if self._lines and not line[0].isspace() and (opening or self._ends_before(line)):
             blocks = self._flush()
         elif self._after_blank:
-            self._append("")
+            self._lines.append("")
         self._after_blank = False
-        self._append(line)
+        self._lines.append(line)
         if opening:
             self._fence = opening[1]
-        elif len(self._lines) > _MAX_LINES or self._size > _MAX_CHARACTERS:
+        elif len(self._lines) > _MAX_LINES:
             blocks += self._flush()
         return blocks
 
-    def _ends_before(self, line: str, opens: bool) -> bool:
-        """Whether the current block is complete, given the line that follows."""
-        if not self._lines or line[0].isspace():
-            return False
-        if opens:
-            return True
+    def _ends_before(self, line: str) -> bool:
+        """Whether a blank line came before, and the list does not continue."""
         return self._after_blank and not (_LIST_ITEM.match(self._lines[0]) and _LIST_ITEM.match(line))
 
     def _add_code_line(self, line: str) -> list[str]:
@@ -88,29 +74,15 @@ class BlockSplitter:
         if not closes and len(self._lines) > _MAX_LINES and _FENCE.match(self._lines[0]):
             # Close the fence and open it again, so that both halves render as code.
             opening = self._lines[0]
-            self._append(self._fence)
+            self._lines.append(self._fence)
             blocks = self._flush()
-            self._append(opening)
-        self._append(line)
+            self._lines.append(opening)
+        self._lines.append(line)
         if closes:
             self._fence = ""
             blocks += [] if _LIST_ITEM.match(self._lines[0]) else self._flush()
         return blocks
 
-    def _split_long_line(self) -> list[str]:
-        text, start, blocks = "".join(self._partial_line), 0, list[str]()
-        while len(text) - start > _MAX_CHARACTERS and not self._fence:
-            end = text.rfind(" ", start, start + _MAX_CHARACTERS) + 1 or start + _MAX_CHARACTERS
-            blocks += [*self._add_line(text[start:end]), *self._flush()]
-            start = end
-        self._partial_line, self._partial_size = [text[start:]], len(text) - start
-        return blocks
-
-    def _append(self, line: str) -> None:
-        self._lines.append(line)
-        self._size += len(line)
-
     def _flush(self) -> list[str]:
-        block = "\n".join(self._lines)
-        self._lines, self._size = [], 0
+        block, self._lines = "\n".join(self._lines), []
         return [block] if block.strip() else []
