@@ -129,7 +129,7 @@ def test_sandbox(doctor: Doctor, level: int, run: str, why: dict[str, str], monk
         "processes": "cgroup",
         "gaps": [] if level == 2 else ["others can be seen"],
     }
-    monkeypatch.setattr("toolglot.cli.diagnostics.describe_sandbox", lambda: said)
+    monkeypatch.setattr("toolglot.cli.doctor.describe_sandbox", lambda: said)
     sandbox = doctor.report()["sandbox"]
     assert sandbox["commands run"] == run
     assert {name: reason for name, reason in sandbox.items() if name.startswith("no ")} == why
@@ -241,7 +241,7 @@ def test_tool_that_never_ran_has_no_percentiles(doctor: Doctor) -> None:
 def test_only_the_end_of_a_long_log_is_read(doctor: Doctor, monkeypatch: Patch) -> None:
     lines = [call("old"), *[call("new")] * 3]
     doctor.write_audit(*lines)
-    monkeypatch.setattr("toolglot.cli.diagnostics.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
+    monkeypatch.setattr("toolglot.cli.audit_summary.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
     audit = doctor.report()["audit"]
     assert ([entry["tool"] for entry in audit["tools"]], audit["damaged"], audit["whole"]) == (["new"], 0, False)
 

@@ -5,38 +5,45 @@ broken part is a problem; problems make the exit code 1.
 """
 
 import asyncio
+import platform
+import re
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
 from typing import Any
 
 import click
 import msgspec
 
+from toolglot.builtin.shell.sandbox_probe import describe_sandbox
+from toolglot.cli.audit_summary import MAX_LOG_BYTES, AuditSummary, read_audit
 from toolglot.cli.config import hide_secrets
-from toolglot.cli.diagnostics import (
-    MAX_LOG_BYTES,
-    MISSING,
-    AuditSummary,
-    Reachability,
-    check_model,
-    check_online,
-    find_config_files,
-    find_key_origin,
-    installed_version,
-    list_packages,
-    read_audit,
-    sandbox_rows,
-)
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.sanitize import shorten
-from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, read_configuration
+from toolglot.cli.startup import require_key
+from toolglot.config.layers import (
+    DEFAULT,
+    PROJECT_FILE,
+    Configuration,
+    SettingValue,
+    WithheldSetting,
+    read_configuration,
+)
 from toolglot.config.settings import Settings
-from toolglot.errors import ToolglotError
+from toolglot.config.setup import Setup
+from toolglot.engine.auth import describe_key_origin
+from toolglot.engine.http import HttpTransport
+from toolglot.engine.signin.environment import read_key_variable
+from toolglot.engine.transport import HttpRequest, Timeouts
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import dumps_text
-from toolglot.providers.catalog import PROFILES
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
+from toolglot.providers.profile import Profile
 from toolglot.redact import redact
+from toolglot.user_dirs import config_file
 
 __all__ = ["EXTRAS", "doctor"]
 
@@ -52,6 +59,17 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 _PROGRAMS = {"rg": ("rg",), "git": ("git",), "chromium": ("chromium", "chromium-browser", "google-chrome", "chrome")}
 _MAX_TOOLS, _MAX_NAME = 20, 32
+_MISSING = "missing"
+
+
+class Reachability(msgspec.Struct, frozen=True):
+    """The answer of a provider's server, or the problem."""
+
+    providers: list[str]
+    address: str
+    status: int | None = None
+    seconds: float | None = None
+    problem: str | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,32 +107,35 @@ def doctor(online: bool, json: bool) -> int:
         write_json_line(sys.stdout, report)
     else:
         _print_report(Printer(sys.stdout), report)
-    return 1 if report.problems else 0
+    return int(bool(problems))
 
 
 def _collect(configuration: Configuration, problems: list[str], *, online: bool) -> Report:
-    settings, versions = configuration.settings, list_packages()
-    problems += [f"package {name} is missing: reinstall toolglot" for name, version in versions.items() if version == MISSING]
-    keys = {id: find_key_origin(profile, settings) for id, profile in PROFILES.items()}
-    problems += check_model(settings)
+    settings, versions = configuration.settings, _list_packages()
+    problems += [f"package {name} is missing: reinstall toolglot" for name, version in versions.items() if version == _MISSING]
+    if settings.model is not None:
+        try:
+            require_key(Setup(settings).engine())
+        except ToolglotError as e:
+            problems.append(f"the model {settings.model!r} cannot be used: {e}")
+    keys = {id: _find_key_origin(profile, settings) for id, profile in PROFILES.items()}
+    reachability = asyncio.run(_check_online([id for id, origin in keys.items() if origin], settings)) if online else None
     audit = read_audit(settings, problems)
-    reachability = asyncio.run(check_online([id for id, origin in keys.items() if origin], settings)) if online else None
     problems += [result.problem for result in reachability or () if result.problem]
+    changed = [value for value in configuration.values if value.origin != DEFAULT]
+    user_file = config_file()
+    files = {"user file": f"{user_file}{'' if user_file.is_file() else ' (does not exist)'}"}
+    if configuration.project is not None:
+        trust = "trusted" if configuration.trusted else "not trusted: run toolglot trust"
+        files["project file"] = f"{configuration.project / PROJECT_FILE} ({trust})"
     return Report(
         versions=versions,
         extras={name: _describe_packages(packages) for name, (packages, _) in EXTRAS.items()},
-        files=find_config_files(configuration),
-        settings=[
-            SettingValue(value.key, _format_value(value.key, value.value), value.origin)
-            for value in configuration.values
-            if value.origin != DEFAULT
-        ],
-        held_back=[
-            WithheldSetting(setting.key, _format_value(setting.key, setting.value), setting.reason)
-            for setting in configuration.withheld
-        ],
+        files=files,
+        settings=[SettingValue(value.key, _format_value(value), value.origin) for value in changed],
+        held_back=[WithheldSetting(value.key, _format_value(value), value.reason) for value in configuration.withheld],
         keys=keys,
-        sandbox=sandbox_rows(),
+        sandbox=_describe_sandbox(),
         programs={name: next(filter(None, map(shutil.which, names)), None) for name, names in _PROGRAMS.items()},
         audit=audit,
         online=reachability,
@@ -122,15 +143,90 @@ def _collect(configuration: Configuration, problems: list[str], *, online: bool)
     )
 
 
+def _list_packages() -> dict[str, str]:
+    """Return the versions of toolglot, Python, the platform and all required packages."""
+    try:
+        requirements = metadata.requires("toolglot") or []
+    except metadata.PackageNotFoundError:
+        requirements = []
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in requirements if "extra ==" not in line]
+    return {
+        "toolglot": _installed_version("toolglot") or "not installed",
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+        **{name: _installed_version(name) or _MISSING for name in names},
+    }
+
+
 def _describe_packages(packages: Iterable[str]) -> str | None:
     """Return the packages with their versions; None if one is not installed."""
-    versions = {package: installed_version(package) for package in packages}
+    versions = {package: _installed_version(package) for package in packages}
     return ", ".join(f"{package} {version}" for package, version in versions.items()) if all(versions.values()) else None
 
 
-def _format_value(key: str, value: Any) -> str:
-    visible = hide_secrets(key, value)
-    return visible if isinstance(visible, str) else dumps_text(visible)
+def _installed_version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _format_value(setting: SettingValue | WithheldSetting) -> str:
+    value: Any = hide_secrets(setting.key, setting.value)
+    return value if isinstance(value, str) else dumps_text(value)
+
+
+def _find_key_origin(profile: Profile, settings: Settings) -> str | None:
+    """Describe where the key of a provider would come from."""
+    configured = [
+        section.key_env
+        for name, section in settings.providers.items()
+        if section.key_env and profile.id in {ALIASES.get(name, name), *(row for _, row in SURFACES.get(name, ()))}
+    ]
+    if configured:
+        return f"variable {configured[-1]}" if read_key_variable(configured[-1]) else None
+    return describe_key_origin(profile)
+
+
+def _describe_sandbox() -> dict[str, str]:
+    """Describe how commands are confined; this runs a canary command."""
+    sandbox = describe_sandbox()
+    rows = {"commands run": f"in {sandbox['sandbox']}" if sandbox["level"] else "unconfined: each one needs approval"}
+    rows |= {f"no {name}": reason for name, reason in sandbox["reasons"].items() if reason}
+    if sandbox["gaps"]:
+        rows["gaps"] = "; ".join(sandbox["gaps"])
+    rows["bubblewrap"] = sandbox["bwrap"] or "not found"
+    if sys.platform == "linux":
+        rows["Landlock"] = f"ABI {sandbox['landlock']}" if sandbox["landlock"] else "not supported"
+    rows["processes"] = sandbox["processes"]
+    return rows
+
+
+async def _check_online(providers: Iterable[str], settings: Settings) -> list[Reachability]:
+    """Contact each address once, without a key: any HTTP response means that it can be reached."""
+    providers_by_url: dict[str, list[str]] = {}
+    failures: list[Reachability] = []
+    for id in providers:
+        try:
+            url = Setup(settings).engine(f"{id}:model").profile.base_url
+            providers_by_url.setdefault(url, []).append(id)
+        except UsageError as e:
+            failures.append(Reachability([id], PROFILES[id].base_url, problem=f"{id}: {e}"))
+    transport = HttpTransport(Timeouts(connect=10.0, first_byte=10.0, idle=10.0))
+
+    async def probe(url: str, providers: list[str]) -> Reachability:
+        start = time.perf_counter()
+        try:
+            response = await transport.send(HttpRequest(url, {}, b"", stream=True, method="GET"))
+        except ToolglotError as e:
+            return Reachability(providers, redact(url), problem=f"{', '.join(providers)}: {redact(str(e))}")
+        await response.close()
+        return Reachability(providers, redact(url), response.status, round(time.perf_counter() - start, 3))
+
+    try:
+        return [*await asyncio.gather(*(probe(url, ids) for url, ids in providers_by_url.items())), *failures]
+    finally:
+        await transport.close()
 
 
 def _print_report(printer: Printer, report: Report) -> None:
@@ -166,16 +262,12 @@ def _print_report(printer: Printer, report: Report) -> None:
 
 def _key_rows(keys: Mapping[str, str | None]) -> Iterator[Row]:
     """Yield one row per origin with its providers, then the providers without a key."""
-    by_origin: dict[str, list[str]] = {}
-    for id, origin in keys.items():
-        if origin:
-            by_origin.setdefault(origin, []).append(id)
-    yield from ((origin, ", ".join(ids)) for origin, ids in by_origin.items())
-    missing = [id for id, origin in keys.items() if not origin]
-    if needed := [id for id in missing if PROFILES[id].auth != "optional"]:
-        yield "no key", ", ".join(needed)
-    if optional := [id for id in missing if PROFILES[id].auth == "optional"]:
-        yield "no key needed", ", ".join(optional)
+    providers: dict[str, list[str]] = {}
+    for id, origin in sorted(keys.items(), key=lambda pair: pair[1] is None):
+        label = origin or ("no key needed" if PROFILES[id].auth == "optional" else "no key")
+        providers.setdefault(label, []).append(id)
+    for label, ids in providers.items():
+        yield label, ", ".join(ids)
 
 
 def _print_audit(printer: Printer, audit: AuditSummary) -> None:
@@ -187,8 +279,8 @@ def _print_audit(printer: Printer, audit: AuditSummary) -> None:
             "tool": shorten(entry.tool, _MAX_NAME),
             "calls": str(entry.calls),
             "errors": str(sum(entry.errors.values())),
-            "p50 s": _format_seconds(entry.p50),
-            "p95 s": _format_seconds(entry.p95),
+            "p50 s": "-" if entry.p50 is None else f"{entry.p50:.3f}",
+            "p95 s": "-" if entry.p95 is None else f"{entry.p95:.3f}",
             "kinds": ", ".join(f"{kind} {count}" for kind, count in entry.errors.items()),
         }
         for entry in audit.tools[:_MAX_TOOLS]
@@ -204,7 +296,3 @@ def _print_audit(printer: Printer, audit: AuditSummary) -> None:
     for note, applies in notes.items():
         if applies:
             printer.print_text(note, "dim", "  ")
-
-
-def _format_seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
