@@ -26,22 +26,9 @@ from pyte.screens import Char, wcwidth
 
 KEYS = {
     "enter": "\r",
-    "tab": "\t",
-    "shift-tab": "\x1b[Z",
-    "backspace": "\x7f",
-    "delete": "\x1b[3~",
-    "esc": "\x1b",
     "alt-enter": "\x1b\r",
     "up": "\x1b[A",
-    "down": "\x1b[B",
-    "right": "\x1b[C",
-    "left": "\x1b[D",
-    "home": "\x1b[H",
-    "end": "\x1b[F",
-    "page-up": "\x1b[5~",
-    "page-down": "\x1b[6~",
     **{f"ctrl-{letter}": chr(ord(letter) & 0x1F) for letter in "abcdefghijklmnopqrstuvwxyz"},
-    **{f"alt-{letter}": f"\x1b{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"},
 }
 PASTE = "\x1b[200~", "\x1b[201~"
 # What a terminal's programs read to learn how to draw: the terminal says it, not the shell that the tests run in.
@@ -230,11 +217,6 @@ class Terminal:
     def unwrapped(self) -> str:
         """Everything as one line with single spaces, for text that a narrow terminal breaks between words."""
         return " ".join(self.everything.split())
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
-        return self.process.poll()
 
     # What a user does
 

@@ -13,18 +13,13 @@ from toolglot.messages import Media, Text
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    monkeypatch.setenv("TOOLGLOT_CONFIG", str(tmp_path / "config.toml"))
-    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
+def directory(isolated_home: Path) -> Path:
     for name in ("notes.txt", "my notes.txt", "a.py", "Makefile", "data (1).csv", "what?"):
-        (tmp_path / name).write_text(f"content of {name}")
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "guide.md").write_text("# Guide")
-    (tmp_path / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    return tmp_path
+        (isolated_home / name).write_text(f"content of {name}")
+    (isolated_home / "docs").mkdir()
+    (isolated_home / "docs" / "guide.md").write_text("# Guide")
+    (isolated_home / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    return isolated_home
 
 
 def names(text: str) -> list[str]:
@@ -39,10 +34,6 @@ def _never(path: Path) -> bytes:
 
 
 class TestKinds:
-    def test_text_in_an_old_encoding_is_text(self, tmp_path: Path) -> None:
-        (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-        assert load_attachment(tmp_path / "latin.txt") == Text("[latin.txt]\ncafé")
-
     @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.gif"])
     def test_an_image_that_is_none_is_refused(self, tmp_path: Path, name: str) -> None:
         (tmp_path / name).write_bytes(b"<html>")
@@ -69,49 +60,41 @@ class TestKinds:
         assert block.media_type.startswith(media_type)
         assert base64.b64decode(block.data or "") == data
 
-    @pytest.mark.parametrize("name", ["a.txt", "a.py", "a.json", "a.md", "a.unknown", "LICENSE", "a.csv"])
-    def test_text_is_text_with_its_name(self, tmp_path: Path, name: str) -> None:
-        (tmp_path / name).write_text("grüße\n")
-        assert load_attachment(tmp_path / name) == Text(f"[{name}]\ngrüße\n")
+    @pytest.mark.parametrize(
+        ("name", "data", "text"),
+        [
+            *((name, "grüße\n".encode(), "grüße\n") for name in ("a.txt", "a.py", "a.json", "a.unknown", "LICENSE", "a.csv")),
+            ("latin.txt", b"caf\xe9", "café"),
+            ("empty", b"", ""),
+        ],
+    )
+    def test_text_is_text_with_its_name(self, tmp_path: Path, name: str, data: bytes, text: str) -> None:
+        (tmp_path / name).write_bytes(data)
+        assert load_attachment(tmp_path / name) == Text(f"[{name}]\n{text}")
 
-    def test_an_empty_file_is_an_empty_text(self, tmp_path: Path) -> None:
-        (tmp_path / "empty").write_bytes(b"")
-        assert load_attachment(tmp_path / "empty") == Text("[empty]\n")
 
-
-class TestRefused:
-    def test_a_missing_file(self) -> None:
-        with pytest.raises(UsageError, match="cannot read attachment 'nowhere': No such file"):
-            load_attachment(Path("nowhere"))
-
-    def test_a_folder(self) -> None:
-        with pytest.raises(UsageError, match="'docs': Is a directory"):
-            load_attachment(Path("docs"))
-
-    def test_a_huge_file(self, tmp_path: Path) -> None:
-        with (tmp_path / "huge.bin").open("wb") as file:
-            file.truncate(20_000_001)
-        with pytest.raises(UsageError, match="20,000,001 bytes, the limit is 20,000,000"):
-            load_attachment(tmp_path / "huge.bin")
-
-    def test_a_huge_file_is_not_read_first(self, tmp_path: Path, monkeypatch: Patch) -> None:
-        with (tmp_path / "huge.bin").open("wb") as file:
-            file.truncate(10**12)
-        monkeypatch.setattr(Path, "read_bytes", _never)
-        with pytest.raises(UsageError, match="too large"):
-            load_attachment(tmp_path / "huge.bin")
-
-    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name here")
-    def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "cannot read attachment 'nowhere': No such file"),
+        ("docs", "'docs': Is a directory"),
+        ("huge.bin", "20,000,001 bytes, the limit is 20,000,000"),
+        pytest.param(
+            "pipe", "not a regular file", marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+        ),
+        ("nul\x00", "cannot read"),
+        ("x" * 5_000, "cannot read"),
+    ],
+)
+def test_what_cannot_be_attached_is_not_read(name: str, message: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    with (tmp_path / "huge.bin").open("wb") as file:
+        file.truncate(20_000_001)
+    if name == "pipe":
         os.mkfifo(tmp_path / "pipe")
+    if name in ("huge.bin", "pipe"):
         monkeypatch.setattr(Path, "read_bytes", _never)
-        with pytest.raises(UsageError):
-            load_attachment(tmp_path / "pipe")
-
-    @pytest.mark.parametrize("name", ["nul\x00", "x" * 5_000])
-    def test_a_name_that_cannot_be(self, name: str) -> None:
-        with pytest.raises(UsageError):
-            load_attachment(Path(name))
+    with pytest.raises(UsageError, match=message):
+        load_attachment(Path(name))
 
 
 class TestInAPrompt:
@@ -128,26 +111,17 @@ class TestInAPrompt:
             ("read @'my notes.txt' now", ["my notes.txt"]),
             ("first\n@notes.txt\nlast", ["notes.txt"]),
             ("is @dot.png nice?", ["dot.png"]),
+            ("@notes.txt and again @notes.txt", ["notes.txt"]),
+            ('@"data (1).csv"', ["data (1).csv"]),
+            ("@what?", ["what?"]),
+            ('@"what?"', ["what?"]),
+            *((f"see {text} first", ["notes.txt"]) for text in ("(@notes.txt)", '"@notes.txt"', "[@notes.txt]")),
+            *((f"look at @notes.txt{mark}", ["notes.txt"]) for mark in (*",;:!?.)\"']", "...", "?!")),
         ],
     )
     def test_a_path_after_an_at_is_attached(self, text: str, found: list[str]) -> None:
         assert names(text) == found
         assert extract_attachments(text)[0] == text
-
-    @pytest.mark.parametrize("mark", [",", ";", ":", "!", "?", ".", ")", "...", "?!", '"', "'", "]"])
-    def test_punctuation_after_it_is_not_its_name(self, mark: str) -> None:
-        assert names(f"look at @notes.txt{mark}") == ["notes.txt"]
-
-    @pytest.mark.parametrize("text", ["(@notes.txt)", '"@notes.txt"', "[@notes.txt]"])
-    def test_it_may_stand_in_brackets(self, text: str) -> None:
-        assert names(f"see {text} first") == ["notes.txt"]
-
-    @pytest.mark.parametrize("text", ['@"data (1).csv"', "@what?", '@"what?"'])
-    def test_a_name_with_punctuation_is_found(self, text: str) -> None:
-        assert len(names(text)) == 1
-
-    def test_the_same_file_twice_is_attached_once(self) -> None:
-        assert names("@notes.txt and again @notes.txt") == ["notes.txt"]
 
     @pytest.mark.parametrize(
         "text",

@@ -28,31 +28,28 @@ def many_lines(count: int) -> str:
     return "\n".join(f"line {number}" for number in range(count))
 
 
-class TestFindCommand:
-    @pytest.mark.parametrize(
-        ("text", "name", "argument"),
-        [
-            ("/help", "help", ""),
-            ("/model  openai:gpt-5.1 ", "model", "openai:gpt-5.1"),
-            ("/q", "quit", ""),
-            ("/mod x", "model", "x"),
-            ("/save my chat.jsonl", "save", "my chat.jsonl"),
-        ],
-    )
-    def test_command_is_found(self, text: str, name: str, argument: str) -> None:
-        assert find_command(text) == (COMMANDS[name], argument)
+@pytest.mark.parametrize(
+    ("text", "name", "argument"),
+    [
+        ("/help", "help", ""),
+        ("/model  openai:gpt-5.1 ", "model", "openai:gpt-5.1"),
+        ("/q", "quit", ""),
+        ("/mod x", "model", "x"),
+        ("/save my chat.jsonl", "save", "my chat.jsonl"),
+        *((text, None, "") for text in ("hello", "//help", "/etc/hosts is odd", "/usr", " /help", "/a/b")),
+    ],
+)
+def test_command_is_found(text: str, name: str | None, argument: str) -> None:
+    assert find_command(text) == (None if name is None else (COMMANDS[name], argument))
 
-    @pytest.mark.parametrize("text", ["hello", "//help", "/etc/hosts is odd", "/usr", " /help", "/a/b"])
-    def test_prompt_is_not_a_command(self, text: str) -> None:
-        assert find_command(text) is None
 
-    @pytest.mark.parametrize(
-        ("text", "suggestion"),
-        [("/qiut", "'/quit'"), ("/modle", "'/model'"), ("/s", "/save"), ("/zzzz", "/help"), ("/", "/help")],
-    )
-    def test_unknown_command_is_an_error_with_suggestions(self, text: str, suggestion: str) -> None:
-        with pytest.raises(UnknownName, match=suggestion):
-            find_command(text)
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [("/qiut", "'/quit'"), ("/modle", "'/model'"), ("/s", "/save"), ("/zzzz", "/help"), ("/", "/help")],
+)
+def test_unknown_command_is_an_error_with_suggestions(text: str, suggestion: str) -> None:
+    with pytest.raises(UnknownName, match=suggestion):
+        find_command(text)
 
 
 COMPLETIONS = {
@@ -293,22 +290,18 @@ class TestSaveAndLoad:
         assert talk(SAY, break_save, SAY).has("cannot save to", "cannot be encoded")
         assert (tmp_path / "chat.jsonl").read_bytes() == b"precious"
 
-    def test_existing_file_is_replaced_and_made_private(self, tmp_path: Path) -> None:
-        file = tmp_path / "chat.jsonl"
+    @pytest.mark.parametrize("name", ["real.jsonl", "link.jsonl"])
+    def test_existing_file_is_replaced_and_made_private(self, name: str, tmp_path: Path) -> None:
+        file = tmp_path / "real.jsonl"
         file.write_bytes(b"old")
         file.chmod(0o666)
+        (tmp_path / "link.jsonl").symlink_to("real.jsonl")
         with file.open("rb") as reader:
-            talk(SAY, "/save chat.jsonl")
+            talk(SAY, f"/save {name}")
             assert reader.read() == b"old"  # a reader of the old file is not disturbed
+        assert (tmp_path / "link.jsonl").is_symlink()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert len(load(file.read_bytes())[0]) == 2
-
-    def test_symlink_stays_a_symlink(self, tmp_path: Path) -> None:
-        (tmp_path / "real.jsonl").write_bytes(b"old")
-        (tmp_path / "link.jsonl").symlink_to("real.jsonl")
-        talk(SAY, f"/save {tmp_path / 'link.jsonl'}")
-        assert (tmp_path / "link.jsonl").is_symlink()
-        assert len(load((tmp_path / "real.jsonl").read_bytes())[0]) == 2
 
     @pytest.mark.parametrize(
         "content",
@@ -342,23 +335,22 @@ class TestAttach:
         assert [type(block) for block in first.blocks] == [Text, Text]
         assert [type(block) for block in second.blocks] == [Text]
 
-    def test_several_files_add_up(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("lines", "names"),
+        [
+            (["/attach a.png", "/attach 'my notes.txt'", SAY], "a.png, my notes.txt"),
+            (["/attach my notes.txt", "fault unauthorized 1", SAY], "my notes.txt"),  # a failed turn keeps it
+            (["{0}/my\\ notes.txt"], "my notes.txt"),  # a file that is dropped onto the terminal
+        ],
+    )
+    def test_files_are_attached(self, lines: list[str], names: str, tmp_path: Path) -> None:
         (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-        (tmp_path / "b.txt").write_text("b")
-        over = talk("/attach a.png", "/attach 'b.txt'", SAY)
-        assert over.has("attached: a.png, b.txt")
-        assert any(isinstance(block, Media) for block in over.agent.conversation[0].blocks)
-
-    def test_failed_turn_keeps_it_for_the_next_prompt(self, tmp_path: Path) -> None:
-        (tmp_path / "notes.txt").write_text("remember the milk")
-        over = talk("/attach notes.txt", "fault unauthorized 1", SAY)
-        assert "remember the milk" in over.agent.conversation[0].text
-
-    def test_dropped_file_is_attached(self, tmp_path: Path) -> None:
         (tmp_path / "my notes.txt").write_text("remember the milk")
-        over = talk(str(tmp_path / "my notes.txt").replace(" ", "\\ "))
-        assert over.has("attached: my notes.txt")
-        assert "remember the milk" in over.agent.conversation[0].text
+        over = talk(*(line.format(tmp_path) for line in lines))
+        assert over.has(f"attached: {names}")
+        first = over.agent.conversation[0]
+        assert "remember the milk" in first.text
+        assert any(isinstance(block, Media) for block in first.blocks) == ("a.png" in names)
 
 
 def test_show_prints_folded_text_in_full() -> None:
