@@ -18,7 +18,7 @@ import msgspec
 
 from toolglot.cli.printer import supports_color
 from toolglot.errors import UnknownName, UsageError
-from toolglot.jsontext import dumps
+from toolglot.jsontext import dumps, dumps_text
 from toolglot.redact import REDACTED, redact
 
 __all__ = ["configure_logging", "effective_level"]
@@ -148,21 +148,8 @@ def _format_line(fields: dict[str, Any]) -> str:
     level, logger, message = (fields.pop(name) for name in ("level", "logger", "message"))
     details = [text for name in ("exception", "stack") if (text := fields.pop(name, ""))]
     prefix = "" if level in ("debug", "info") else f"{level}: "
-    extra = "".join(
-        f"  {name}={_format_value(value)}" for name, value in fields.items() if name not in _REDUNDANT_FIELDS and value
-    )
+    shown = {name: value for name, value in fields.items() if name not in _REDUNDANT_FIELDS and value}
+    extra = "".join(f"  {name}={value if isinstance(value, str) else dumps_text(value)}" for name, value in shown.items())
     first = f"{clock} {logger.rpartition('.')[2]:7} {prefix}{message}{extra}"
     lines = [first, *(line for text in details for line in text.splitlines())]
     return "\n".join("".join(character if character.isprintable() else " " for character in line) for line in lines)
-
-
-def _format_value(value: Any) -> str:
-    match value:
-        case float():
-            return f"{value:.3f}"
-        case dict():
-            return ",".join(f"{name}:{_format_value(item)}" for name, item in cast(dict[str, Any], value).items() if item)
-        case list():
-            return ",".join(map(_format_value, cast(list[Any], value)))
-        case _:
-            return str(value)

@@ -63,10 +63,20 @@ EVENTS: list[ev.RunEvent] = [
 ]
 
 
-def shown(events: Iterable[ev.RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None) -> str:
-    screen, out = a_screen(width, moves=moves, settings=settings)
+def feed(screen: Screen, *events: ev.RunEvent) -> Screen:
     for event in events:
         screen.show_event(event)
+    return screen
+
+
+def moving(width: int, *events: ev.RunEvent) -> Screen:
+    """A screen on a terminal after some events."""
+    return feed(a_screen(width, moves=True)[0], *events)
+
+
+def shown(events: Iterable[ev.RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None) -> str:
+    screen, out = a_screen(width, moves=moves, settings=settings)
+    feed(screen, *events)
     return plain(out.getvalue())
 
 
@@ -152,9 +162,8 @@ class TestEvents:
         assert not [line for line in text.splitlines() if "go on" in line and "look" in line]
 
     def test_a_summary_is_folded(self) -> None:
-        screen, _ = a_screen()
-        screen.show_event(ev.ContextTruncated("cut", 1, 2, 1, "they spoke"))
-        assert [one.text for one in screen.folded_texts] == ["they spoke"]
+        screen = moving(80, ev.ContextTruncated("cut", 1, 2, 1, "they spoke"))
+        assert [folded.text for folded in screen.folded_texts] == ["they spoke"]
 
 
 class TestText:
@@ -226,33 +235,25 @@ class TestNothingIsObeyed:
             ev.RunDone(ev.RunResult("", losses=(Loss(HOSTILE, HOSTILE, HOSTILE),))),
         ]
         screen, out = a_screen(100, moves=moves, settings=ChatSettings(thinking=thinking))
-        for event in events:
-            screen.show_event(event)
-        screen.error(HOSTILE)
+        feed(screen, *events).error(HOSTILE)
         assert harmful(plain(out.getvalue())) == []
 
     def test_nor_is_it_in_the_moving_lines(self) -> None:
-        name = f"na{HOSTILE}me\nnext"
-        screen, _ = a_screen(100, moves=True)
-        screen.show_event(ev.ThinkingDelta(0, HOSTILE))
+        call = ToolCall("c2", f"na{HOSTILE}me\nnext", {"a": HOSTILE})
+        screen = moving(100, ev.ThinkingDelta(0, HOSTILE))
         assert harmful("".join(bottom(screen, 100))) == []
-        screen.show_event(ev.ToolCallStarted(1, "c", name))
-        screen.show_event(ev.ToolCallDelta(1, HOSTILE))
-        call = ToolCall("c2", name, {"a": HOSTILE})
-        for event in (ev.ToolCallReady(2, call), ev.ToolStarted(call), ev.ToolProgress(call, HOSTILE)):
-            screen.show_event(event)
+        feed(screen, ev.ToolCallStarted(1, "c", call.name), ev.ToolCallDelta(1, HOSTILE))
+        feed(screen, ev.ToolCallReady(2, call), ev.ToolStarted(call), ev.ToolProgress(call, HOSTILE))
         assert len(bottom(screen, 100)) == 2
         assert harmful("".join(bottom(screen, 100))) == []
-        screen.show_event(ev.TextDelta(3, HOSTILE))
-        assert harmful("".join(bottom(screen, 100))) == []
+        assert harmful("".join(bottom(feed(screen, ev.TextDelta(3, HOSTILE)), 100))) == []
 
     @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "cp1252"])
     def test_it_can_be_written_whatever_the_terminal_can_write(self, encoding: str, monkeypatch: Patch) -> None:
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
         screen = Screen(create_console())
         with screen.turn():
-            for event in [*EVENTS, ev.TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"), outcome("lone \ud83d 漢字\n" * 9)]:
-                screen.show_event(event)
+            feed(screen, *EVENTS, ev.TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"), outcome("lone \ud83d 漢字\n" * 9))
             screen.note("漢字 …")
 
 
@@ -269,20 +270,17 @@ class TestThinking:
             assert unseen not in text
 
     def test_it_moves_while_it_lasts_and_is_folded_whole(self) -> None:
-        screen, _ = a_screen(60, moves=True)
-        for number in range(1_000):
-            screen.show_event(ev.ThinkingDelta(0, f"thought {number}\n"))
+        thoughts = [f"thought {number}\n" for number in range(1_000)]
+        screen = moving(60, *(ev.ThinkingDelta(0, thought) for thought in thoughts))
         assert "thought 999" in bottom(screen, 60)[0]
-        screen.show_event(ev.TextDelta(1, "answer"))
-        assert "thinking" not in "".join(bottom(screen, 60))
-        assert screen.folded_texts[0].text.splitlines()[0] == "thought 0"
-        assert len(screen.folded_texts[0].text.splitlines()) == 1_000
+        assert "thinking" not in "".join(bottom(feed(screen, ev.TextDelta(1, "answer")), 60))
+        assert screen.folded_texts[0].text == "".join(thoughts).strip()
 
     def test_a_stopped_turn_keeps_it(self) -> None:
         screen, _ = a_screen(60, moves=True)
         with screen.turn():
             screen.show_event(ev.ThinkingDelta(0, "half a thought"))
-        assert [one.text for one in screen.folded_texts] == ["half a thought"]
+        assert [folded.text for folded in screen.folded_texts] == ["half a thought"]
 
 
 class TestCalls:
@@ -307,16 +305,14 @@ class TestCalls:
         assert max(map(cell_len, drawn)) <= width
 
     def test_parallel_calls_move_until_each_is_over(self) -> None:
-        screen, _ = a_screen(80, moves=True)
+        screen = moving(80)
         calls = [ToolCall(f"c{number}", f"tool_{number}", {"n": number}) for number in range(3)]
         for number, call in enumerate(calls):
-            screen.show_event(ev.ToolCallStarted(number, call.id, call.name))
-            screen.show_event(ev.ToolCallReady(number, call))
-            screen.show_event(ev.ToolStarted(call))
-        screen.show_event(ev.ToolProgress(calls[1], "half way"))
+            feed(screen, ev.ToolCallStarted(number, call.id, call.name), ev.ToolCallReady(number, call), ev.ToolStarted(call))
+        feed(screen, ev.ToolProgress(calls[1], "half way"))
         assert [line.split()[1] for line in bottom(screen, 80)] == ["tool_0", "tool_1", "tool_2"]
         assert "half way" in bottom(screen, 80)[1]
-        screen.show_event(outcome(call=calls[1]))
+        feed(screen, outcome(call=calls[1]))
         assert [line.split()[1] for line in bottom(screen, 80)] == ["tool_0", "tool_2"]
 
     def test_events_of_calls_that_nobody_announced_are_no_problem(self) -> None:
@@ -327,8 +323,7 @@ class TestCalls:
     def test_a_call_that_was_stopped_is_told(self) -> None:
         screen, out = a_screen()
         with screen.turn():
-            screen.show_event(ev.ToolCallReady(0, CALL))
-            screen.show_event(ev.ToolStarted(CALL))
+            feed(screen, ev.ToolCallReady(0, CALL), ev.ToolStarted(CALL))
         assert re.search(r"✗ look .* stopped after 0\.\d s", plain(out.getvalue()))
         with screen.turn():
             pass
@@ -359,45 +354,35 @@ class TestCalls:
 
 
 class TestLosses:
-    def test_they_are_told_once(self) -> None:
+    @pytest.mark.parametrize(("known", "times"), [([], 1), ([LOSS], 0)])
+    def test_they_are_shown_once_unless_the_user_knows(self, known: list[Loss], times: int) -> None:
         screen, out = a_screen()
-        for _ in range(3):
-            screen.show_event(ev.RunDone(ev.RunResult("", losses=(LOSS,))))
-        assert out.getvalue().count("another model made it") == 1
+        screen.mark_losses_shown(known)
+        feed(screen, *[ev.RunDone(ev.RunResult("", losses=(LOSS,)))] * 3)
+        assert out.getvalue().count("another model made it") == times
 
-    def test_and_not_at_all_where_the_user_knows(self) -> None:
-        screen, out = a_screen()
-        screen.mark_losses_shown([LOSS])
-        screen.show_event(ev.RunDone(ev.RunResult("", losses=(LOSS,))))
-        assert "lost" not in out.getvalue()
-
-    def test_what_a_cut_has_said_is_not_said_again(self) -> None:
-        said = "2 older messages are summed up: about 357 tokens, 267 fit"
-        loss = Loss("2 older messages", "context", said)
-        assert shown([ev.ContextTruncated(said, 2, 357, 200), ev.RunDone(ev.RunResult("", losses=(loss,)))]).count(said) == 1
+    def test_a_truncation_is_not_reported_again(self) -> None:
+        message = "2 older messages are summarized: about 357 tokens, 267 fit"
+        done = ev.RunDone(ev.RunResult("", losses=(Loss("2 older messages", "context", message),)))
+        assert shown([ev.ContextTruncated(message, 2, 357, 200), done]).count(message) == 1
 
 
 class TestMovingLines:
     @staticmethod
     def crowded(width: int, text: str, calls: int) -> Screen:
-        screen, _ = a_screen(width, moves=True)
+        screen = moving(width)
         for number in range(calls):
             call = ToolCall(f"c{number}", f"a_tool_with_a_long_name_{number}", {"text": text})
-            screen.show_event(ev.ToolCallReady(number, call))
-            screen.show_event(ev.ToolStarted(call))
-            screen.show_event(ev.ToolProgress(call, text))
-            screen.show_event(ev.ToolCallStarted(100 + number, f"w{number}", "writing"))
-            screen.show_event(ev.ToolCallDelta(100 + number, text))
+            feed(screen, ev.ToolCallReady(number, call), ev.ToolStarted(call), ev.ToolProgress(call, text))
+            feed(screen, ev.ToolCallStarted(100 + number, f"w{number}", "writing"), ev.ToolCallDelta(100 + number, text))
         return screen
 
     @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "word " * 500, "line\n" * 500, "a\tb" * 300, "👩‍👩‍👧" * 100])
     def test_none_is_too_wide(self, text: str) -> None:
         for width in WIDTHS:
             screen = self.crowded(width, text, 2)
-            screen.show_event(ev.TextDelta(500, text))
-            assert max(map(cell_len, bottom(screen, width))) <= width
-            screen.show_event(ev.ThinkingDelta(501, text))
-            assert max(map(cell_len, bottom(screen, width))) <= width
+            for event in (ev.TextDelta(500, text), ev.ThinkingDelta(501, text)):
+                assert max(map(cell_len, bottom(feed(screen, event), width))) <= width
 
     @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "line\n" * 500, "👩‍👩‍👧" * 100])
     @pytest.mark.parametrize(("height", "room"), [(5, 3), (24, 8), (100, 12)])
@@ -405,20 +390,16 @@ class TestMovingLines:
         for calls in (0, 1, 30):
             screen = self.crowded(40, text, calls)
             assert len(bottom(screen, 40, height)) <= room
-            screen.show_event(ev.TextDelta(500, text))
-            assert len(bottom(screen, 40, height)) <= room
+            assert len(bottom(feed(screen, ev.TextDelta(500, text)), 40, height)) <= room
 
     @given(st.text(max_size=200), st.sampled_from(WIDTHS))
     def test_any_text_fits(self, text: str, width: int) -> None:
-        screen, _ = a_screen(width, moves=True)
-        screen.show_event(ev.TextDelta(0, text))
-        lines = bottom(screen, width)
+        lines = bottom(moving(width, ev.TextDelta(0, text)), width)
         assert max(map(cell_len, lines), default=0) <= width
         assert len(lines) <= 8
 
     def test_the_last_words_are_the_ones_that_are_seen(self) -> None:
-        screen, _ = a_screen(40, moves=True)
-        screen.show_event(ev.TextDelta(0, "word " * 500 + "the end"))
+        screen = moving(40, ev.TextDelta(0, "word " * 500 + "the end"))
         assert bottom(screen, 40)[-1].endswith("the end")
 
     def test_while_nothing_comes_it_says_so(self) -> None:
@@ -434,26 +415,17 @@ class TestMovingLines:
             screen.show_event(ev.TextDelta(0, "x"))
         assert out.getvalue() == "x\n"
 
-    def test_nothing_moves_while_somebody_is_asked(self) -> None:
-        screen, out = a_screen(60, moves=True)
-        with screen.turn():
-            screen.show_event(ev.TextDelta(0, "before the question"))
-            with screen.pause():
-                assert "before the question" in plain(out.getvalue())
-                before = out.getvalue()
-                screen.show_event(ev.ToolCallStarted(0, "c", "other"))
-                assert out.getvalue() == before
-
     @pytest.mark.parametrize("moves", [True, False])
-    def test_what_happens_while_somebody_is_asked_is_shown_after_the_answer(self, moves: bool) -> None:
+    def test_nothing_is_shown_while_the_user_is_asked(self, moves: bool) -> None:
         """Nothing is written into the line that the user types in."""
         screen, out = a_screen(60, moves=moves)
         with screen.turn():
-            screen.show_event(ev.ToolStarted(CALL))
+            feed(screen, ev.ToolStarted(CALL), ev.TextDelta(0, "before the question"))
             with screen.pause():
                 before = out.getvalue()
-                screen.show_event(outcome("other result"))
-                screen.show_event(ev.TextDelta(3, "other words\n\nand more\n\n"))
+                assert "before the question" in plain(before)
+                feed(screen, ev.ToolCallStarted(0, "c", "other"), outcome("other result"))
+                feed(screen, ev.TextDelta(3, "other words\n\nand more\n\n"))
                 assert out.getvalue() == before
         assert "other result" in plain(out.getvalue())
         assert "other words" in plain(out.getvalue())
