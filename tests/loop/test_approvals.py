@@ -155,7 +155,7 @@ async def test_resuming_what_does_not_wait_is_an_error() -> None:
 async def test_resuming_twice_runs_once() -> None:
     talker, tools, first = await paused()
     decisions: dict[str, Any] = {call.id: "yes" for call in first.pending}
-    (one, other) = await asyncio.gather(talker.resume(decisions), talker.resume(decisions), return_exceptions=True)
+    one, other = await asyncio.gather(talker.resume(decisions), talker.resume(decisions), return_exceptions=True)
     assert isinstance(one, RunResult)
     assert one.stop == "end"
     assert isinstance(other, UsageError)

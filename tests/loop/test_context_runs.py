@@ -561,7 +561,7 @@ async def test_the_refusal_of_one_model_is_none_of_another() -> None:
     talker.conversation.append(*old())
     await talker.run("go")
     talker.switch(sim("anthropic", other.tap()))
-    (budget, window) = (await talker.context_usage()).budget, talker.engine.profile.limits.context
+    budget, window = (await talker.context_usage()).budget, talker.engine.profile.limits.context
     assert budget is not None
     assert window is not None
     assert budget > window // 2
@@ -627,7 +627,7 @@ async def test_a_switch_to_a_smaller_window_cuts_then(live: bool) -> None:
     talker.switch(sim("openai-chat/gpt-4", small.tap()))
     second = await outcome(talker, "two", streamed=live)
     talker.switch(sim("anthropic", model.tap()))
-    (first, second, third) = [first, second, await outcome(talker, "three", streamed=live)]
+    third = await outcome(talker, "three", streamed=live)
     lost = [[loss for loss in one.losses if loss.where == "context"] for one in (first, second, third)]
     assert [len(losses) for losses in lost] == [0, 1, 0]
     assert "answer 0" in texts_of(model.seen[0].messages)
@@ -643,7 +643,7 @@ async def test_a_real_count_corrects_the_next_estimate(live: bool) -> None:
     talker = agent("openai-chat", tap, conversation=Conversation([user('"\\' * 2_000), assistant("yes")]))
     before = (await talker.context_usage()).total
     await outcome(talker, "go", streamed=live)
-    (before, after) = before, (await talker.context_usage()).total
+    after = (await talker.context_usage()).total
     counted = len(tap.requests[0].body) // 4
     assert counted > 1.5 * before
     assert abs(after - counted) < counted * 0.1
@@ -659,7 +659,7 @@ async def test_a_fallback_does_not_learn_from_an_estimate_of_another_model() -> 
     alone = agent("openai-chat", Model().tap(), conversation=old())
     await talker.run("go")
     await alone.run("go")
-    (fallen, direct) = (await talker.context_usage()).total, (await alone.context_usage()).total
+    fallen, direct = (await talker.context_usage()).total, (await alone.context_usage()).total
     assert abs(fallen - direct) < direct * 0.05
 
 
@@ -885,7 +885,7 @@ async def test_a_look_shows_what_would_be_sent(provider: str) -> None:
     await talker.run("go")
     after = (await talker.preview_request()).body
     other = (await talker.preview_request("simulator:gemini")).body
-    (before, after, other) = [body.decode() for body in (before, after, other)]
+    before, after, other = [body.decode() for body in (before, after, other)]
     assert "answer 0" in before
     for body in (after, other):
         assert "answer 0" not in body

@@ -252,7 +252,7 @@ def test_a_final_answer_beside_other_calls_runs_them_all() -> None:
 async def test_outputs_of_one_conversation_are_kept_apart(provider: str) -> None:
     tap = Wiretap(answers('{"name": "Rome", "people": 3}'), answers('{"name": "Oslo", "people": 1}'))
     talker = agent(provider, tap, tools=[add], output_type=City)
-    (one, other) = await talker.run("go"), await talker.run("and?")
+    one, other = await talker.run("go"), await talker.run("and?")
     assert (one.output, other.output) == (City(name="Rome", people=3), City(name="Oslo", people=1))
     check(talker.conversation)
 

@@ -59,24 +59,6 @@ def kind_of(outcome: ToolOutcome) -> ToolErrorKind | None:
 # ---- whatever can be called
 
 
-class Shop:
-    """Methods as tools."""
-
-    def __init__(self, price: int) -> None:
-        self.price = price
-
-    @tool
-    def cost(self, pieces: int) -> int:
-        """What pieces cost."""
-        return self.price * pieces
-
-    @tool
-    async def cost_later(self, pieces: int) -> int:
-        """What pieces cost, after a while."""
-        await asyncio.sleep(0)
-        return self.price * pieces
-
-
 class Doubler:
     """An object that can be called."""
 
@@ -148,13 +130,6 @@ def test_every_kind_of_callable_runs(made: Tool) -> None:
     assert (outcome.result.text, kind_of(outcome), outcome.ran, outcome.retries) == ("42", None, True, 0)
     assert outcome.result.call_id == outcome.call.id
     assert outcome.result.name == outcome.call.name
-
-
-@pytest.mark.parametrize("name", ["cost", "cost_later"])
-def test_a_method_runs_on_its_object(name: str) -> None:
-    one, other = Shop(2), Shop(3)
-    assert outcome_of(getattr(one, name), pieces=5).result.text == "10"
-    assert outcome_of(getattr(other, name), pieces=5).result.text == "15"
 
 
 def test_sync_tools_run_in_threads_and_the_others_do_not() -> None:
@@ -967,15 +942,6 @@ def test_an_unknown_tool_among_a_thousand_is_told_in_a_few_words(name: str) -> N
     outcome.result.text.encode()
 
 
-@pytest.mark.parametrize("raw", ["", "  ", "null", "{}", None])
-def test_arguments_that_are_absent_mean_none(raw: str | None) -> None:
-    def ready(n: int = 3) -> int:
-        return n
-
-    outcome = asyncio.run(executor(ready).run(ToolCall("c", "ready", None, raw)))
-    assert (outcome.result.text, kind_of(outcome)) == ("3", None)
-
-
 @pytest.mark.parametrize(
     "raw", ["{'n': 4}", '{"n": 4,}', '```json\n{"n": 4}\n```', '{"n": 4}}', "{n: 4}", '"{\\"n\\": 4}"', '{"n": "4"}']
 )
@@ -1015,14 +981,6 @@ def test_arguments_that_are_nested_deeply_have_an_outcome(depth: int) -> None:
     for one in (tool(take), tool_from_schema("take", "Takes.", {"type": "object"}, take)):
         outcome = asyncio.run(executor(one, max_repeats=3).run(call("take", x=value)))
         assert kind_of(outcome) in (None, "validation")
-
-
-def test_a_value_that_does_not_fit_is_told_for_the_model() -> None:
-    outcome = outcome_of(double, n="many")
-    assert (kind_of(outcome), outcome.ran) == ("validation", False)
-    assert "n" in outcome.result.text
-    assert "integer" in outcome.result.text
-    assert "pydantic" not in outcome.result.text
 
 
 # ---- results that are long

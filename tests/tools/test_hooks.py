@@ -253,8 +253,7 @@ async def test_requests_and_replies_go_through_hooks_too() -> None:
 
     chain = HookChain([Both(), Hooks(), Both()])
     request = await apply_hooks(chain.before_request, Request("m", [user("hi")]))
-    replies = [await apply_hooks(chain.after_reply, reply) for reply in (Reply((), id="r"), Reply(()))]
-    (request, reply, same) = request, *replies
+    reply, same = [await apply_hooks(chain.after_reply, reply) for reply in (Reply((), id="r"), Reply(()))]
     assert (request.model, reply.id, same.id) == ("m++", "r!!", "")
     assert not chain.before_tool
 

@@ -1,15 +1,12 @@
 """Which calls may run: allowed, used too often, too fast, in circles, approved."""
 
 import asyncio
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
 import pytest
 
-from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
 from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.tools.config import ToolConfig
@@ -130,30 +127,27 @@ def test_a_tool_s_own_number_goes_before_the_general_one(own: int | None, genera
     assert desk.kinds(*(call("look", at=n) for n in range(8))).count("ok") == most
 
 
-@pytest.mark.parametrize("flavour", ["inline", "thread", "async", "hooked"])
-def test_eight_calls_of_one_turn_share_the_limit(flavour: str) -> None:
-    ran: list[int] = []
-    lock = threading.Lock()
+class Slow(Hooks):
+    """Waits before each call."""
 
-    def work(n: int) -> None:
-        with lock:
-            ran.append(n)
-
-    async def work_async(n: int) -> None:
+    async def before_tool(self, call: ToolCall) -> None:
         await asyncio.sleep(0)
-        ran.append(n)
 
-    class Slow(Hooks):
-        async def before_tool(self, call: ToolCall) -> None:
-            await asyncio.sleep(0)
 
-    function: Callable[..., Any] = work_async if flavour in ("async", "hooked") else work
-    desk = Desk(
-        tool(name="work", inline=flavour == "inline", max_uses=3)(function), hooks=(Slow(),) if flavour == "hooked" else ()
-    )
-    kinds = desk.kinds(*(call("work", n=n) for n in range(8)))
-    assert kinds.count("ok") == len(ran) == 3
-    assert kinds.count("limit") == 5
+async def look_later(at: Any) -> str:
+    await asyncio.sleep(0)
+    return "seen"
+
+
+@pytest.mark.parametrize("hooks", [(), (Slow(),)], ids=["", "hooked"])
+@pytest.mark.parametrize(
+    "made", [look, look.replace(inline=False), tool(name="look")(look_later)], ids=["inline", "thread", "async"]
+)
+def test_eight_calls_of_one_turn_share_the_limit(made: Tool, hooks: tuple[Hooks, ...]) -> None:
+    desk = Desk(made.replace(max_uses=3), hooks=hooks)
+    outcomes = desk.run(*(call("look", at=n) for n in range(8)))
+    assert sum(outcome.ran for outcome in outcomes) == 3
+    assert [outcome.result.error_kind for outcome in outcomes].count("limit") == 5
 
 
 @pytest.mark.parametrize("limit", ["max_uses", "rate"])
@@ -241,25 +235,12 @@ async def _later_no(question: ApprovalRequest) -> str:
     (_later_no, "rejected"),
     (says("later"), "rejected"),
     (None, "rejected"),
+    *((says(answer), "rejected") for answer in ("deny", "NO", "No", "n", "never", "", "yes?", 0, "reject")),
 ])  # fmt: skip
 def test_an_answer_decides(approve: Callable[[ApprovalRequest], Any] | None, kind: str) -> None:
     desk = Desk(approve=approve, approval_effects=frozenset({"write"}))
     (outcome,) = desk.run(call("write", path="a"))
     assert (outcome.result.error_kind or "ok", outcome.ran) == (kind, kind == "ok")
-
-
-@pytest.mark.parametrize("answer", ["deny", "NO", "No", "n", "never", "", "yes?", 0, "reject"])
-def test_an_answer_that_is_none_never_lets_a_call_through(answer: Any) -> None:
-    """Refused, or an error of the program; but the tool does not run."""
-    ran: list[str] = []
-
-    def note() -> None:
-        ran.append("it")
-
-    desk = Desk(tool(inline=True, approval=True)(note), approve=says(answer))
-    with suppress(UsageError, ValueError, TypeError):
-        assert desk.kinds(call("note")) == ["rejected"]
-    assert ran == []
 
 
 def _in_home(arguments: dict[str, Any]) -> str:
@@ -344,29 +325,19 @@ def test_nobody_is_asked_about_a_call_that_may_not_run_anyway() -> None:
 
 @pytest.mark.parametrize("flavour", ["sync", "async"])
 def test_an_approver_that_fails_is_heard_and_nothing_runs(flavour: str) -> None:
-    ran: list[str] = []
-
-    def note() -> None:
-        ran.append("it")
-
     def broken(question: ApprovalRequest) -> Any:
         raise LookupError("nobody at the desk")
 
     async def broken_async(question: ApprovalRequest) -> Any:
         raise LookupError("nobody at the desk")
 
-    desk = Desk(tool(inline=True, approval=True)(note), approve=broken if flavour == "sync" else broken_async)
+    desk = Desk(look.replace(approval=True), approve=broken if flavour == "sync" else broken_async)
     with pytest.raises(LookupError, match="nobody at the desk"):
-        desk.run(call("note"))
-    assert ran == []
+        desk.run(call("look"))
+    assert desk.executor.policy.uses == {}
 
 
 async def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
-    ran: list[str] = []
-
-    def note() -> None:
-        ran.append("it")
-
     asked = asyncio.Event()
 
     async def never(question: ApprovalRequest) -> bool:
@@ -374,14 +345,14 @@ async def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
         await asyncio.Event().wait()
         return True
 
-    runner = ToolExecutor(ToolRegistry([tool(inline=True, approval=True)(note)]), approve=never)
-    task = asyncio.create_task(runner.run_all([call("note"), call("note")]))
+    runner = ToolExecutor(ToolRegistry([look.replace(approval=True)]), approve=never)
+    task = asyncio.create_task(runner.run_all([call("look"), call("look")]))
     await asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert ran == []
+    assert runner.policy.uses == {}
 
 
 # ---- circles
@@ -443,21 +414,13 @@ def test_two_tools_with_the_same_arguments_are_not_one() -> None:
     assert made(desk, *[call("look", at=1), call("look_again", at=1)] * 3) == ["ok"] * 6
 
 
-def test_two_calls_in_turn_are_a_circle_too() -> None:
-    desk = Desk()
-    assert made(desk, *[call("look", at="a"), call("look", at="b")] * 4) == ["ok"] * 6 + ["limit"] * 2
-
-
-@pytest.mark.parametrize("length", [3, 5, 8])
-def test_longer_circles_are_found(length: int) -> None:
-    desk = Desk()
-    kinds = made(desk, *(call("look", at=n % length) for n in range(length * 4)))
-    assert kinds == ["ok"] * length * 3 + ["limit"] * length
-
-
-def test_calls_that_succeed_and_write_loop_too() -> None:
-    desk = Desk()
-    assert made(desk, *[call("write", path="a", content="b")] * 4) == ["ok", "ok", "ok", "limit"]
+@pytest.mark.parametrize(("circle", "expected"), [
+    ([call("look"), call("look", at="b")], ["ok"] * 6 + ["limit"] * 2),
+    *(([call("look", at=n) for n in range(length)], ["ok"] * length * 3 + ["limit"] * length) for length in (3, 5, 8)),
+    ([call("write", path="a", content="b")], ["ok"] * 3 + ["limit"]),
+])  # fmt: skip
+def test_circles_of_any_length_are_found(circle: list[ToolCall], expected: list[str]) -> None:
+    assert made(Desk(), *circle * 4) == expected
 
 
 def test_calls_that_fail_loop_too() -> None:
@@ -467,25 +430,15 @@ def test_calls_that_fail_loop_too() -> None:
     assert made(Desk(tool(inline=True)(fail)), *[call("fail")] * 4) == ["execution"] * 3 + ["limit"]
 
 
-def test_waiting_for_something_is_allowed_for_longer_but_not_for_ever() -> None:
+@pytest.mark.parametrize("repeats", [3, 10])
+def test_waiting_for_something_is_allowed_for_longer_but_not_for_ever(repeats: int) -> None:
     ticks = count()
 
     def status(job: int) -> str:
         return f"{next(ticks)} % done"
 
-    desk = Desk(tool(inline=True)(status))
-    assert made(desk, *[call("status", job=1)] * 12) == ["ok"] * 9 + ["limit"] * 3
-
-
-def test_waiting_with_a_higher_number_is_broken_off_too() -> None:
-    ticks = count()
-
-    def status(job: int) -> str:
-        return f"{next(ticks)} % done"
-
-    desk = Desk(tool(inline=True)(status), max_repeats=10)
-    kinds = made(desk, *[call("status", job=1)] * 40)
-    assert kinds == ["ok"] * 30 + ["limit"] * 10
+    desk = Desk(tool(inline=True)(status), max_repeats=repeats)
+    assert made(desk, *[call("status", job=1)] * repeats * 4) == ["ok"] * repeats * 3 + ["limit"] * repeats
 
 
 def test_a_check_between_changes_is_not_a_circle() -> None:

@@ -302,26 +302,6 @@ def test_positional_only_and_any_name() -> None:
     assert run(f, {"a": 1, "c": 5, "z": "6"}) == (1, 2, 5, {"z": 6})
 
 
-def test_a_tool_cannot_change_the_conversation() -> None:
-    def spoil(given: dict[str, Any]) -> None:
-        given["list"].append(1)
-        given["map"]["x"] = 1
-
-    @tool
-    def spoil_values(list: Any, map: dict[str, Any], **more: Any) -> None:
-        list.append(1)
-        map["in"]["x"] = 1
-        more["more"].append(1)
-
-    made: dict[str, Any] = {"list": [], "map": {"in": {}}, "more": []}
-    for found in (tool_from_schema("t", "", {"type": "object"}, spoil), spoil_values):
-        run(found, made)
-        bound = found.bind(call(made))
-        for _ in range(2):
-            found.call(bound.values, Context(call(made)))
-        assert made == bound.values == {"list": [], "map": {"in": {}}, "more": []}
-
-
 def test_a_tool_of_a_tool_is_the_tool_with_other_options() -> None:
     assert tool(name="other")(plus).max_uses == 3
     assert tool(plus).name == "add"
