@@ -549,48 +549,32 @@ def look() -> str:
 
 
 class TestTheCommandLine:
-    def test_a_tool_and_its_children_see_no_key(self, hunt: Hunt, tmp_path: Path) -> None:
+    async def test_a_tool_and_its_children_see_no_key(self, hunt: Hunt, tmp_path: Path) -> None:
         """Every variable is set; a tool prints its environment, and so do children, one of them that of its parent."""
         (tmp_path / "my_tools.py").write_text(TOOLS)
         names = {name for row in PROFILES.values() for name in (*row.key_env, *row.token_env)}
         environment = {**os.environ, **{name: hunt.plant(name) for name in sorted(names)}, "MY_OWN": "is-seen"}
-
-        async def talk() -> tuple[bytes, bytes]:
-            async with SimulatorServer() as url:
-                words = [
-                    "run",
-                    "call look {}",
-                    "-m",
-                    "openai-chat:gpt-4o",
-                    "--base-url",
-                    url,
-                    "--tools",
-                    "my_tools:look",
-                    "--json",
-                ]
-                return await _toolglot(*words, cwd=tmp_path, env=environment)
-
-        out, err = run(talk())
+        async with SimulatorServer() as url:
+            options = f"-m openai-chat:gpt-4o --base-url {url} --tools my_tools:look --json"
+            out, err = await _toolglot("run", "call look {}", *options.split(), cwd=tmp_path, env=environment)
         assert b'"RunDone"' in out
         assert out.count(b"is-seen") >= 3
         hunt.keep("stdout", out)
         hunt.keep("stderr", err)
 
     @pytest.mark.untraced
-    def test_a_refusal_that_repeats_the_key(self, hunt: Hunt, tmp_path: Path) -> None:
-        async def talk() -> tuple[bytes, bytes]:
-            async with Echo() as echo:
-                words = ["run", "hi", "-m", "mistral:m-1", "--base-url", f"http://{echo.host}/401", "--json", "-vv"]
-                return await _toolglot(*words, cwd=tmp_path, env={**os.environ, "MISTRAL_API_KEY": hunt.plant("mistral")})
-
-        out, err = run(talk())
+    async def test_a_refusal_that_repeats_the_key(self, hunt: Hunt, tmp_path: Path) -> None:
+        async with Echo() as echo:
+            words = ["run", "hi", "-m", "mistral:m-1", "--base-url", f"http://{echo.host}/401", "--json", "-vv"]
+            environment = {**os.environ, "MISTRAL_API_KEY": hunt.plant("mistral")}
+            out, err = await _toolglot(*words, cwd=tmp_path, env=environment)
         assert b"RunFailed" in out
         assert b"engine  sending a request to mistral:m-1" in err
         assert b"AuthenticationFailed" in out
         hunt.keep("stdout", out)
         hunt.keep("stderr", err)
 
-    def test_commands_that_tell_of_the_configuration(self, hunt: Hunt, tmp_path: Path) -> None:
+    async def test_commands_that_tell_of_the_configuration(self, hunt: Hunt, tmp_path: Path) -> None:
         config = tmp_path / "config.toml"
         config.write_text(
             "[providers.compatible]\n"
@@ -600,11 +584,8 @@ class TestTheCommandLine:
         names = {name for row in PROFILES.values() for name in (*row.key_env, *row.token_env)}
         environment = {**os.environ, **{name: hunt.plant(name) for name in sorted(names)}, "TOOLGLOT_CONFIG": str(config)}
         commands = (["config", "show"], ["config", "show", "--json"], ["doctor"], ["doctor", "--json"])
-
-        async def all_of_them() -> list[tuple[bytes, bytes]]:
-            return await asyncio.gather(*(_toolglot(*words, cwd=tmp_path, env=environment) for words in commands))
-
-        for words, (out, err) in zip(commands, run(all_of_them()), strict=True):
+        outputs = await asyncio.gather(*(_toolglot(*words, cwd=tmp_path, env=environment) for words in commands))
+        for words, (out, err) in zip(commands, outputs, strict=True):
             assert len(out) > 200, (words, err)
             hunt.keep(" ".join(words), out, err)
         assert any(b"x-mine" in data for _, data in hunt.found)

@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from toolglot.errors import ToolglotError
 from toolglot.messages import Reply, ToolCall
 from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.hooks import Hooks
 from toolglot.tools.tool import tool
 
-from .agents import PROVIDERS, Wiretap, agent, check, kinds_of, outcome, run, texts_of
+from .agents import PROVIDERS, StuckTool, Wiretap, agent, check, hook, kinds_of, noting, outcome, run, texts_of
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
@@ -121,26 +119,11 @@ def test_a_model_that_stalls_is_stopped_in_time(provider: str, live: bool) -> No
 
 @LIVE
 def test_a_tool_that_hangs_is_stopped_in_time(live: bool) -> None:
-    ended: list[str] = []
-
-    @tool
-    async def hang() -> str:
-        """Hangs."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("hang")
-        return "never"
-
-    @tool
-    async def quick() -> str:
-        """Is quick."""
-        return "done"
-
-    talker = agent("anthropic", tools=[hang, quick], config=ToolConfig(run_timeout=0.05))
+    hang = StuckTool("hang")
+    talker = agent("anthropic", tools=[hang.tool, noting([], "quick")], config=ToolConfig(run_timeout=0.05))
     result = run(outcome(talker, "call quick {} call hang {}", streamed=live))
     assert result.stop == "budget"
-    assert ended == ["hang"]
+    assert hang.ended == 1
     assert kinds_of(talker.conversation) == [None, "interrupted"]
     check(talker.conversation)
 
@@ -166,59 +149,43 @@ def test_a_run_in_time_is_not_disturbed(live: bool) -> None:
     assert run(outcome(talker, 'call work {"n": 1}', streamed=live)).stop == "end"
 
 
-def test_a_slow_approver_is_stopped_in_time() -> None:
-    async def approve(_: Any) -> bool:
-        await asyncio.Event().wait()
-        return True
+async def never(_: Any) -> Any:
+    await asyncio.Event().wait()
 
+
+def test_a_slow_approver_is_stopped_in_time() -> None:
     work = Work()
     config = ToolConfig(run_timeout=0.05, approval_effects=frozenset({"execute"}))
-    talker = agent("anthropic", tools=[work.tool], config=config, approve=approve)
+    talker = agent("anthropic", tools=[work.tool], config=config, approve=never)
     assert run(talker.run('call work {"n": 1}')).stop == "budget"
     assert work.ran == 0
     assert kinds_of(talker.conversation) == ["cancelled"]
     check(talker.conversation)
 
 
-def test_a_slow_hook_is_stopped_in_time() -> None:
-    class Slow(Hooks):
-        async def before_request(self, request: Request) -> None:
-            await asyncio.Event().wait()
-
-    talker = agent("anthropic", hooks=[Slow()], config=ToolConfig(run_timeout=0.05))
-
-    async def talk() -> str:
-        async with asyncio.timeout(0.2):
-            return (await talker.run("say x")).stop
-
-    assert run(talk()) == "budget"
+async def test_a_slow_hook_is_stopped_in_time() -> None:
+    talker = agent("anthropic", hooks=[hook(before_request=never)], config=ToolConfig(run_timeout=0.05))
+    async with asyncio.timeout(0.2):
+        assert (await talker.run("say x")).stop == "budget"
     check(talker.conversation)
 
 
 async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
     """A hook's own TimeoutError is an error; the time of the run is not over."""
 
-    class Bad(Hooks):
-        def before_request(self, request: Request) -> None:
-            raise TimeoutError("of the hook")
+    def fail(_: Request) -> None:
+        raise TimeoutError("of the hook")
 
-    talker = agent("anthropic", hooks=[Bad()], config=ToolConfig(run_timeout=30))
+    talker = agent("anthropic", hooks=[hook(before_request=fail)], config=ToolConfig(run_timeout=30))
     with pytest.raises(TimeoutError, match="of the hook"):
         await talker.run("say x")
     check(talker.conversation)
 
 
 @pytest.mark.parametrize("waits", [0.5, 60.0])
-def test_waiting_for_the_provider_counts_as_time(waits: float) -> None:
+async def test_waiting_for_the_provider_counts_as_time(waits: float) -> None:
     talker = agent("anthropic", Wiretap(faults=[f"rate-limit:{waits:g}"] * 9), config=ToolConfig(run_timeout=0.05))
-
-    async def talk() -> str:
-        try:
-            return (await talker.run("say x")).stop
-        except ToolglotError as e:
-            return type(e).__name__
-
-    assert run(talk()) == "budget"
+    assert (await talker.run("say x")).stop == "budget"
     check(talker.conversation)
 
 
