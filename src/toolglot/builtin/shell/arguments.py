@@ -11,13 +11,13 @@ from toolglot.builtin.shell.output import OutputLimit
 
 __all__ = [
     "DEFAULT_OUTPUT",
-    "DEFAULT_TIMEOUT",
     "MAX_OUTPUT",
     "MAX_TIMEOUT",
     "RunOptions",
     "check_commands",
     "check_output_limit",
     "check_seconds",
+    "check_timeout",
     "describe_command",
     "encode_input",
     "preview_command",
@@ -100,6 +100,14 @@ def _check_words(parameter: str, words: list[str]) -> None:
         if size > _MAX_COMMAND_BYTES:
             problem = f"has {size} bytes; at most {_MAX_COMMAND_BYTES} are allowed: write it to a file and run that"
             raise invalid_argument(parameter, problem)
+
+
+def check_timeout(timeout: float | None, inactivity_timeout: float | None, *, is_foreground: bool) -> float | None:
+    """Return the timeout of a command, by default one for the foreground only. Raises ToolError."""
+    check_seconds("inactivity_timeout", inactivity_timeout)
+    if check_seconds("timeout", timeout) is not None or not is_foreground:
+        return timeout
+    return DEFAULT_TIMEOUT if inactivity_timeout is None else MAX_TIMEOUT  # a command that writes may take longer
 
 
 def check_seconds(name: str, value: float | None) -> float | None:

@@ -12,13 +12,13 @@ from typing import Annotated
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.shell.arguments import (
     DEFAULT_OUTPUT,
-    DEFAULT_TIMEOUT,
     MAX_OUTPUT,
     MAX_TIMEOUT,
     RunOptions,
     check_commands,
     check_output_limit,
     check_seconds,
+    check_timeout,
     describe_command,
     encode_input,
     preview_command,
@@ -137,16 +137,12 @@ class _ShellTools:
             if not command and argv is None:
                 return ToolOutput("All commands were killed; the next one runs in the workspace's root.", {"restarted": True})
         lines = check_commands(command, argv, then)
-        for name, seconds in (("timeout", timeout), ("inactivity_timeout", inactivity_timeout), ("yield_after", yield_after)):
-            check_seconds(name, seconds)
-        is_foreground = not background and yield_after is None
+        is_foreground = not background and check_seconds("yield_after", yield_after) is None
         if then and (not is_foreground or tty or stdin is not None):
             raise invalid_argument("then", "works only for commands that run in the foreground without a terminal or input")
-        if timeout is None and is_foreground:  # a command that writes may take longer
-            timeout = DEFAULT_TIMEOUT if inactivity_timeout is None else MAX_TIMEOUT
         options = RunOptions(
             cwd=cwd,
-            timeout=timeout,
+            timeout=check_timeout(timeout, inactivity_timeout, is_foreground=is_foreground),
             inactivity_timeout=inactivity_timeout,
             output_limit=check_output_limit(max_output, head_share),
             variables=validate_environment(env),
