@@ -16,7 +16,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.tool import Tool, tool
 
-from .agents import PROVIDERS, Wiretap, agent, broken, check, check_bodies, run, texts_of
+from .agents import PROVIDERS, StuckTool, Wiretap, agent, broken, check, check_bodies, run, texts_of
 
 TRIM = ContextPolicy(when_full="trim", budget=1_200)
 EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
@@ -231,22 +231,14 @@ class TestRestored:
 
     @pytest.mark.parametrize("what", ["restore", "undo"])
     async def test_not_while_a_run_is_in_progress(self, what: str) -> None:
-        inside, gate = asyncio.Event(), asyncio.Event()
-
-        @tool
-        async def wait() -> str:
-            """Waits."""
-            inside.set()
-            await gate.wait()
-            return "waited"
-
-        talker = agent("openai-chat", tools=[wait])
+        wait = StuckTool("wait")
+        talker = agent("openai-chat", tools=[wait.tool])
         data = agent("openai-chat").save()
         work = asyncio.create_task(talker.run("call wait {}\nthen say done"))
-        await inside.wait()
+        await wait.inside.wait()
         with pytest.raises(UsageError, match="in progress"):
             talker.undo() if what == "undo" else talker.restore(data)
-        gate.set()
+        wait.gate.set()
         assert (await work).text == "done"
         check(talker.conversation)
 

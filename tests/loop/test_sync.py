@@ -201,7 +201,7 @@ def test_a_forked_child_has_a_loop_of_its_own() -> None:
 HEAD = """
 import asyncio, os, signal, sys, threading
 from pathlib import Path
-from toolglot import Orchestrator, SimulatedTransport, Simulator, ToolConfig, tool
+from toolglot import Hooks, Orchestrator, SimulatedTransport, Simulator, ToolConfig, tool
 
 sent = []
 
@@ -228,6 +228,10 @@ def blocks() -> str:
 async def quick() -> str:
     "Is quick."
     return "done"
+
+async def read(events):
+    async for event in events:
+        pass
 """
 
 
@@ -242,23 +246,20 @@ def saved(tmp_path: Path) -> Conversation:
     return load((tmp_path / "saved").read_bytes())[0]
 
 
-INTERRUPTED = [
-    ("async tool", "simulator:anthropic", "call quick {} call waits {}", [None, "interrupted"]),
-    ("sync tool", "simulator:openai-chat", "call quick {} call blocks {}", [None, "interrupted"]),
-    ("both", "simulator:gemini", "call blocks {} call waits {}", ["interrupted", "interrupted"]),
-]
-
-
 @pytest.mark.untraced
-@pytest.mark.parametrize(
-    ("model", "prompt", "kinds"), [case[1:] for case in INTERRUPTED], ids=[case[0] for case in INTERRUPTED]
-)
-def test_ctrl_c_while_a_tool_runs(model: str, prompt: str, kinds: list[Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("model", "start", "kinds"), [
+    pytest.param("anthropic", "agent.run_sync('call quick {} call waits {}')", [None, "interrupted"], id="async tool"),
+    pytest.param("openai-chat", "agent.run_sync('call quick {} call blocks {}')", [None, "interrupted"], id="sync tool"),
+    pytest.param("gemini", "agent.run_sync('call blocks {} call waits {}')", ["interrupted"] * 2, id="both"),
+    pytest.param("anthropic", "asyncio.run(agent.run('call waits {}'))", ["interrupted"], id="asyncio.run"),
+    pytest.param("anthropic", "asyncio.run(read(agent.stream('call waits {}')))", ["interrupted"], id="streamed"),
+])  # fmt: skip
+def test_ctrl_c_while_a_tool_runs(model: str, start: str, kinds: list[Any], tmp_path: Path) -> None:
     done = program(
         f"""
-        agent = Orchestrator({model!r}, tools=[waits, blocks, quick])
+        agent = Orchestrator("simulator:{model}", tools=[waits, blocks, quick])
         try:
-            agent.run_sync({prompt!r})
+            {start}
         except KeyboardInterrupt:
             print("interrupted")
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -309,41 +310,6 @@ def test_ctrl_c_ends_the_program_without_noise(what: str, tmp_path: Path) -> Non
         assert noise not in done.stderr
 
 
-def test_ctrl_c_in_asyncio_run(tmp_path: Path) -> None:
-    done = program(
-        """
-        agent = Orchestrator("simulator", tools=[waits])
-        try:
-            asyncio.run(agent.run("call waits {}"))
-        except KeyboardInterrupt:
-            print("interrupted")
-        Path(sys.argv[1]).write_bytes(agent.save())
-        """,
-        tmp_path,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
-    check(saved(tmp_path))
-
-
-def test_ctrl_c_in_a_streamed_run(tmp_path: Path) -> None:
-    done = program(
-        """
-        agent = Orchestrator("simulator", tools=[waits])
-        async def main():
-            async for event in agent.stream("call waits {}"):
-                pass
-        try:
-            asyncio.run(main())
-        except KeyboardInterrupt:
-            print("interrupted")
-        Path(sys.argv[1]).write_bytes(agent.save())
-        """,
-        tmp_path,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
-    check(saved(tmp_path))
-
-
 def test_ctrl_c_twice_gets_out_of_a_tool_that_does_not_stop(tmp_path: Path) -> None:
     done = program(
         """
@@ -372,25 +338,18 @@ EXITS = {"async": "async def", "sync": "def", "inline": "@tool(inline=True)\ndef
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("kind", EXITS)
-def test_a_tool_that_calls_exit_does_not_hang_the_program(kind: str) -> None:
+def test_a_tool_that_calls_exit_does_not_hang_the_program(kind: str, tmp_path: Path) -> None:
     """It ends its call with an error, as any other exception would; the loop of the process lives on."""
     source = f"{EXITS[kind]} leave() -> str:\n    'Leaves.'\n    sys.exit(3)\n"
-    text = (
-        HEAD
-        + source
-        + dedent(
-            """
+    source += dedent(
+        """
         agent = Orchestrator("simulator", tools=[leave])
         result = agent.run_sync("call leave {}")
         print(result.outcomes[0].result.error_kind)
         print(agent.run_sync("say on").text)
         """
-        )
     )
-    try:
-        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
-    except subprocess.TimeoutExpired:
-        pytest.fail("the program hangs")
+    done = program(source, tmp_path)
     assert (done.returncode, done.stdout) == (0, "execution\non\n"), indent(done.stderr, "  ")
 
 
@@ -429,12 +388,7 @@ def test_what_ends_a_program_reaches_its_caller_and_the_next_run_works(
         Path(sys.argv[1]).write_bytes(agent.save())
         """
     )
-    text = HEAD + "from toolglot import Hooks\n" + source
-    try:
-        words = [sys.executable, "-W", "error", "-c", text, str(tmp_path / "saved")]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    except subprocess.TimeoutExpired:
-        pytest.fail("the program hangs")
+    done = program(source, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{raised}\n{raised}\non 1\n", ""), indent(done.stderr, "  ")
     check(saved(tmp_path))
 
