@@ -106,84 +106,70 @@ class Scene:
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("exit", EXITS)
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_leaving_a_stream(profile: str, exit: str, moment: type[Any]) -> None:
-    async def play() -> None:
-        scene = Scene(profile)
-        await scene.leave(moment, exit)
-        if exit != "breaks":  # after a plain break, the event loop closes the stream later
-            assert (scene.running, scene.transport.open) == (0, 0)
-        await scene.check_finished()
-
-    asyncio.run(play())
+async def test_leaving_a_stream(profile: str, exit: str, moment: type[Any]) -> None:
+    scene = Scene(profile)
+    await scene.leave(moment, exit)
+    if exit != "breaks":  # after a plain break, the event loop closes the stream later
+        assert (scene.running, scene.transport.open) == (0, 0)
+    await scene.check_finished()
 
 
 @pytest.mark.parametrize("moment", MOMENTS[4:7], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("exit", EXITS)
-def test_leaving_with_eager_tools(exit: str, moment: type[Any]) -> None:
-    async def play() -> None:
-        scene = Scene("anthropic", eager_start=True)
-        await scene.leave(moment, exit)
-        await scene.check_finished()
-
-    asyncio.run(play())
+async def test_leaving_with_eager_tools(exit: str, moment: type[Any]) -> None:
+    scene = Scene("anthropic", eager_start=True)
+    await scene.leave(moment, exit)
+    await scene.check_finished()
 
 
 @pytest.mark.parametrize("eager", [False, True], ids=["later", "eager"])
-def test_finished_and_interrupted_calls_are_recorded(eager: bool) -> None:
+async def test_finished_and_interrupted_calls_are_recorded(eager: bool) -> None:
     """When the run is cancelled, two of three calls are done and one hangs."""
-
-    async def play() -> list[str | None]:
-        scene = Scene("anthropic", eager_start=eager)
-        run = asyncio.create_task(scene.read(RunDone, asyncio.Event()))
-        async with asyncio.timeout(5):
-            while len(scene.ran) < 3 or len(scene.agent.conversation) < 2:
-                await asyncio.sleep(0)
-        for _ in range(20):  # both results are in
+    scene = Scene("anthropic", eager_start=eager)
+    run = asyncio.create_task(scene.read(RunDone, asyncio.Event()))
+    async with asyncio.timeout(5):
+        while len(scene.ran) < 3 or len(scene.agent.conversation) < 2:
             await asyncio.sleep(0)
-        run.cancel()
-        await asyncio.gather(run, return_exceptions=True)
-        return [result.error_kind for result in scene.agent.conversation[-1].results]
-
-    assert asyncio.run(play()) == [None, "interrupted", None]
+    for _ in range(20):  # both results are in
+        await asyncio.sleep(0)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    assert [result.error_kind for result in scene.agent.conversation[-1].results] == [None, "interrupted", None]
 
 
 @pytest.mark.parametrize("eager", [False, True], ids=["later", "eager"])
-def test_every_call_that_ran_has_a_start_event(eager: bool) -> None:
-    async def play() -> list[str]:
-        agent = Scene("anthropic", eager_start=eager).agent
-        events = [event async for event in agent.stream('call quick {"n": 1} call quick {"n": 2}')]
-        return [type(event).__name__ for event in events if isinstance(event, ToolStarted | ToolFinished)]
-
-    assert sorted(asyncio.run(play())) == ["ToolFinished", "ToolFinished", "ToolStarted", "ToolStarted"]
+async def test_every_call_that_ran_has_a_start_event(eager: bool) -> None:
+    agent = Scene("anthropic", eager_start=eager).agent
+    events = [event async for event in agent.stream('call quick {"n": 1} call quick {"n": 2}')]
+    assert sorted([type(event).__name__ for event in events if isinstance(event, ToolStarted | ToolFinished)]) == [
+        "ToolFinished",
+        "ToolFinished",
+        "ToolStarted",
+        "ToolStarted",
+    ]
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_leaving_an_engine_stream_closes_it(profile: str) -> None:
-    async def play() -> None:
-        transport = Wiretap()
-        stream: Any = make_engine(profile, transport).stream(Request("", [user("say one two three")], stream=True))
-        async with aclosing(stream):
-            async for event in stream:
-                if isinstance(event, TextDelta):
-                    break
-        assert transport.open == 0
-
-    asyncio.run(play())
+async def test_leaving_an_engine_stream_closes_it(profile: str) -> None:
+    transport = Wiretap()
+    stream: Any = make_engine(profile, transport).stream(Request("", [user("say one two three")], stream=True))
+    async with aclosing(stream):
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+    assert transport.open == 0
 
 
-def test_interruptions_are_in_the_conversation() -> None:
-    async def play() -> list[str | None]:
-        scene = Scene("anthropic")
-        await scene.leave(ToolFinished, "closes")
-        return [result.error_kind for result in scene.agent.conversation[-1].results]
-
-    assert asyncio.run(play()) == [None, "interrupted", None]
+async def test_interruptions_are_in_the_conversation() -> None:
+    scene = Scene("anthropic")
+    await scene.leave(ToolFinished, "closes")
+    assert [result.error_kind for result in scene.agent.conversation[-1].results] == [None, "interrupted", None]
 
 
 @pytest.mark.parametrize("eager", [False, True], ids=["later", "eager"])
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_cancelling_at_any_step(profile: str, live: bool, eager: bool) -> None:
+async def test_cancelling_at_any_step(profile: str, live: bool, eager: bool) -> None:
     """After 1, 2, … steps of the event loop, until the run is done. A coroutine that is never awaited is an error here."""
     prompt = 'say I look.\ncall quick {"n": 1} call quick {"n": 2}\nthen say Done.'
 
@@ -202,11 +188,8 @@ def test_cancelling_at_any_step(profile: str, live: bool, eager: bool) -> None:
         assert len({*scene.ran}) == len(scene.ran)
         return done
 
-    async def play() -> None:
-        steps = 1
-        while not await cancel_after(steps):
-            steps += 1
-        assert steps > 5
-
-    asyncio.run(play())
+    steps = 1
+    while not await cancel_after(steps):
+        steps += 1
+    assert steps > 5
     gc.collect()

@@ -15,7 +15,7 @@ from toolglot.simulator.core import Script
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 
-from .harness import WIRE_PROFILES, SentRequest, list_refusals, make_engine, make_transport, run_agent
+from .harness import WIRE_PROFILES, list_refusals, make_engine, make_transport, run_agent
 
 pytestmark = pytest.mark.untraced
 
@@ -60,75 +60,57 @@ def tools() -> list[Tool]:
     return [add, picture, broken]
 
 
-def bodies(profile: str, live: bool) -> list[SentRequest]:
-    async def play() -> list[SentRequest]:
-        transport = make_transport(SCRIPT)
-        agent = Orchestrator(
-            make_engine(profile, transport), tools=tools(), system="Be exact.", config=ToolConfig(max_iterations=30)
-        )
-        assert (await run_agent(agent, "Begin.", live=live)).text == "The first part is done."
-        assert (await run_agent(agent, "Go on.", live=live)).text == "All is done."
-        return transport.sent
-
-    return asyncio.run(play())
-
-
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_body_extends_the_previous_one(profile: str, live: bool) -> None:
-    sent = bodies(profile, live)
-    assert len(sent) == LOOPS + 1 + 4
-    assert list_refusals(sent) == []
-    for number, (before, after) in enumerate(pairwise(one.request.body for one in sent)):
+async def test_every_body_extends_the_previous_one(profile: str, live: bool) -> None:
+    transport, config = make_transport(SCRIPT), ToolConfig(max_iterations=30)
+    agent = Orchestrator(make_engine(profile, transport), tools=tools(), system="Be exact.", config=config)
+    assert (await run_agent(agent, "Begin.", live=live)).text == "The first part is done."
+    assert (await run_agent(agent, "Go on.", live=live)).text == "All is done."
+    assert len(transport.sent) == LOOPS + 1 + 4
+    assert list_refusals(transport.sent) == []
+    for number, (before, after) in enumerate(pairwise(sent.request.body for sent in transport.sent)):
         same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
         assert same >= len(before) - len("]}"), (number, before[same - 60 : same + 60], after[same - 60 : same + 60])
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> None:
+async def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> None:
     """What was sent stays a prefix after a run that was cancelled, and the answer to it is in what follows."""
+    started, transport = asyncio.Event(), make_transport()
 
-    async def play() -> list[SentRequest]:
-        started, transport = asyncio.Event(), make_transport()
+    @tool
+    async def hang() -> str:
+        """Never comes back."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
 
-        @tool
-        async def hang() -> str:
-            """Never comes back."""
-            started.set()
-            await asyncio.Event().wait()
-            return "never"
-
-        agent = Orchestrator(make_engine(profile, transport), tools=[*tools(), hang])
-        await agent.run('call add {"a": 1, "b": 2}')
-        run = asyncio.create_task(agent.run('call hang {} call add {"a": 3, "b": 4}'))
-        await started.wait()
-        run.cancel()
-        await asyncio.gather(run, return_exceptions=True)
-        await agent.run("say I am back.")
-        return transport.sent
-
-    sent = asyncio.run(play())
+    agent = Orchestrator(make_engine(profile, transport), tools=[*tools(), hang])
+    await agent.run('call add {"a": 1, "b": 2}')
+    run = asyncio.create_task(agent.run('call hang {} call add {"a": 3, "b": 4}'))
+    await started.wait()
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    await agent.run("say I am back.")
+    sent = transport.sent
     for before, after in pairwise(one.request.body for one in sent):
         assert after.startswith(before[: -len("]}")])
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_switching_starts_a_new_prefix_and_back_resumes_it(profile: str) -> None:
+async def test_switching_starts_a_new_prefix_and_back_resumes_it(profile: str) -> None:
     """After a visit to another model, the bytes of the first are still a prefix of what it gets."""
     other = WIRE_PROFILES[(WIRE_PROFILES.index(profile) + 1) % 5]
-
-    async def play() -> list[SentRequest]:
-        transport = make_transport()
-        engine = make_engine(profile, transport)
-        agent = Orchestrator(engine, tools=tools(), system="Be exact.")
-        await agent.run('call add {"a": 1, "b": 2}')
-        agent.switch(make_engine(other, transport))
-        await agent.run('call add {"a": 3, "b": 4}')
-        agent.switch(engine)
-        await agent.run('call add {"a": 5, "b": 6}')
-        return [one for one in transport.sent if one.profile.id == profile]
-
-    sent = asyncio.run(play())
+    transport = make_transport()
+    engine = make_engine(profile, transport)
+    agent = Orchestrator(engine, tools=tools(), system="Be exact.")
+    await agent.run('call add {"a": 1, "b": 2}')
+    agent.switch(make_engine(other, transport))
+    await agent.run('call add {"a": 3, "b": 4}')
+    agent.switch(engine)
+    await agent.run('call add {"a": 5, "b": 6}')
+    sent = [one for one in transport.sent if one.profile.id == profile]
     assert len(sent) == 4
     for before, after in pairwise(one.request.body for one in sent):
         assert after.startswith(before[: -len("]}")])

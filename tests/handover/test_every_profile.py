@@ -23,7 +23,6 @@ from toolglot.tools.tool import Tool, tool
 from .harness import (
     QUICK,
     WIRE_PROFILES,
-    RecordingTransport,
     SentRequest,
     list_refusals,
     list_unpaired,
@@ -200,26 +199,18 @@ def parameter_names(result: RunResult) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_paging_in_strict_mode(profile: str) -> None:
+async def test_paging_in_strict_mode(profile: str) -> None:
     """The tool that reads on in a long result is ours: no wire may lose anything of it."""
-
-    async def play() -> RunResult:
-        script = Script((*SCRIPT.turns[3:5], "say read"))
-        engine = make_engine(profile, make_transport(script), strict=True)
-        return await Orchestrator(engine, tools=make_tools([]), config=CONFIG).run("Read it.")
-
-    result = asyncio.run(play())
+    script = Script((*SCRIPT.turns[3:5], "say read"))
+    engine = make_engine(profile, make_transport(script), strict=True)
+    result = await Orchestrator(engine, tools=make_tools([]), config=CONFIG).run("Read it.")
     assert [outcome.result.is_error for outcome in result.outcomes] == [False, False]
 
 
-def test_the_recording_transport_notes_refusals() -> None:
+async def test_the_recording_transport_notes_refusals() -> None:
     """The judge can say no: a body that the provider does not take is seen as such."""
-
-    async def ask() -> RecordingTransport:
-        transport = make_transport(models=["another-model"])
-        agent: Any = Orchestrator(make_engine("openai-chat", transport))
-        with pytest.raises(Exception, match="model"):
-            await agent.run("hello")
-        return transport
-
-    assert list_refusals(asyncio.run(ask()).sent) == ["openai-chat: 404"]
+    transport = make_transport(models=["another-model"])
+    agent: Any = Orchestrator(make_engine("openai-chat", transport))
+    with pytest.raises(Exception, match="model"):
+        await agent.run("hello")
+    assert list_refusals(transport.sent) == ["openai-chat: 404"]

@@ -4,7 +4,6 @@ Laws: it ends as the tables say; no tool runs twice; afterwards the conversation
 same orchestrator works.
 """
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -135,6 +134,17 @@ CASES = [
 ]
 
 
+def make_weather(ran: list[str], **options: Any) -> Tool:
+    # Without its city a truncated call still looks complete: only the end of the reply shows that it was truncated.
+    @tool(**options)
+    async def weather(city: str = "anywhere") -> str:
+        """The weather of a city."""
+        ran.append(city)
+        return f"sunny in {city}"
+
+    return weather
+
+
 class FaultRun:
     """A run with a fault, and its result."""
 
@@ -142,16 +152,7 @@ class FaultRun:
         self.case, self.ran = case, list[str]()
         self.error: ToolglotError | None = None
         self.result: RunResult | None = None
-        self.agent = Orchestrator(engine, tools=[self.weather()], config=ToolConfig(retry=QUICK, **config))
-
-    def weather(self) -> Tool:
-        @tool
-        async def weather(city: str) -> str:
-            """The weather of a city."""
-            self.ran.append(city)
-            return f"sunny in {city}"
-
-        return weather
+        self.agent = Orchestrator(engine, tools=[make_weather(self.ran)], config=ToolConfig(retry=QUICK, **config))
 
     async def run(self) -> None:
         try:
@@ -199,75 +200,61 @@ def test_the_table_has_every_fault() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.fault not in STALLS], ids=str)
-def test_faults_in_process(case: Case) -> None:
-    async def play() -> None:
-        transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
-        scene = FaultRun(case, make_engine(case.profile, transport, retry=QUICK, heal=True))
-        await scene.run()
-        check(scene, transport)
-        await scene.check_next_run()
-        check_valid(scene.agent.conversation)
-
-    asyncio.run(play())
+async def test_faults_in_process(case: Case) -> None:
+    transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
+    scene = FaultRun(case, make_engine(case.profile, transport, retry=QUICK, heal=True))
+    await scene.run()
+    check(scene, transport)
+    await scene.check_next_run()
+    check_valid(scene.agent.conversation)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.fault in STALLS], ids=str)
-def test_a_stall_ends_with_the_run_timeout(case: Case) -> None:
-    async def play() -> None:
-        transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
-        scene = FaultRun(case, make_engine(case.profile, transport), run_timeout=WAIT)
-        await scene.run()
-        assert scene.actual_end() == "budget"
-        assert sorted(scene.ran) == (CITIES if case.second else [])
-        await scene.check_next_run()
-        check_valid(scene.agent.conversation)
-
-    asyncio.run(play())
+async def test_a_stall_ends_with_the_run_timeout(case: Case) -> None:
+    transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
+    scene = FaultRun(case, make_engine(case.profile, transport), run_timeout=WAIT)
+    await scene.run()
+    assert scene.actual_end() == "budget"
+    assert sorted(scene.ran) == (CITIES if case.second else [])
+    await scene.check_next_run()
+    check_valid(scene.agent.conversation)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.second], ids=str)
-def test_faults_over_http(case: Case) -> None:
+async def test_faults_over_http(case: Case) -> None:
     wait = WAIT if case.fault in STALLS else 30.0
-
-    async def play() -> None:
-        server = SimulatorServer(Simulator(faults=case.faults()))
-        transport = RecordingTransport(HttpTransport(Timeouts(connect=5.0, first_byte=wait, idle=wait)))
-        async with server as url:
-            engine = create_engine(
-                f"{case.profile}:{MODELS[case.profile]}",
-                base_url=f"{url}/@{case.profile}",
-                key="k",
-                transport=transport,
-                retry=QUICK,
-            )
-            scene = FaultRun(case, engine)
-            await scene.run()
-            check(scene, transport, real=True)
-            await scene.check_next_run()
-            await transport.close()
-
-    asyncio.run(play())
+    server = SimulatorServer(Simulator(faults=case.faults()))
+    transport = RecordingTransport(HttpTransport(Timeouts(connect=5.0, first_byte=wait, idle=wait)))
+    async with server as url:
+        engine = create_engine(
+            f"{case.profile}:{MODELS[case.profile]}",
+            base_url=f"{url}/@{case.profile}",
+            key="k",
+            transport=transport,
+            retry=QUICK,
+        )
+        scene = FaultRun(case, engine)
+        await scene.run()
+        check(scene, transport, real=True)
+        await scene.check_next_run()
+        await transport.close()
 
 
 @pytest.mark.parametrize("fault", PERMANENT_ERRORS)
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("second", [False, True])
-def test_permanent_faults(fault: str, profile: str, live: bool, second: bool) -> None:
+async def test_permanent_faults(fault: str, profile: str, live: bool, second: bool) -> None:
     case = Case(fault, profile, live, second)
     tries = 1 if case.expected_end != "retried" else 1 + QUICK.max_retries
-
-    async def play() -> None:
-        transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults(tries))))
-        scene = FaultRun(case, make_engine(profile, transport, retry=QUICK, heal=True))
-        await scene.run()
-        assert issubclass(type(scene.error), look_up(PERMANENT_ERRORS[fault], case.key)), scene.actual_end()
-        assert len(transport.sent) == tries + second
-        assert sorted(scene.ran) == (CITIES if second else [])
-        await scene.check_next_run()
-        check_valid(scene.agent.conversation)
-
-    asyncio.run(play())
+    transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults(tries))))
+    scene = FaultRun(case, make_engine(profile, transport, retry=QUICK, heal=True))
+    await scene.run()
+    assert issubclass(type(scene.error), look_up(PERMANENT_ERRORS[fault], case.key)), scene.actual_end()
+    assert len(transport.sent) == tries + second
+    assert sorted(scene.ran) == (CITIES if second else [])
+    await scene.check_next_run()
+    check_valid(scene.agent.conversation)
 
 
 # ---- calls that share an id, calls that never ran
@@ -275,71 +262,47 @@ def test_permanent_faults(fault: str, profile: str, live: bool, second: bool) ->
 
 def make_agent(fault: str, profile: str, **options: Any) -> tuple[Orchestrator, list[str]]:
     ran: list[str] = []
-
-    @tool(**options)
-    async def weather(city: str) -> str:
-        """The weather of a city."""
-        ran.append(city)
-        return f"sunny in {city}"
-
     engine = make_engine(profile, SimulatedTransport(Simulator(faults=[fault])))
-    return Orchestrator(engine, tools=[weather]), ran
+    return Orchestrator(engine, tools=[make_weather(ran, **options)]), ran
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_duplicate_ids_become_unique(profile: str) -> None:
+async def test_duplicate_ids_become_unique(profile: str) -> None:
     agent, ran = make_agent("duplicate-ids", profile)
-    asyncio.run(agent.run(PROMPT))
+    await agent.run(PROMPT)
     assert sorted(ran) == CITIES
     assert list_unpaired(agent.conversation) == []
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_an_approval_is_for_one_of_two_calls_with_the_same_id(profile: str) -> None:
-    async def play() -> list[str]:
-        agent, ran = make_agent("duplicate-ids", profile, approval=True)
-        paused = await agent.run(PROMPT)
-        assert [call.arguments for call in paused.pending] == [{"city": "Paris"}, {"city": "Rome"}]
-        await agent.resume({paused.pending[0].id: "yes"})
-        return ran
-
-    assert asyncio.run(play()) == ["Paris"]
+async def test_an_approval_is_for_one_of_two_calls_with_the_same_id(profile: str) -> None:
+    agent, ran = make_agent("duplicate-ids", profile, approval=True)
+    paused = await agent.run(PROMPT)
+    assert [call.arguments for call in paused.pending] == [{"city": "Paris"}, {"city": "Rome"}]
+    await agent.resume({paused.pending[0].id: "yes"})
+    assert ran == ["Paris"]
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_a_truncated_call_has_an_outcome(profile: str) -> None:
+async def test_a_truncated_call_has_an_outcome(profile: str) -> None:
     agent, _ = make_agent("length", profile)
-    result = asyncio.run(agent.run(PROMPT))
+    result = await agent.run(PROMPT)
     assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [(None, True), ("truncated", False)]
 
 
-def test_a_rejected_call_has_an_outcome() -> None:
-    async def play() -> RunResult:
-        agent, _ = make_agent("", "anthropic", approval=True)
-        paused = await agent.run(PROMPT)
-        first, second = paused.pending
-        return await agent.resume({first.id: "yes", second.id: "no"})
-
-    result = asyncio.run(play())
+async def test_a_rejected_call_has_an_outcome() -> None:
+    agent, _ = make_agent("", "anthropic", approval=True)
+    paused = await agent.run(PROMPT)
+    first, second = paused.pending
+    result = await agent.resume({first.id: "yes", second.id: "no"})
     assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [(None, True), ("rejected", False)]
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_a_truncated_call_never_runs(profile: str, live: bool) -> None:
-    """Without its city the second call still looks complete: only the end of the reply shows that it was truncated."""
-
-    async def play() -> list[str]:
-        ran: list[str] = []
-
-        @tool(effects="read")
-        async def weather(city: str = "anywhere") -> str:
-            """The weather of a city."""
-            ran.append(city)
-            return f"sunny in {city}"
-
-        engine = make_engine(profile, SimulatedTransport(Simulator(faults=["length"])))
-        await run_agent(Orchestrator(engine, tools=[weather], config=ToolConfig(eager_start=True)), PROMPT, live=live)
-        return ran
-
-    assert asyncio.run(play()) == ["Paris"]
+async def test_a_truncated_call_never_runs(profile: str, live: bool) -> None:
+    ran: list[str] = []
+    engine = make_engine(profile, SimulatedTransport(Simulator(faults=["length"])))
+    config = ToolConfig(eager_start=True)
+    await run_agent(Orchestrator(engine, tools=[make_weather(ran, effects="read")], config=config), PROMPT, live=live)
+    assert ran == ["Paris"]

@@ -7,7 +7,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import msgspec
@@ -23,16 +22,11 @@ TURNS = int(os.environ.get("TOOLGLOT_SOAK", "1500"))
 
 @pytest.mark.parametrize("count", SIZES)
 @pytest.mark.parametrize("http", [False, True], ids=["in-process", "loopback"])
-def test_many_conversations_at_once(count: int, http: bool) -> None:
-    async def play() -> None:
-        async with start_soak(http) as soak:
-            await asyncio.gather(*(soak.run_session(number, prompts=2) for number in range(count)))
-            assert soak.failures == []
-        assert len(asyncio.all_tasks()) == 1
-
-    before = threading.active_count()
-    asyncio.run(play())
-    assert http or threading.active_count() == before
+async def test_many_conversations_at_once(count: int, http: bool) -> None:
+    async with start_soak(http) as soak:
+        await asyncio.gather(*(soak.run_session(number, prompts=2) for number in range(count)))
+        assert soak.failures == []
+    assert len(asyncio.all_tasks()) == 1
 
 
 # ---- the soak
@@ -62,13 +56,10 @@ def test_a_soak_leaves_nothing_behind(http: bool) -> None:
 
 
 @pytest.mark.parametrize("http", [False, True], ids=["in-process", "loopback"])
-def test_a_short_soak_leaves_no_tasks_or_descriptors(http: bool) -> None:
-    async def play() -> list[Sample]:
-        async with start_soak(http) as soak:
-            samples = [sample async for sample in soak.run(300, 3, at_once=5)]
-            assert soak.failures == []
-            return samples
-
-    first, *_, last = asyncio.run(play())
+async def test_a_short_soak_leaves_no_threads_tasks_or_descriptors(http: bool) -> None:
+    async with start_soak(http) as soak:
+        first, *_, last = [sample async for sample in soak.run(300, 3, at_once=5)]
+        assert soak.failures == []
+    assert last.threads == first.threads
     assert last.tasks <= first.tasks + (4 if http else 0)
     assert last.descriptors <= first.descriptors + (4 if http else 0)
