@@ -1,10 +1,13 @@
 """Which model sees which facade: by its own name, wherever it is served."""
 
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
+from toolglot import facades
 from toolglot.errors import UnknownName
 from toolglot.facades.catalog import (
     FACADE_MODULES,
@@ -88,6 +91,22 @@ def test_a_facade_is_found_by_its_id() -> None:
 def test_an_unknown_facade_is_one_sentence_that_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match=r"unknown facade 'claude_code'; did you mean 'claude-code'"):
         find_facade("claude_code")
+
+
+def test_every_table_is_in_the_catalog() -> None:
+    names = [module.name for module in iter_modules(facades.__path__)]
+    tables = {name: getattr(import_module(f"toolglot.facades.{name}"), "TABLES", ()) for name in names}
+    assert {facade.id: name for name, table in tables.items() for facade in table} == FACADE_MODULES
+
+
+@pytest.mark.parametrize("id", FACADE_MODULES)
+def test_no_step_of_the_recipe_is_missing(id: str) -> None:
+    """The steps for a facade in CONTRIBUTING.md, after its table is in the catalog."""
+    page = (Path(__file__).parents[2] / "docs" / "facades.md").read_text(encoding="utf-8")
+    assert f"`{id}`" in page.partition("<!-- facades")[0], "describe it in docs/facades.md"
+    assert f"`{id}`" in page.partition("<!-- facades")[2], "run `make docs`"
+    for expectations in (f"snapshots/{id}.json", f"scenarios/{id}.jsonl"):
+        assert (Path(__file__).parent / expectations).exists(), f"add tests/facades/{expectations}"
 
 
 @pytest.mark.parametrize("id", FACADE_MODULES)

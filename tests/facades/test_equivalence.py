@@ -137,6 +137,10 @@ def test_a_model_sees_a_call_through_tools_that_it_has(facade: str, tool: str, a
     ("codex", "edit", {"path": "a", "old": "b", "new": "c"}),
     ("neutral", "patch", {"text": DELETED}),
     ("gemini-cli", "todo", {}),
+    ("qwen-code", "ask_user", {"questions": [{"question": "q", "kind": "text"}]}),
+    ("qwen-code", "shell", {"restart": True}),
+    ("kimi", "web_search", {"queries": ["a", "b"]}),
+    ("claude-code", "shell", {"restart": True}),
 ])  # fmt: skip
 def test_an_inexpressible_call_has_our_name_and_a_loss(facade: str, tool: str, arguments: Doc) -> None:
     call, lost = shown(facade, "some-model", tool, arguments)
@@ -144,9 +148,13 @@ def test_an_inexpressible_call_has_our_name_and_a_loss(facade: str, tool: str, a
     assert [loss.subject for loss in lost] == [f"tool {tool!r}"]
 
 
-def test_a_new_file_is_a_patch_where_there_are_patches() -> None:
-    call, _ = shown("codex", "gpt-5.5", "write", {"path": "a", "content": "x\ny\n"})
-    assert (call.freeform, call.raw) == (True, "*** Begin Patch\n*** Add File: a\n+x\n+y\n*** End Patch")
+@pytest.mark.parametrize(("tool", "arguments", "patch"), [
+    ("write", {"path": "a", "content": "x\ny\n"}, "*** Begin Patch\n*** Add File: a\n+x\n+y\n*** End Patch"),
+    ("patch", {"text": DELETED}, DELETED),
+])  # fmt: skip
+def test_a_change_is_free_text_where_patches_are(tool: str, arguments: Doc, patch: str) -> None:
+    call, _ = shown("codex", "gpt-5.5", tool, arguments)
+    assert (call.name, call.freeform, call.raw, call.arguments) == ("apply_patch", True, patch, None)
 
 
 @pytest.mark.parametrize("arguments", [{"edits": 7}, {"edits": [None]}, {"text": 5}, {"then": 3, "command": []}])

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from toolglot.facades.equivalence import canonical_call
 from toolglot.facades.view import View
-from toolglot.messages import BaseCall, Message, ToolCall
 from toolglot.schema.arguments import SchemaBinder
 
 from .scenarios import FACADES, VISIBLE, Arguments, base_schemas, bind, scenarios, view_of
@@ -83,25 +82,6 @@ def test_what_is_lost_is_reported(facade_id: str, scenario: Arguments) -> None:
 @pytest.mark.parametrize(("facade_id", "scenario"), scenarios("inexpressible"))
 def test_what_cannot_be_expressed_is_not(facade_id: str, scenario: Arguments) -> None:
     assert view_of(facade_id, scenario["tool"]).from_base(*scenario["inexpressible"]) is None
-
-
-@pytest.mark.parametrize(("facade_id", "base", "arguments"), [
-    ("qwen-code", "ask_user", {"questions": [{"question": "q", "kind": "text"}]}),
-    ("qwen-code", "shell", {"restart": True}),
-    ("kimi", "web_search", {"queries": ["a", "b"]}),
-    ("claude-code", "shell", {"restart": True}),
-])  # fmt: skip
-def test_an_inexpressible_call_has_our_own_name(facade_id: str, base: str, arguments: Arguments) -> None:
-    call = ToolCall("c1", "Other", {}, base_call=BaseCall(base, arguments, "another"))
-    (rendered,) = bind(facade_id).render_message(Message("assistant", (call,)), is_own=False).calls
-    assert (rendered.name, rendered.arguments) == (base, arguments)
-
-
-def test_a_patch_in_history_is_free_text_again() -> None:
-    patch = "*** Begin Patch\n*** Delete File: a\n*** End Patch"
-    call = ToolCall("c1", "apply_patch", {"input": patch}, base_call=BaseCall("patch", {"text": patch}, "codex-oss"))
-    (rendered,) = bind("codex").render_message(Message("assistant", (call,)), is_own=False).calls
-    assert (rendered.name, rendered.freeform, rendered.raw, rendered.arguments) == ("apply_patch", True, patch, None)
 
 
 # ---- a law for all facades: history uses only what the model is shown

@@ -17,7 +17,6 @@ from .conftest import Desk
 Doc = dict[str, Any]
 HOSTED = {view.name: view for view in find_facade("openai-hosted").views}
 ONE = {"type": "update_file", "path": "a.txt", "diff": "@@\n one\n-two\n+three"}
-ONE_TEXT = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+three\n*** End Patch"
 
 
 RESPONSES = "openai-responses/gpt-5.2"
@@ -130,42 +129,6 @@ class TestAnthropic:
     def test_other_models_see_functions(self) -> None:
         face = BoundFacade(find_facade("anthropic-api"), "gemini-3-pro", BASE_TOOLS)
         assert all(view.parameters is not None and view.kind == "function" for view in face.views)
-
-
-# ---- what can be said
-
-
-@pytest.mark.parametrize(("native", "base"), [
-    (ONE, {"ops": [ONE]}),
-    ({"operation": ONE}, {"ops": [ONE]}),
-    ({"input": ONE_TEXT}, {"text": ONE_TEXT}),
-    ({"type": "delete_file", "path": "x"}, {"ops": [{"type": "delete_file", "path": "x"}]}),
-])  # fmt: skip
-def test_a_patch_is_accepted_in_every_form(native: Doc, base: Doc) -> None:
-    assert HOSTED["apply_patch"].to_base(native) == ("patch", base)
-
-
-@pytest.mark.parametrize(("base", "native"), [
-    ({"ops": [ONE]}, ONE),
-    ({"text": ONE_TEXT}, ONE),
-    ({"text": "*** Begin Patch\n*** Delete File: x\n*** End Patch"}, {"type": "delete_file", "path": "x"}),
-    ({"ops": [ONE, ONE]}, None),
-    ({"text": ONE_TEXT.replace("@@", "*** Move to: b.txt\n@@")}, None),
-    ({"text": "*** Begin Patch\n*** End Patch"}, None),
-])  # fmt: skip
-def test_only_a_single_operation_is_expressible(base: Doc, native: Doc | None) -> None:
-    found = HOSTED["apply_patch"].from_base("patch", base)
-    assert found == (None if native is None else (native, ()))
-
-
-@pytest.mark.parametrize(("base", "native"), [
-    ({"command": "a"}, {"commands": ["a"]}),
-    ({"command": "a", "then": ["b", "c"]}, {"commands": ["a", "b", "c"]}),
-    ({"argv": ["a", "b c"]}, {"commands": ["a 'b c'"]}),
-    ({"command": "a", "timeout": 1.5, "max_output": 7}, {"commands": ["a"], "timeout_ms": 1500, "max_output_length": 7}),
-])  # fmt: skip
-def test_commands_are_expressible(base: Doc, native: Doc) -> None:
-    assert HOSTED["shell"].from_base("shell", base) == (native, ())
 
 
 @pytest.mark.parametrize("view", [view for view in HOSTED.values() if view.typed], ids=lambda view: view.name)

@@ -185,7 +185,7 @@ def shaped(schema: str) -> str:
     return VIEW + "parameters = { type = 'object', " + schema + " }\n"
 
 
-@pytest.mark.parametrize(("text", "sentence"), [
+FILE_ERRORS = [
     ("id = ", "not TOML: "),
     ("", "id: it is missing"),
     ('id = ""', "id: it is empty"),
@@ -201,18 +201,15 @@ def shaped(schema: str) -> str:
     (TOOL.replace('"read"', '"reed"'), "views[0].base: unknown built-in tool 'reed'; did you mean 'read'?"),
     (TOOL + 'models = "("', "views[0].models: not a regular expression"),
     (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: 'a' is already a tool"),
-    pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
-])  # fmt: skip
-def test_file_errors_name_the_key(text: str, sentence: str) -> None:
-    assert wrong(text).startswith(sentence)
-
-
-@pytest.mark.parametrize(("text", "sentence"), [
+]
+SCHEMA_ERRORS = [
     (VIEW + "parameters = {}", "parameters: they need type"),
     (VIEW + 'parameters = { type = "object", properties = 3 }', "parameters: they need type"),
     (shaped("properties.p.type = 'strng'"), "parameters: not a JSON Schema: properties.p.type: there is no type 'strng'"),
-    (shaped("properties.p.type = 'array', properties.p.items.type = 'text'"),
-        "parameters: not a JSON Schema: properties.p.items.type: there is no type 'text'"),
+    (
+        shaped("properties.p.type = 'array', properties.p.items.type = 'text'"),
+        "parameters: not a JSON Schema: properties.p.items.type: there is no type 'text'",
+    ),
     (shaped("properties.p = 'string'"), "parameters: not a JSON Schema: properties.p: "),
     (shaped("properties.p.maximum = 2025-01-31"), "parameters: not a JSON Schema: properties.p.maximum: "),
     (shaped("required = 'p'"), "parameters: not a JSON Schema: required: "),
@@ -220,17 +217,8 @@ def test_file_errors_name_the_key(text: str, sentence: str) -> None:
     (shaped("properties.path = {}, required = ['q']"), "parameters.required: unknown property 'q'; known: path"),
     (shaped("result = 'x'"), "parameters.result: it has no effect there; move it above [views.parameters]"),
     (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts: not a JSON Schema: properties.q.type: there is no type 'nmber'"),
-])  # fmt: skip
-def test_schema_errors_name_the_key(text: str, sentence: str) -> None:
-    assert wrong(text).startswith(f"views[0].{sentence}")
-
-
-def test_a_schema_may_name_its_parts() -> None:
-    text = shaped("properties.path = { '$ref' = '#/$defs/q' }, '$defs'.q.type = 'string'")
-    assert load_facade(text, "x.toml", SCHEMAS).views[0].accepted_schema["$defs"] == {"q": {"type": "string"}}
-
-
-@pytest.mark.parametrize(("text", "sentence"), [
+]
+FIELD_ERRORS = [
     ('fields = { p = "path", n = "start_line", q = "path" }', "fields: unknown parameter 'q'; known: n, p"),
     ('fields = { p = "path", n = 3 }', "fields.n: expected a string, got an integer"),
     ('fields = { p = "pth", n = "start_line" }', "fields: unknown parameter of read 'pth'; did you mean 'path'?"),
@@ -238,12 +226,8 @@ def test_a_schema_may_name_its_parts() -> None:
     ('fields = { p = "path" }', "fields: 'n' is not mapped; add it here or to ignored"),
     ('fields = { p = "path", n = "start_line" }\nignored = ["p"]', "ignored: 'p' is also in fields"),
     ("", "parameters, which fields do not map: unknown parameter of read 'p'; known: "),
-])  # fmt: skip
-def test_field_errors_name_the_key(text: str, sentence: str) -> None:
-    assert wrong(VIEW + OBJECT + text).startswith(f"views[0].{sentence}")
-
-
-@pytest.mark.parametrize(("text", "sentence"), [
+]
+VALUE_ERRORS = [
     ("scale = { q = 2 }", "scale: unknown field 'q'"),
     ("scale = { n = 0 }", "scale.n: 0 cannot be reversed"),
     ("scale = { n = inf }", "scale.n: inf cannot be reversed"),
@@ -257,9 +241,26 @@ def test_field_errors_name_the_key(text: str, sentence: str) -> None:
     ("fixed = { path = 'a' }", "fixed: 'path' is also set by the field 'p'"),
     ("fixed = { end_line = 'last' }", 'fixed.end_line: "last" is not of type "integer"'),
     ("fixed = { end_line = 2025-01-31 }", 'fixed.end_line: "2025-01-31" is not of type "integer"'),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    *FILE_ERRORS,
+    *((text, f"views[0].{sentence}") for text, sentence in SCHEMA_ERRORS),
+    *((VIEW + OBJECT + text, f"views[0].{sentence}") for text, sentence in FIELD_ERRORS),
+    *((TOOL + text, f"views[0].{sentence}") for text, sentence in VALUE_ERRORS),
+    (TOOL + "failure = '{data.lines}'", "views[0].failure: there is no {data.lines} when a call has"),
+    (TOOL + "aliases = ['b']\n" + SECOND, "views[0].aliases: 'b' is already a tool"),
+    (TOOL + "aliases = ['c']\n" + SECOND + "aliases = ['c']", "views[1].aliases: 'c' is already an alias"),
+    pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
 ])  # fmt: skip
-def test_value_errors_name_the_key(text: str, sentence: str) -> None:
-    assert wrong(TOOL + text).startswith(f"views[0].{sentence}")
+def test_an_error_names_the_key(text: str, sentence: str) -> None:
+    assert wrong(text).startswith(sentence)
+
+
+def test_a_schema_may_name_its_parts() -> None:
+    text = shaped("properties.path = { '$ref' = '#/$defs/q' }, '$defs'.q.type = 'string'")
+    assert load_facade(text, "x.toml", SCHEMAS).views[0].accepted_schema["$defs"] == {"q": {"type": "string"}}
 
 
 @pytest.mark.parametrize(("template", "sentence"), [
@@ -278,18 +279,6 @@ def test_template_errors_name_the_key(key: str, template: str, sentence: str) ->
     assert wrong(TOOL + f"{key} = '{template}'").startswith(f"views[0].{key}: {sentence}")
     if key == "failure":
         assert wrong(TOOL.replace("\n", f"\n{key} = '{template}'\n", 1)).startswith(f"failure: {sentence}")
-
-
-def test_a_failure_has_no_data_to_tell_of() -> None:
-    assert wrong(TOOL + "failure = '{data.lines}'").startswith("views[0].failure: there is no {data.lines} when a call has")
-
-
-@pytest.mark.parametrize(("text", "sentence"), [
-    (TOOL + "aliases = ['b']\n" + SECOND, "views[0].aliases: 'b' is already a tool"),
-    (TOOL + "aliases = ['c']\n" + SECOND + "aliases = ['c']", "views[1].aliases: 'c' is already an alias"),
-])  # fmt: skip
-def test_a_name_is_of_one_tool(text: str, sentence: str) -> None:
-    assert wrong(text).startswith(sentence)
 
 
 def wrong(text: str) -> str:
