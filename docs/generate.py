@@ -283,11 +283,24 @@ def render_definition(definition: ToolDefinition) -> Iterator[str]:
     yield f"### `{namespace}{definition.name}`"
     if definition.description:
         yield escape(definition.description)
-    rows = list(walk_parameters(definition.parameters or {}, ""))
+    parameters = definition.parameters or {}
+    rows = list(walk_parameters(resolve_references(parameters, parameters.get("$defs", {})), ""))
     if rows:
         yield render_table(("parameter", "type", "description"), rows)
     elif definition.kind != "function":
         yield f"*{definition.kind} input*"
+
+
+def resolve_references(node: Any, definitions: dict[str, Any]) -> Any:
+    """Replace references to `$defs` by what they refer to."""
+    if isinstance(node, list):
+        return [resolve_references(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    resolved = {key: resolve_references(value, definitions) for key, value in node.items() if key not in ("$defs", "$ref")}
+    if "$ref" in node:
+        return {**resolve_references(definitions[node["$ref"].rpartition("/")[2]], definitions), **resolved}
+    return resolved
 
 
 def walk_parameters(schema: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:

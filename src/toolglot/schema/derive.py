@@ -248,11 +248,18 @@ def _build_schema(description: str, parameters: list[_Parameter], extra_type: An
 
 
 def strip_titles(node: Any) -> Any:
-    """Remove the titles that pydantic generates from names: they tell a model nothing."""
+    """Remove the titles that pydantic generates from names, and describe attributes where the model looks for it.
+
+    Titles tell a model nothing; the docstring of a class may describe its attributes.
+    """
     if not isinstance(node, dict):
         return node
-    out = map_children(cast(Schema, node), lambda sub, key, name: strip_titles(sub))
-    return drop_keywords(out, "title")
+    out = drop_keywords(map_children(cast(Schema, node), lambda sub, key, name: strip_titles(sub)), "title")
+    if "properties" in out and "description" in out:
+        out["description"], descriptions = parse_docstring(out["description"])
+        for name in descriptions.keys() & out["properties"].keys():
+            out["properties"][name].setdefault("description", descriptions[name])
+    return out
 
 
 # ---- pydantic's errors, for the model

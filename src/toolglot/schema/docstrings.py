@@ -11,15 +11,13 @@ from textwrap import dedent
 __all__ = ["parse_docstring"]
 
 _PARAMETERS = frozenset(
-    {"args", "arguments", "params", "parameters"}
+    {"args", "arguments", "params", "parameters", "attributes"}
     | {f"{kind} {noun}" for kind in ("keyword", "other") for noun in ("args", "arguments", "params", "parameters")}
 )
 _RETURNS = frozenset({"return", "returns", "yield", "yields"})
 _EXAMPLES = frozenset({"example", "examples"})
 # What a function raises or has inside is of no use to a model.
-_DROPPED = frozenset(
-    {"raises", "exceptions", "warns", "receives", "attributes", "functions", "methods", "classes", "modules", "deprecated"}
-)
+_DROPPED = frozenset({"raises", "exceptions", "warns", "receives", "functions", "methods", "classes", "modules", "deprecated"})
 _KNOWN = "|".join(_PARAMETERS | _RETURNS | _EXAMPLES | _DROPPED)
 # A title and the indented lines below it; a title that is not known must begin with a capital.
 _GOOGLE_SECTION = re.compile(rf"^([A-Z][\w ]{{1,30}}|{_KNOWN}):[ \t]*\n(?=[ \t])((?:[ \t].*(?:\n|\Z)|\n)+)", re.MULTILINE)
@@ -43,7 +41,7 @@ _SPHINX_MARK = re.compile(
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Return the description of a function, and those of its parameters by name."""
+    """Return the description of a function or class, and those of its parameters or attributes by name."""
     text = cleandoc(text or "")
     styles = ((_NUMPY_MARK, _numpy_sections), (_SPHINX_MARK, _sphinx_sections), (_GOOGLE_MARK, _google_sections))
     # The first mark in the text decides.
