@@ -16,7 +16,7 @@ from stream_samples import in_aws
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import StopReason
-from toolglot.wire.gemini.reply_decode import snake_to_camel
+from toolglot.wire.json_values import snake_to_camel
 from toolglot.wire.spec import WIRES
 
 

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from toolglot.messages import Media, Text, ToolCall, ToolResult
+from toolglot.messages import Media, Message, Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.tool_encoding import encode_function, native_definition, reserve_names, select_tools
-from toolglot.wire.writer import Writer, detach_media, format_result_text
+from toolglot.wire.writer import Writer, format_result_text
 
 OPENAI, CLAUDE, GEMINI = (
     resolve_profile("openai-chat", "gpt-4o"),
@@ -161,11 +161,13 @@ def test_result_as_text(result: ToolResult, text: str) -> None:
     assert format_result_text(result) == text
 
 
-def test_media_beside_a_result_say_whose_they_are() -> None:
-    image = Media("image", url="http://x")
-    assert detach_media(ToolResult("a", (Text("1"), image), "get")) == [Text("[media of the result of get]"), image]
-    assert detach_media(ToolResult("a", (image,))) == [Text("[media of the result of a]"), image]
-    assert detach_media(ToolResult("a", (Text("1"),))) == []
+def test_media_beside_results_say_whose_they_are() -> None:
+    writer, image = Writer(OPENAI), Media("image", url="http://x")
+    assert writer.detach_media(Message("tool", (ToolResult("a", (Text("1"),)),)), "messages[1]") == []
+    results = (ToolResult("a", (Text("1"), image), "get"), ToolResult("b", (image,)), ToolResult("c", (Text("1"),)))
+    captions = [Text("[media of the result of get]"), image, Text("[media of the result of b]"), image]
+    assert writer.detach_media(Message("tool", results), "messages[1]") == captions
+    assert [repair.subject for repair in writer.repairs] == ["media of a tool result"]
 
 
 @pytest.mark.parametrize(("media", "text"), [

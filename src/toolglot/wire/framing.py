@@ -8,7 +8,7 @@ A frame is (event name, data). The name is "" if the framing has none; the data 
 import base64
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 from zlib import crc32
 
 from toolglot.errors import MalformedReply, TruncatedStream
@@ -18,18 +18,6 @@ Frame = tuple[str, bytes | dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
 _EVENT_NAMES: dict[bytes, str] = {}  # `event:` lines -> names, shared by all streams: a provider has a few dozen
 _MAX_EVENT_NAMES = 200  # a hostile server must not fill the memory
-
-
-class FrameDecoder(Protocol):
-    """Splits bytes into frames."""
-
-    def feed(self, data: bytes) -> list[Frame]:
-        """Return the frames that these bytes complete."""
-        ...
-
-    def close(self) -> list[Frame]:
-        """Return what remains at the end of the bytes."""
-        ...
 
 
 class SseDecoder:
@@ -272,6 +260,9 @@ class WholeBodyDecoder:
     def close(self) -> list[Frame]:
         body, self._pieces = b"".join(self._pieces), []
         return [("", body)]
+
+
+FrameDecoder = SseDecoder | JsonStreamDecoder | AwsEventDecoder | WholeBodyDecoder
 
 
 def detect_framing(content_type: str, start: bytes) -> FrameDecoder:

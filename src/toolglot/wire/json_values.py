@@ -32,6 +32,12 @@ def iter_dicts(value: Any) -> Iterator[Doc]:
     return (cast(Doc, item) for item in as_list(value) if isinstance(item, dict))
 
 
+def snake_to_camel(key: str) -> str:
+    """Convert `function_call` to `functionCall`: Google's JSON accepts both."""
+    head, *tail = key.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in tail)
+
+
 def unknown_fields(doc: Doc, known: Collection[str]) -> Doc | None:
     """Return the fields that are not in `known`, or None if there are none."""
     for key in doc:

@@ -1,13 +1,7 @@
 """Reads one reply with framing, decoder and tracker. The policy for odd frames is the same for all wires.
 
-| what arrives                       | what happens                                              |
-|------------------------------------|-----------------------------------------------------------|
-| a known event                      | the decoder reports it to the tracker                     |
-| an unknown notification            | ignored                                                   |
-| unknown content                    | a Foreign block                                           |
-| data that is not JSON              | MalformedReply                                            |
-| an error in the stream or a 200    | ProviderError                                             |
-| the end, before the terminal event | TruncatedStream                                           |
+Unknown notifications are ignored, and unknown content becomes a Foreign block. Data that is not JSON is a MalformedReply, an
+error in a stream or in a 200 a ProviderError, and bytes that end before the terminal event are a TruncatedStream.
 """
 
 from typing import Any, cast

@@ -29,9 +29,9 @@ class ReplyEncoder(ABC):
 
     provider: ClassVar[str]
     stop_reasons: ClassVar[dict[StopReason, str]]
-    """The wire's name of each stop reason."""
-    exact_stops: ClassVar[frozenset[StopReason]]
-    """The stop reasons that survive the round trip; any other is a Loss."""
+    """The wire's names of the stop reasons that survive the round trip. Any other is a Loss, and sent as the end."""
+    similar_stops: ClassVar[dict[StopReason, str]] = {}
+    """What is sent instead of those, if there is anything better."""
 
     def __init__(self, model: str = "", *, created: int = 0, origin: Origin | None = None) -> None:
         self.model = model
@@ -94,8 +94,10 @@ class ReplyEncoder(ABC):
 
     def encode_stop(self, reply: Reply) -> str:
         """Return the wire's stop reason, with a Loss if it has no exact one."""
-        reason = self.stop_reasons[reply.stop]
-        if reply.stop not in self.exact_stops and not (reply.stop == "refusal" and any(map(is_refusal, reply.blocks))):
+        if reply.stop in self.stop_reasons:
+            return self.stop_reasons[reply.stop]
+        reason = self.similar_stops.get(reply.stop, self.stop_reasons["end"])
+        if reply.stop != "refusal" or not any(map(is_refusal, reply.blocks)):
             title = self.writer.profile.title
             self.writer.record_loss("stop", "reply", f"{title} has no stop reason {reply.stop!r}; sent as {reason!r}")
         return reason

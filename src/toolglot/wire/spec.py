@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from toolglot.wire.json_values import snake_to_camel
+
 OPENAI_CHAT = "openai-chat"
 OPENAI_RESPONSES = "openai-responses"
 ANTHROPIC_MESSAGES = "anthropic-messages"
@@ -116,14 +118,9 @@ _ROWS = (
         default_profile="gemini",
         history_field="contents",
         options={
+            **{name: snake_to_camel(name) for name in (*_SAMPLING, "top_k")},
             "max_tokens": "maxOutputTokens",
-            "temperature": "temperature",
-            "top_p": "topP",
-            "top_k": "topK",
             "stop": "stopSequences",
-            "seed": "seed",
-            "presence_penalty": "presencePenalty",
-            "frequency_penalty": "frequencyPenalty",
         },
         object_arguments=True,
         hosted_tools={"web_search": {"googleSearch": {}}, "code_execution": {"codeExecution": {}}},

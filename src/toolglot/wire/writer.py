@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from toolglot.losses import Loss, Repair
-from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Text, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Opaque, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.ids import hash_id
@@ -175,6 +175,17 @@ class Writer:
         name = media.name or media.url or media.media_type or media.kind
         return f"[{media.kind} not shown: {name[:200]}]"
 
+    def detach_media(self, message: Message, where: str) -> list[Block]:
+        """Return the media of all results with captions, to be sent in a user message because a result is only text."""
+        detached: list[Block] = []
+        for result in message.results:
+            if media := [block for block in result.content if isinstance(block, Media)]:
+                detached += [Text(f"[media of the result of {result.name or result.call_id}]"), *media]
+        if detached:
+            reason = f"{self.profile.title} accepts only text there; sent in a user message"
+            self.record_repair("media of a tool result", where, reason)
+        return detached
+
     def to_arguments_object(self, call: ToolCall, where: str) -> dict[str, Any]:
         """Return the arguments for a wire that requires an object. Text that is not an object is wrapped in one."""
         if call.arguments is not None:
@@ -197,12 +208,6 @@ def format_result_text(result: ToolResult) -> str:
     if result.is_error and not result.is_rendered and not text[:8].lower().startswith(("error", "[error", '{"error')):
         return f"Error: {text}"
     return text
-
-
-def detach_media(result: ToolResult) -> list[Block]:
-    """Return a result's media with a caption, to be sent in a user message where results cannot contain media."""
-    media = [block for block in result.content if isinstance(block, Media)]
-    return [Text(f"[media of the result of {result.name or result.call_id}]"), *media] if media else []
 
 
 def join_plain(parts: list[dict[str, Any]]) -> Any:

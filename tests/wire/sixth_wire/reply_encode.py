@@ -10,7 +10,6 @@ from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
 class SixthReplyEncoder(ReplyEncoder):
     provider = "sixth"
     stop_reasons: ClassVar[dict[StopReason, str]] = {}
-    exact_stops = frozenset[StopReason]()
 
     def build_body(self, reply: Reply) -> Doc:
         return {"text": reply.text, "calls": [self._encode_call(call) for call in reply.calls], "end": True}

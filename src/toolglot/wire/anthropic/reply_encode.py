@@ -26,11 +26,9 @@ class AnthropicReplyEncoder(ReplyEncoder):
         "tools": "tool_use",
         "length": "max_tokens",
         "refusal": "refusal",
-        "filtered": "refusal",  # there is no other reason for it
         "pause": "pause_turn",
-        "error": "end_turn",
     }
-    exact_stops = frozenset[StopReason]({"end", "tools", "length", "refusal", "pause"})
+    similar_stops: ClassVar[dict[StopReason, str]] = {"filtered": "refusal"}
     _index = -1  # of the block on the wire: some blocks are left out
     _holds_arguments = False  # the arguments are not a JSON object; they are wrapped in one when they are complete
     _has_arguments = _is_skipped = False

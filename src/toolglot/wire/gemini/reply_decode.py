@@ -214,9 +214,3 @@ def decode_media(source: Doc, state: Doc | None) -> Media:
         data = data.replace("-", "+").replace("_", "/")
     name = as_text(source.get("displayName"))
     return Media(media_kind(media_type), media_type, data, source.get("fileUri"), name=name, opaque=opaque)
-
-
-def snake_to_camel(key: str) -> str:
-    """Convert `function_call` to `functionCall`: Google's JSON accepts both."""
-    head, *tail = key.split("_")
-    return head + "".join(word[:1].upper() + word[1:] for word in tail)

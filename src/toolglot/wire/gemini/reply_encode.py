@@ -17,12 +17,11 @@ class GeminiReplyEncoder(ReplyEncoder):
         "end": "STOP",
         "tools": "STOP",
         "length": "MAX_TOKENS",
-        "refusal": "SAFETY",
         "filtered": "SAFETY",
         "pause": "CONTINUATION",
         "error": "OTHER",
     }
-    exact_stops = frozenset[StopReason]({"end", "tools", "length", "filtered", "pause", "error"})
+    similar_stops: ClassVar[dict[StopReason, str]] = {"refusal": "SAFETY"}
 
     def build_body(self, reply: Reply) -> Doc:
         return self._final_chunk(reply, [part for block in reply.blocks if (part := self._encode_part(block))])

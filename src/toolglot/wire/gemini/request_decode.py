@@ -8,8 +8,8 @@ from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Tool
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.schema.openapi import from_openapi
-from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media, snake_to_camel
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, snake_to_camel, unknown_fields
 from toolglot.wire.request_decoding import decode_options, define_tool
 from toolglot.wire.spec import GEMINI, SPECS
 from toolglot.wire.tracker import ToolCallTracker

@@ -14,11 +14,7 @@ class OllamaReplyEncoder(ReplyEncoder):
     """Encodes one reply."""
 
     provider = "ollama"
-    stop_reasons: ClassVar[dict[StopReason, str]] = {
-        **dict.fromkeys(("end", "tools", "refusal", "filtered", "pause", "error"), "stop"),
-        "length": "length",
-    }
-    exact_stops = frozenset[StopReason]({"end", "tools", "length"})
+    stop_reasons: ClassVar[dict[StopReason, str]] = {"end": "stop", "tools": "stop", "length": "length"}
 
     def build_body(self, reply: Reply) -> Doc:
         message: Doc = {"role": "assistant", "content": ""}

@@ -10,7 +10,7 @@ from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_tools
-from toolglot.wire.writer import Writer, detach_media, format_result_text
+from toolglot.wire.writer import Writer, format_result_text
 
 __all__ = ["encode_body", "encode_message", "head_key", "leading_count"]
 
@@ -28,16 +28,12 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
     if message.role != "tool":
         return [{"role": message.role, **state, **_encode_content(message.blocks, writer, where)}]
     messages: list[Doc] = []
-    media: list[Block] = []
     for result in message.results:
         id, name = writer.map_call_id(result.call_id, where), writer.result_tool_name(result)
         # The server has fields for both; Ollama's Python client (0.6.3) knows only the name.
         encoded = {"role": "tool", "content": format_result_text(result), "tool_call_id": id, "tool_name": name}
         messages.append({**encoded, **writer.echo_opaque(result.opaque, message.origin, where)})
-        media += detach_media(result)
-    if media:
-        reason = f"{writer.profile.title} accepts only text there; sent in a user message"
-        writer.record_repair("media of a tool result", where, reason)
+    if media := writer.detach_media(message, where):
         messages.append({"role": "user", **_encode_content(media, writer, where)})
     return messages
 

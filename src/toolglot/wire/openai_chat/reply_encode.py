@@ -20,12 +20,8 @@ class ChatReplyEncoder(ReplyEncoder):
         "end": "stop",
         "tools": "tool_calls",
         "length": "length",
-        "refusal": "stop",
         "filtered": "content_filter",
-        "pause": "stop",
-        "error": "stop",
     }
-    exact_stops = frozenset[StopReason]({"end", "tools", "length", "filtered"})
     _call_index = -1
     _kind = _field = ""  # where the pieces of the open block go
 

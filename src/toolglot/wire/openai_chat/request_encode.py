@@ -16,7 +16,7 @@ from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.repair import FILLER_TEXT
 from toolglot.wire.reply_encoding import is_refusal
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
-from toolglot.wire.writer import Writer, detach_media, format_result_text, join_plain
+from toolglot.wire.writer import Writer, format_result_text, join_plain
 
 __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
 
@@ -112,17 +112,13 @@ def encode_reasoning(message: Message, writer: Writer, where: str, has_calls: bo
 def encode_results(message: Message, writer: Writer, where: str) -> list[Doc]:
     """Encode results, and their media after them."""
     messages: list[Doc] = []
-    media: list[Block] = []
     for result in message.results:
         state = writer.echo_opaque(result.opaque, message.origin, where)
         head: Doc = {"role": "tool", "tool_call_id": writer.map_call_id(result.call_id, where)}
         if writer.profile.result_name and (name := writer.result_tool_name(result)):
             head["name"] = name  # Mistral
         messages.append({**head, **state, "content": format_result_text(result)})
-        media += detach_media(result)
-    if media:  # a tool message is text only (openai SDK 3.49); the media must follow all results
-        reason = f"{writer.profile.title} accepts only text there; sent in a user message"
-        writer.record_repair("media of a tool result", where, reason)
+    if media := writer.detach_media(message, where):  # text only (openai SDK 3.49); the media must follow all results
         if writer.profile.history.filler_after_results:
             messages.append({"role": "assistant", "content": FILLER_TEXT})
         messages.append({"role": "user", "content": _encode_content(Message("user", tuple(media)), writer, where)})

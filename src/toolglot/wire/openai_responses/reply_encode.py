@@ -24,10 +24,11 @@ class ResponsesReplyEncoder(ReplyEncoder):
 
     provider = "openai-responses"
     stop_reasons: ClassVar[dict[StopReason, str]] = {
-        **dict.fromkeys(("end", "tools", "refusal", "pause", "error"), "completed"),
-        **dict.fromkeys(("length", "filtered"), "incomplete"),
+        "end": "completed",
+        "tools": "completed",
+        "length": "incomplete",
+        "filtered": "incomplete",
     }
-    exact_stops = frozenset[StopReason]({"end", "tools", "length", "filtered"})
 
     def __init__(self, model: str = "", *, created: int = 0, origin: Origin | None = None) -> None:
         super().__init__(model, created=created, origin=origin)
