@@ -4,18 +4,18 @@ import base64
 import os
 import threading
 import tracemalloc
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from file_kit import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
+from file_kit import Tools, snapshot, trapped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolglot.builtin.files import line_reader as passing
 from toolglot.builtin.files.file_tools import ReadResult, file_tools
 from toolglot.builtin.files.workspace import Root, Workspace
-from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.builtin.tool_state import to_data
 from toolglot.errors import ToolError
 from toolglot.messages import Media, ToolCall
 from toolglot.tools.results import as_result
@@ -26,22 +26,6 @@ GIF = b"GIF89a" + b"\0" * 40
 WEBP = b"RIFF\x20\0\0\0WEBPVP8 " + b"\0" * 40
 PDF = b"%PDF-1.7\n" + b"\0" * 40
 
-NUMBERS = ("start_line", "end_line", "max_lines", "tail_lines")
-ODD: list[Any] = [0, -1, -(10**30), "x", [], {}, 1.5]
-BAD_WISHES: list[dict[str, Any]] = [
-    *({name: value} for name in NUMBERS for value in ODD),
-    *({"start_line": 3, "end_line": 2}, {"start_line": 4}, {"start_line": 10**30}, {"start_line": 99, "end_line": 100}),
-    *({"tail_lines": 2, "start_line": 1}, {"tail_lines": 2, "end_line": 1}, {"allow_large": "maybe"}),
-    *({"pages": pages} for pages in ("1", "0", "x", "3-2", "1-", "1-99", "-1", "1,2", "9" * 50, "1\0", "\u0661")),
-]
-BAD_TEXTS: list[Any] = [None, [], {}, "a\0b", "\ud800", "x\udcff", "x" * (10 << 20) + "x"]
-BAD_MODES: list[Any] = ["", "w", "replace", 3, [], "overwrite\0"]
-BAD_WRITES: list[dict[str, Any]] = [
-    *({"content": content} for content in BAD_TEXTS),
-    *({"content": "x", "mode": mode} for mode in BAD_MODES),
-    *({}, {"text": "x"}),
-]
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -50,17 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tools(root: Path) -> Tools:
-    box = ToolState(Workspace(root))
-    return Tools(box, file_tools(box))
-
-
-@pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Tools:
-    """Tools of a folder in which nothing ever changes."""
-    root = trapped(tmp_path_factory.mktemp("still"))
-    (root / "a.png").write_bytes(PNG)
-    box = ToolState(Workspace(root))
-    return Tools(box, file_tools(box))
+    return Tools(root, file_tools)
 
 
 class TestReading:
@@ -247,23 +221,10 @@ class TestReading:
         root, other = trapped(tmp_path), tmp_path / "other"
         other.mkdir()
         (other / "x").write_text("there\n")
-        box = ToolState(Workspace(root, other_roots=[Root(other, False)]))
-        tools = Tools(box, file_tools(box))
+        tools = Tools(root, file_tools)
+        tools.state.workspace = Workspace(root, other_roots=[Root(other, False)])
         assert tools.data("read", path=str(other / "x"))["path"] == str(other / "x")
         assert "is read-only" in str(tools.failure("write", path=str(other / "x"), content="changed"))
-
-    @pytest.mark.parametrize("path", [*BAD_PATHS, *NOT_THERE, "binary", "late"], ids=lambda path: repr(path)[:30])
-    def test_a_bad_path_is_a_typed_error(self, still: Tools, path: Any):
-        before = snapshot(still.box.workspace.root.parent)
-        error = still.failure("read", path=path)
-        assert error.kind in ("validation", "not_found", "not_allowed", "execution")
-        assert "the secret" not in str(error)
-        assert snapshot(still.box.workspace.root.parent) == before
-        assert not still.box.seen_versions
-
-    @pytest.mark.parametrize("wish", BAD_WISHES, ids=str)
-    def test_a_bad_wish_is_a_typed_error(self, still: Tools, wish: dict[str, Any]):
-        assert still.failure("read", path="text.txt", **wish).kind in ("validation", "limit")
 
     def test_a_large_file_is_not_held(self, tools: Tools, root: Path):
         with (root / "huge").open("wb") as file:
@@ -309,16 +270,12 @@ class TestReading:
     def test_a_cancelled_call_stops(self, tools: Tools):
         flag = threading.Event()
         flag.set()
-        with pytest.raises(ToolError) as caught:
-            tools("read", flag, path="text.txt")
-        assert caught.value.kind == "cancelled"
+        assert tools.failure("read", flag, path="text.txt").kind == "cancelled"
 
     def test_the_target_is_the_real_path(self, tools: Tools, root: Path):
         (root / "link").symlink_to("text.txt")
-        tell = tools.tools["read"].target
-        assert tell is not None
-        told = [tell({"path": path}) for path in ("link", "sub/new", "new", "out", "../x", "")]
-        assert told == [str(root / "text.txt"), str(root / "sub/new"), str(root / "new"), "out", "../x", str(root)]
+        targets = [tools.target("read", path=path) for path in ("link", "sub/new", "new", "out", "../x", "")]
+        assert targets == [str(root / "text.txt"), str(root / "sub/new"), str(root / "new"), "out", "../x", str(root)]
 
 
 class TestImages:
@@ -337,16 +294,6 @@ class TestImages:
         output = tools("view_image", path="a.png", detail="high")
         assert output.content[1].media_type == "image/png"
         assert output.data["detail"] == "high"
-
-    @pytest.mark.parametrize("path", [*BAD_PATHS, *NOT_THERE, "text.txt", "binary", "late"], ids=lambda path: repr(path)[:30])
-    def test_a_bad_path_is_a_typed_error(self, still: Tools, path: Any):
-        before = snapshot(still.box.workspace.root.parent)
-        assert "the secret" not in str(still.failure("view_image", path=path))
-        assert snapshot(still.box.workspace.root.parent) == before
-
-    @pytest.mark.parametrize("detail", ["", "HIGHEST", 3, [], {}, "x" * 1000])
-    def test_a_bad_detail_is_a_typed_error(self, still: Tools, detail: Any):
-        assert still.failure("view_image", path="a.png", detail=detail).kind == "validation"
 
     def test_a_document_is_no_image(self, tools: Tools, root: Path):
         (root / "a.pdf").write_bytes(PDF)
@@ -394,8 +341,7 @@ class TestWriting:
         assert (root / "link").is_symlink()
 
     def test_reading_first_can_be_left_to_the_model(self, root: Path):
-        box = ToolState(Workspace(root))
-        tools = Tools(box, file_tools(box, require_read=False))
+        tools = Tools(root, partial(file_tools, require_read=False))
         tools("write", path="text.txt", content="x")
         (root / "text.txt").write_text("by somebody else")
         assert "has changed since" in str(tools.failure("write", path="text.txt", content="y"))
@@ -464,47 +410,23 @@ class TestWriting:
         tools("write", path="any", content=content)
         assert (root / "any").read_bytes() == content.encode()
 
-    @pytest.mark.parametrize("mode", ["overwrite", "append", "create_only"])
-    @pytest.mark.parametrize(
-        "path", [path for path in BAD_PATHS if not isinstance(path, (int, float))], ids=lambda p: repr(p)[:30]
-    )
-    def test_a_bad_path_is_a_typed_error(self, still: Tools, path: Any, mode: str):
-        before = snapshot(still.box.workspace.root.parent)
-        error = still.failure("write", path=path, content="evil", mode=mode)
-        assert error.kind in ("validation", "not_found", "not_allowed", "execution")
-        assert snapshot(still.box.workspace.root.parent) == before
-
     @pytest.mark.parametrize(
         "path",
         [
-            *(
-                ".git/hooks/pre-commit",
-                ".git/config",
-                "sub/.GIT/x",
-                ".git./x",
-                "toolglot.toml",
-                ".mcp.json",
-                ".vscode/tasks.json",
-            ),
+            *(".git/hooks/pre-commit", ".git/config", "sub/.GIT/x", ".git./x", "toolglot.toml", ".mcp.json", ".vscode/x.json"),
             *(".envrc", ".ssh/authorized_keys", "sub/.bashrc", ".g\u200bit/config", "GIT~1/x", ".toolglot/x"),
         ],
     )
-    def test_what_programs_obey_is_not_written(self, still: Tools, path: str):
-        before = snapshot(still.box.workspace.root.parent)
-        assert still.failure("write", path=path, content="evil").kind == "not_allowed"
-        assert snapshot(still.box.workspace.root.parent) == before
+    def test_what_programs_obey_is_not_written(self, tools: Tools, path: str):
+        before = snapshot(tools.root.parent)
+        assert tools.failure("write", path=path, content="evil").kind == "not_allowed"
+        assert snapshot(tools.root.parent) == before
 
-    @pytest.mark.parametrize("arguments", BAD_WRITES, ids=lambda arguments: repr(arguments)[:40])
-    def test_bad_arguments_are_typed_errors(self, still: Tools, arguments: dict[str, Any]):
-        before = snapshot(still.box.workspace.root.parent)
-        assert still.failure("write", path="fresh", **arguments).kind in ("validation", "limit")
-        assert snapshot(still.box.workspace.root.parent) == before
-
-    def test_a_program_that_calls_it_is_checked_too(self, still: Tools):
+    def test_a_program_that_calls_it_is_checked_too(self, tools: Tools):
         with pytest.raises(ToolError, match="mode is 'w'"):
-            still.tools["write"]("fresh", "x", "w")
+            tools.tools["write"]("fresh", "x", "w")
         with pytest.raises(ToolError, match="detail is 'x'"):
-            still.tools["view_image"]("a.png", "x")
+            tools.tools["view_image"]("a.png", "x")
 
     @pytest.mark.parametrize("path", ["binary", "late"])
     def test_nothing_is_appended_to_what_is_not_text(self, tools: Tools, path: str):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from file_kit import read_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,19 +49,6 @@ def box(root: Path) -> Iterator[Workspace]:
     found = Workspace(root)
     yield found
     found.close()
-
-
-@pytest.fixture(params=["kernel", "walk"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "walk":
-        monkeypatch.setattr(beneath, "has_openat2", lambda: False)
-    elif not beneath.has_openat2():
-        pytest.skip("this kernel has no openat2")
-    return request.param
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def refused(act: Callable[..., object], *args: Any, **options: Any) -> ToolError:
@@ -229,7 +217,7 @@ class TestChanging:
         assert found is not None
         assert found.version == again.version
         assert box.remove("x/y/z.txt", expected=again.version).version is None
-        assert tree(root) == {"a.txt": b"a", "sub/b.txt": b"b"}
+        assert read_tree(root) == {"a.txt": b"a", "sub/b.txt": b"b"}
 
     def test_writes_to_what_a_link_leads_to(self, box: Workspace, root: Path, way: str) -> None:
         (root / "near").symlink_to("sub/b.txt")
@@ -247,10 +235,10 @@ class TestChanging:
     def test_refuses_what_is_no_file(self, box: Workspace, root: Path, way: str, path: str) -> None:
         (root / "link").symlink_to("sub")
         (root / "home").symlink_to(".")
-        before = tree(root)
+        before = read_tree(root)
         refused(box.write, path, b"x")
         refused(box.remove, path)
-        assert tree(root) == before
+        assert read_tree(root) == before
         assert sorted(os.listdir(root)) == ["a.txt", "home", "link", "sub"]
 
     def test_keeps_the_rights_of_a_file_but_not_those_to_be_another(self, box: Workspace, root: Path, way: str) -> None:
@@ -289,7 +277,7 @@ class TestChanging:
         assert box.write("new.txt", b"x").backup is None
 
     def test_everything_or_nothing(self, box: Workspace, root: Path, way: str) -> None:
-        before = tree(root)
+        before = read_tree(root)
         good = [Change("a.txt", b"1"), Change("new/x", b"2"), Change("sub/b.txt", None)]
         for bad in (
             *(
@@ -303,10 +291,10 @@ class TestChanging:
         ):
             for place in range(4):
                 refused(box.apply_changes, [*good[:place], bad, *good[place:]])
-                assert tree(root) == before
+                assert read_tree(root) == before
                 assert sorted(os.listdir(root)) == ["a.txt", "sub"]
         assert [one.created for one in box.apply_changes(good)] == [False, True, False]
-        assert tree(root) == {"a.txt": b"1", "new/x": b"2"}
+        assert read_tree(root) == {"a.txt": b"1", "new/x": b"2"}
         assert box.apply_changes([]) == []
 
     def test_minds_what_was_seen(self, box: Workspace, root: Path, way: str) -> None:
@@ -338,7 +326,7 @@ class TestChanging:
 
             monkeypatch.setattr(os, when, stand_in)
             refused(box.apply_changes, [Change(name, b"ours"), Change("sub/b.txt", b"x")])
-        assert tree(root) == {"a.txt": b"a", "sub/b.txt": b"b"} | {name: b"theirs"}
+        assert read_tree(root) == {"a.txt": b"a", "sub/b.txt": b"b"} | {name: b"theirs"}
 
     def test_somebody_else_who_removes_meanwhile_wins(self, box: Workspace, root: Path) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -350,7 +338,7 @@ class TestChanging:
 
             monkeypatch.setattr(os, "fsync", fsync)
             assert "another program" in str(refused(box.write, "a.txt", b"x"))
-        assert tree(root) == {"sub/b.txt": b"b"}
+        assert read_tree(root) == {"sub/b.txt": b"b"}
 
     def test_a_copy_is_of_what_was_looked_at(self, root: Path, top: Path) -> None:
         box = Workspace(root, backup_dir=top / "backups")
@@ -408,7 +396,7 @@ class TestChanging:
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(work, range(16)))
         assert len(os.listdir("/proc/self/fd")) <= handles
-        found = tree(root)
+        found = read_tree(root)
         assert found["one.txt"] == found["two.txt"]
         assert len(found) == 2 + 16 * 3 + 3
         assert not [name for name in os.listdir(top / "backups") if not name.rpartition(".")[2].isalnum()]

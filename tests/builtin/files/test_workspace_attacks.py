@@ -10,15 +10,14 @@ import stat
 import tempfile
 import traceback
 import unicodedata
-import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from file_kit import fork
 
-from toolglot.builtin.files import confined_open as beneath
 from toolglot.builtin.files.workspace import PROTECTED_NAMES, Change, FileVersion, Root, Workspace
 from toolglot.errors import ToolError
 
@@ -37,15 +36,6 @@ def top() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
-
-
-@pytest.fixture(params=["kernel", "walk"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "walk":
-        monkeypatch.setattr(beneath, "has_openat2", lambda: False)
-    elif not beneath.has_openat2():
-        pytest.skip("this kernel has no openat2")
-    return request.param
 
 
 def world(top: Path) -> Path:
@@ -193,12 +183,6 @@ def escapes(root: Path) -> list[str]:
                 return found
     box.close()
     return found
-
-
-def fork() -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of other tests: the child uses none of them
-        return os.fork()
 
 
 def as_user(act: Callable[[], Any]) -> Any:

@@ -10,15 +10,14 @@ import re
 import shutil
 import signal
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from file_kit import fork, read_tree
 
-from toolglot.builtin.files import confined_open as beneath
 from toolglot.builtin.files import staging
 from toolglot.builtin.files.workspace import Change, Workspace
 from toolglot.errors import ToolError
@@ -54,24 +53,11 @@ def top() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(params=["kernel", "walk"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "walk":
-        monkeypatch.setattr(beneath, "has_openat2", lambda: False)
-    elif not beneath.has_openat2():
-        pytest.skip("this kernel has no openat2")
-    return request.param
-
-
 def fill(root: Path) -> None:
     shutil.rmtree(root, ignore_errors=True)
     for name, data in OLD.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)
-
-
-def tree(root: Path) -> Tree:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def folders(root: Path) -> set[str]:
@@ -97,12 +83,6 @@ def counted(names: tuple[str, ...], at: Callable[[int, str, tuple[Any, ...]], No
             monkeypatch.setattr(os, name, stand_in)
 
     return patch
-
-
-def fork() -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of other tests: the child uses none of them
-        return os.fork()
 
 
 def killed_at(number: int, act: Callable[[], object], *, torn: bool = False) -> bool:
@@ -144,7 +124,7 @@ class TestAProcessThatIsKilled:
             self.check_each_file(root, new)
             self.check_backups(backups)
             Workspace(root, backup_dir=backups).close()
-            outcomes.append(tree(root))
+            outcomes.append(read_tree(root))
             assert outcomes[-1] in (OLD, new), f"a mixture after call {number}"
             assert not [path for path in backups.glob("*") if path.suffix in (".journal", ".part")]
             if not was_killed:
@@ -171,7 +151,7 @@ class TestAProcessThatIsKilled:
         assert number > 5
 
     def check_each_file(self, root: Path, new: Tree) -> None:
-        found = without_ours(tree(root))
+        found = without_ours(read_tree(root))
         for name in {*OLD, *new}:
             assert found.get(name) in (OLD.get(name), new.get(name)), name
         assert not set(found) - {*OLD, *new}
@@ -200,7 +180,7 @@ class TestRecovery:
             Workspace(root, backup_dir=backups).apply_changes([Change("a.txt", NEW_A), Change("b.txt", b"new b")])
             os._exit(0)
         os.waitpid(child, 0)
-        assert without_ours(tree(root)) == {**OLD, "a.txt": NEW_A}
+        assert without_ours(read_tree(root)) == {**OLD, "a.txt": NEW_A}
 
     def journal(self, backups: Path) -> Path:
         (found,) = backups.glob("*.journal")
@@ -209,7 +189,7 @@ class TestRecovery:
     def test_takes_back_what_was_half_done(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top / "work") == OLD
+        assert read_tree(top / "work") == OLD
         kept = sorted(path.read_bytes() for path in (top / "backups").iterdir())
         assert kept == sorted([OLD["a.txt"], OLD["b.txt"]])
 
@@ -220,9 +200,9 @@ class TestRecovery:
             shutil.rmtree(backups, ignore_errors=True)
             self.halfway(root, backups)
             was_killed = killed_at(number, lambda: Workspace(root, backup_dir=backups).close())
-            assert without_ours(tree(root)) in (OLD, {**OLD, "a.txt": NEW_A})
+            assert without_ours(read_tree(root)) in (OLD, {**OLD, "a.txt": NEW_A})
             Workspace(root, backup_dir=backups).close()
-            assert tree(root) == OLD
+            assert read_tree(root) == OLD
             if not was_killed:
                 break
         assert number > 4
@@ -231,38 +211,38 @@ class TestRecovery:
         self.halfway(top / "work", top / "backups")
         (top / "work" / "a.txt").write_bytes(b"by hand")
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top / "work") == {**OLD, "a.txt": b"by hand"}
+        assert read_tree(top / "work") == {**OLD, "a.txt": b"by hand"}
 
     def test_leaves_names_alone_that_only_look_like_ours(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
         alike = top / "work" / ".a.txt.0123456789abcdef.old"
         alike.write_bytes(b"a user's")
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top / "work") == {**OLD, alike.name: b"a user's"}
+        assert read_tree(top / "work") == {**OLD, alike.name: b"a user's"}
 
     def test_leaves_the_work_of_a_living_process(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
-        before = tree(top)
+        before = read_tree(top)
         with self.journal(top / "backups").open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top) == before
+        assert read_tree(top) == before
 
     def test_leaves_the_journal_of_another_workspace(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
         (top / "other").mkdir()
-        before = tree(top)
+        before = read_tree(top)
         Workspace(top / "other", backup_dir=top / "backups").close()
         Workspace(top / "work", writable=False, backup_dir=top / "backups").close()
-        assert tree(top) == before
+        assert read_tree(top) == before
 
     @pytest.mark.parametrize("mode", [0o777, 0o770, 0o720])
     def test_believes_no_folder_that_others_can_write_to(self, top: Path, mode: int) -> None:
         self.halfway(top / "work", top / "backups")
         (top / "backups").chmod(mode)
-        before = tree(top)
+        before = read_tree(top)
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top) == before
+        assert read_tree(top) == before
 
     @pytest.mark.parametrize("field", ["name", "new", "old", "copy"])
     def test_touches_nothing_that_a_forged_journal_names_elsewhere(self, top: Path, field: str) -> None:
@@ -281,14 +261,14 @@ class TestRecovery:
         with self.journal(top / "backups").open("ab") as file:
             file.write(b'\nnonsense\n{"type":"mark","do')
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top / "work") == OLD
+        assert read_tree(top / "work") == OLD
 
     def test_only_sweeps_where_everything_was_in_place(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
         with self.journal(top / "backups").open("ab") as file:
             file.write(b'\n{"type":"mark","is_complete":true}\n')
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top / "work") == {**OLD, "a.txt": NEW_A}
+        assert read_tree(top / "work") == {**OLD, "a.txt": NEW_A}
 
     def test_forgets_a_folder_that_is_gone(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
@@ -340,11 +320,11 @@ class TestARefusalAtEveryCall:
             box.close()
             outcomes.add(failed)
             if failed:
-                assert tree(root) == OLD, f"call {call}"
+                assert read_tree(root) == OLD, f"call {call}"
                 assert folders(root) == {"sub"}
                 assert not list(backups.iterdir())
             else:
-                assert tree(root) == new, f"call {call}"
+                assert read_tree(root) == new, f"call {call}"
                 shutil.rmtree(backups)
                 backups.mkdir(mode=0o700)
                 fill(root)
@@ -419,7 +399,7 @@ class TestARefusalAtEveryCall:
                 monkeypatch.setattr(os, "link", link)
                 with pytest.raises(error):
                     box.apply_changes(changes)
-            assert tree(top / "work") == OLD
+            assert read_tree(top / "work") == OLD
             assert not list((top / "backups").iterdir())
 
     def test_that_stays_keeps_the_old_file_and_says_where(self, top: Path) -> None:
@@ -441,9 +421,9 @@ class TestARefusalAtEveryCall:
             ):
                 box.apply_changes([Change("a.txt", NEW_A), Change("b.txt", b"new b")])
         box.close()
-        assert without_ours(tree(top / "work")) == {**OLD, "a.txt": NEW_A}
+        assert without_ours(read_tree(top / "work")) == {**OLD, "a.txt": NEW_A}
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top / "work") == OLD
+        assert read_tree(top / "work") == OLD
         assert not list((top / "backups").glob("*.journal"))
 
     def test_of_cleaning_up_alone_is_made_good_at_the_next_start(self, top: Path) -> None:
@@ -457,9 +437,9 @@ class TestARefusalAtEveryCall:
             monkeypatch.setattr(os, "unlink", unlink)
             assert box.write("a.txt", NEW_A).created is False
         box.close()
-        assert [name for name in tree(top / "work") if OURS.fullmatch(name)]
+        assert [name for name in read_tree(top / "work") if OURS.fullmatch(name)]
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert tree(top / "work") == {**OLD, "a.txt": NEW_A}
+        assert read_tree(top / "work") == {**OLD, "a.txt": NEW_A}
 
     @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
     def test_of_second_names_is_lived_with(self, top: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
@@ -473,7 +453,7 @@ class TestARefusalAtEveryCall:
 
         monkeypatch.setattr(os, "link", link)
         box.apply_changes(changes)
-        assert tree(top / "work") == new
+        assert read_tree(top / "work") == new
         fill(top / "work")
         monkeypatch.setattr(staging, "_NO_SYNC", ())
         box = Workspace(top / "work")
@@ -485,7 +465,7 @@ class TestARefusalAtEveryCall:
         monkeypatch.setattr(os, "fsync", fsync)
         with pytest.raises(ToolError):
             box.apply_changes(changes)
-        assert tree(top / "work") == OLD
+        assert read_tree(top / "work") == OLD
 
     def test_of_syncing_folders_is_lived_with(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fill(top / "work")
@@ -497,4 +477,4 @@ class TestARefusalAtEveryCall:
 
         monkeypatch.setattr(os, "fsync", fsync)
         box.write("a.txt", NEW_A)
-        assert tree(top / "work") == {**OLD, "a.txt": NEW_A}
+        assert read_tree(top / "work") == {**OLD, "a.txt": NEW_A}
