@@ -17,7 +17,7 @@ from toolglot.builtin.tool_state import UserQuestion
 
 Arguments = dict[str, Any]
 
-NOTEBOOK = {"cells": [{"cell_type": "code", "id": name, "source": []} for name in ("top", "calc", "end")]}
+NOTEBOOK: dict[str, Any] = {"cells": [{"cell_type": "code", "id": name, "source": []} for name in ("top", "calc", "end")]}
 
 
 def never_ask(questions: list[UserQuestion]) -> list[Any]:
@@ -52,6 +52,10 @@ def check_failure(tools: Tools, name: str, arguments: Arguments, kinds: str) -> 
     assert len(str(error)) < 3000
     assert (snapshot(tools.root.parent), tools.state.seen_versions) == (before, seen)
     assert todo.render_todo_lines(tools.state) == ["☐ kept"]
+
+
+def each(*values: Any) -> tuple[Any, ...]:
+    return values
 
 
 def vary(name: str, *values: Any, **fixed: Any) -> list[Arguments]:
@@ -168,7 +172,7 @@ PATCHES: list[Arguments] = [
     sections(*(f"*** Add File: {number}" for number in range(MAX_FILES + 1))),
     sections("*** Add File: new", "+" + "x" * MAX_PATCH_CHARS),
     *(hosted(), hosted(type="delete_file"), hosted(path="f.txt"), hosted(type="rename_file", path="f.txt")),
-    *(hosted(type="delete_file", path=path) for path in ("", "f.txt\n*** Delete File: g", [], "nope")),
+    *(hosted(type="delete_file", path=path) for path in each("", "f.txt\n*** Delete File: g", [], "nope")),
     *(hosted(type="create_file", path="n", diff=diff) for diff in ("no plus", "+x\n y", "+\ud800")),
     hosted(type="update_file", path="f.txt"),
     *(hosted(type="update_file", path="f.txt", diff=diff) for diff in ("", "@@", "@@\n-zzz", "@@\n-a\n*** Delete File: f.txt")),
@@ -218,11 +222,14 @@ def task(text: Any = "a", status: Any = "pending", **fields: Any) -> Arguments:
 
 TASK_LISTS: list[Any] = [
     *(1, 0.5, True, "x", "[1", {"a": 1}, [1], [None], ["x"], [[]], [{}], [True], [[task()]]),
-    *([task(status=value)] for value in (None, 1, "", "done", "Pending!", [], {}, "\0", "x")),
-    *([task(value)] for value in (None, [], {}, ["a", "b"], "", "\n\t", "\0", "\x1b", "\ud83d", "x" * (MAX_TEXT_CHARS + 1))),
-    *([task(id=value)] for value in ([], {}, ["a", "b"], "i" * (MAX_ID_CHARS + 1), "\ud800")),
-    *([task(blocked_by=value)] for value in ({"a": 1}, [[]], [{}], [None], ["\udfff"], ["i" * (MAX_ID_CHARS + 1)])),
-    *([task(active_form=value)] for value in ([], {}, "\ud800", "x" * (MAX_TEXT_CHARS + 1))),
+    *([task(status=value)] for value in each(None, 1, "", "done", "Pending!", [], {}, "\0", "x")),
+    *(
+        [task(value)]
+        for value in each(None, [], {}, ["a", "b"], "", "\n\t", "\0", "\x1b", "\ud83d", "x" * (MAX_TEXT_CHARS + 1))
+    ),
+    *([task(id=value)] for value in each([], {}, ["a", "b"], "i" * (MAX_ID_CHARS + 1), "\ud800")),
+    *([task(blocked_by=value)] for value in each({"a": 1}, [[]], [{}], [None], ["\udfff"], ["i" * (MAX_ID_CHARS + 1)])),
+    *([task(active_form=value)] for value in each([], {}, "\ud800", "x" * (MAX_TEXT_CHARS + 1))),
     *([task(blocked_by=["a"] * (MAX_ITEMS + 1))], [task("x" * 5_000_000)], [task()] * (MAX_ITEMS + 1), [task()] * 50_000),
     *([task(id="a"), task(id="a")], [task(id="a"), task(id=" a ")], [task(), task(), task("")]),
     *([task(), {"text": "no status"}], [task(), {"status": "pending"}]),
@@ -248,13 +255,13 @@ def offer(*labels: Any) -> list[Arguments]:
 
 QUESTIONS: list[Any] = [
     *(None, 1, True, "x", {"a": 1}, [], [None], [1], ["x"], [[]], [{}], [ask()] * 5, [ask()] * 1000),
-    *([ask(value)] for value in (None, [], {}, ["a", "b"], "", "  ", "\n", "\0", "\ud800", "x" * 4001, "x" * 3_000_000)),
-    *([ask(header=value)] for value in ([], {}, ["a", "b"], "x" * 101, "\ud800", "a\0")),
-    *([ask(kind=value)] for value in (1, "", "Multiple", "radio", [], {}, "\0", "text", "yesno")),
+    *([ask(value)] for value in each(None, [], {}, ["a", "b"], "", "  ", "\n", "\0", "\ud800", "x" * 4001, "x" * 3_000_000)),
+    *([ask(header=value)] for value in each([], {}, ["a", "b"], "x" * 101, "\ud800", "a\0")),
+    *([ask(kind=value)] for value in each(1, "", "Multiple", "radio", [], {}, "\0", "text", "yesno")),
     *([{"question": "q?", "kind": kind, "multi": True}] for kind in ("text", "yesno")),
-    *([ask(multi=value)] for value in ([], {}, "perhaps", 7)),
-    *([ask(id=value)] for value in ([], {}, "x" * 101, "\ud800", "\0")),
-    *([ask(options=value)] for value in (5, "x", {}, [], [None], ["a", "b"], [{}, {}], [[], []], YES_NO[:1], YES_NO * 3)),
+    *([ask(multi=value)] for value in each([], {}, "perhaps", 7)),
+    *([ask(id=value)] for value in each([], {}, "x" * 101, "\ud800", "\0")),
+    *([ask(options=value)] for value in each(5, "x", {}, [], [None], ["a", "b"], [{}, {}], [[], []], YES_NO[:1], YES_NO * 3)),
     *(offer("a", label) for label in ("a", " A ", "", "  ", None, ["b"], "\ud800", "b\0", "x" * 301)),
     offer("a", "b", "c", "d", "e"),
     *([ask(options=[{"label": "a", "preview": value}, {"label": "b"}])] for value in ("x" * 20_001, ["x", "y"])),

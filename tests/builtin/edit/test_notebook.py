@@ -115,17 +115,13 @@ class TestCells:
         assert text == json.dumps(expected, **STYLES[style]) + "\n"
 
     def test_what_is_not_the_cell_stays_byte_for_byte(self, tools: Tools, root: Path):
-        odd = (
-            '{\r\n   "nbformat":4,"x" : [1.50,1e5 , NaN],\r\n  "cells":[ {"source":"a b",\r\n "cell_type":"raw" , "z": 1.0} ]}'
-        )
+        odd = '{\r\n  "nbformat":4,"x" : [1.50,1e5 , NaN],\r\n "cells":[ {"source":"a b",\r\n "cell_type":"raw" , "z": 1.0} ]}'
         text = changed(tools, root, odd, cell_id="0", source="c\nd")
         assert text == odd.replace('"a b"', '"c\\nd"')
 
     def test_a_string_stays_a_string(self, tools: Tools, root: Path):
-        cell = {**markdown("a"), "source": "one\ntwo"}
-        assert (
-            json.loads(changed(tools, root, json.dumps(book(cell)), cell_id="a", source="x\ny"))["cells"][0]["source"] == "x\ny"
-        )
+        before = json.dumps(book({**markdown("a"), "source": "one\ntwo"}))
+        assert json.loads(changed(tools, root, before, cell_id="a", source="x\ny"))["cells"][0]["source"] == "x\ny"
 
     @pytest.mark.parametrize(("before", "kind"), [("calc", "markdown"), ("calc", "raw"), ("top", "code")])
     def test_a_cell_of_another_type_has_what_that_type_has(self, tools: Tools, root: Path, before: str, kind: str):
@@ -171,14 +167,8 @@ class TestCells:
 
 NOT_BOOKS = [
     *("{}", "[]", "null", "1", '"x"', "{", '{"cells": [}', "not json", '{"cells": 3}', '{"cells": null}', '{"cells": [3]}'),
-    *(
-        '{"worksheets": []}',
-        '{"cells": []} {}',
-        '{"cells": [' * 100_000,
-        "[" * 100_000,
-        '{"cells": [], "x": ' + "9" * 5000 + "}",
-        "\n",
-    ),
+    *('{"worksheets": []}', '{"cells": []} {}', '{"cells": [' * 100_000, "[" * 100_000, "\n"),
+    '{"cells": [], "x": ' + "9" * 5000 + "}",
     *('{"cells": [{"id": "top"}, {"id": "top"}]}', '{"cells": ["top"]}', '{"cells": [[]]}', '{"cells": {}}', "{'cells': []}"),
 ]
 

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,24 +41,27 @@ def applied(data: bytes, *lines: str) -> bytes:
     return apply_placements(text, locate_chunks("f", split_lines(text), chunks_of(*lines)))[0].encode()
 
 
+BAD_HUNKS: list[tuple[Any, ...]] = [
+    (2, "'*** Rename File: x' is not a valid hunk header. Valid", "*** Rename File: x"),
+    (4, "'b' is not a valid hunk header.", "*** Add File: x", "+a", "b"),
+    (5, "'+b' is not a valid hunk header.", "*** Add File: x", "+a", "", "+b"),
+    (2, "Update file hunk for path 'x' is empty", "*** Update File: x"),
+    (2, "Update file hunk for path 'x' is", "*** Update File: x", "*** Move to: y"),
+    (4, "Update hunk does not contain any lines", "*** Update File: x", "@@"),
+    (4, "Update hunk does not", "*** Update File: x", "@@ a", "*** End of File"),
+    (4, "Unexpected line found in update hunk: 'b'.", "*** Update File: x", "@@", "b"),
+    (5, "Expected update hunk to start with a @@", "*** Update File: x", "@@", "-b", "c"),
+]
+"""The line and the message of an error, and the lines of a patch."""
+
+
 class TestReading:
     def test_every_kind_of_section_is_read(self) -> None:
         text = sections(
             *("*** Add File: new dir/n.txt", "+one", "+", "++plus"),
             "*** Delete File: gone",
-            *(
-                "*** Update File: u",
-                "*** Move to: v",
-                " first",
-                "-x",
-                "@@ class A:",
-                "@@   def f",
-                "",
-                "+y",
-                "*** End of File",
-                "@@",
-            ),
-            "-last",
+            *("*** Update File: u", "*** Move to: v", " first", "-x", "@@ class A:", "@@   def f", "", "+y"),
+            *("*** End of File", "@@", "-last"),
         )
         first = Chunk(((" ", "first"), ("-", "x")))
         second = Chunk(((" ", ""), ("+", "y")), ("class A:", "  def f"), at_end=True)
@@ -101,27 +105,7 @@ class TestReading:
             ("*** Begin Patch", "Invalid patch: The last line of the patch must be '*** End Patch'"),
             (PATCH + "\nthanks", "Invalid patch: The last line of the patch must be '*** End Patch'"),
             (sections(), "No files were modified."),
-            (
-                sections("*** Rename File: x"),
-                "Invalid patch hunk on line 2: '*** Rename File: x' is not a valid hunk header. Valid",
-            ),
-            (sections("*** Add File: x", "+a", "b"), "Invalid patch hunk on line 4: 'b' is not a valid hunk header."),
-            (sections("*** Add File: x", "+a", "", "+b"), "Invalid patch hunk on line 5: '+b' is not a valid hunk header."),
-            (sections("*** Update File: x"), "Invalid patch hunk on line 2: Update file hunk for path 'x' is empty"),
-            (
-                sections("*** Update File: x", "*** Move to: y"),
-                "Invalid patch hunk on line 2: Update file hunk for path 'x' is",
-            ),
-            (sections("*** Update File: x", "@@"), "Invalid patch hunk on line 4: Update hunk does not contain any lines"),
-            (sections("*** Update File: x", "@@ a", "*** End of File"), "Invalid patch hunk on line 4: Update hunk does not"),
-            (
-                sections("*** Update File: x", "@@", "b"),
-                "Invalid patch hunk on line 4: Unexpected line found in update hunk: 'b'.",
-            ),
-            (
-                sections("*** Update File: x", "@@", "-b", "c"),
-                "Invalid patch hunk on line 5: Expected update hunk to start with a @@",
-            ),
+            *((sections(*lines), f"Invalid patch hunk on line {number}: {message}") for number, message, *lines in BAD_HUNKS),
         ],
     )
     def test_what_is_wrong_is_said_with_its_line(self, text: str, said: str) -> None:
@@ -189,30 +173,21 @@ class TestFinding:
     @pytest.mark.parametrize(
         ("lines", "said"),
         [
-            (("@@", "-zzz"), "Failed to find expected lines in f:\nzzz\n(No line of the file from line 1 on equals the first"),
-            (("@@", "-wait..."), "Failed to find expected lines in f:\nwait..."),
-            (
-                ("@@", "-e", "@@", "-a"),
-                "Failed to find expected lines in f:\na\n(They are at line 1, before the previous match",
-            ),
-            (
-                ("@@", " a", " b", "-x"),
-                "Failed to find expected lines in f:\na\nb\nx\n(The file has the first 2 of them at line 1, ",
-            ),
-            (
-                ("@@", " e", "-f"),
-                "Failed to find expected lines in f:\ne\nf\n(The file has the first 1 of them at line 5, but then",
-            ),
-            (("@@ zzz", "-a"), "Failed to find context 'zzz' in f: write a whole line of the file after @@"),
-            (("@@ -1,2 +1,2 @@", "-a"), "Failed to find context '-1,2 +1,2 @@' in f"),
-            (("@@ e", "@@ a", "-b"), "Failed to find context 'a' in f: it is at line 1, before the previous match"),
-            (("@@ a", "-a"), "Failed to find expected lines in f:\na\n(They are at line 1"),
+            (("@@", "-zzz"), "expected lines in f:\nzzz\n(No line of the file from line 1 on equals the first"),
+            (("@@", "-wait..."), "expected lines in f:\nwait..."),
+            (("@@", "-e", "@@", "-a"), "expected lines in f:\na\n(They are at line 1, before the previous match"),
+            (("@@", " a", " b", "-x"), "expected lines in f:\na\nb\nx\n(The file has the first 2 of them at line 1, "),
+            (("@@", " e", "-f"), "expected lines in f:\ne\nf\n(The file has the first 1 of them at line 5, but then"),
+            (("@@ zzz", "-a"), "context 'zzz' in f: write a whole line of the file after @@"),
+            (("@@ -1,2 +1,2 @@", "-a"), "context '-1,2 +1,2 @@' in f"),
+            (("@@ e", "@@ a", "-b"), "context 'a' in f: it is at line 1, before the previous match"),
+            (("@@ a", "-a"), "expected lines in f:\na\n(They are at line 1"),
         ],
     )
     def test_what_is_not_there_is_said_with_what_is(self, lines: tuple[str, ...], said: str) -> None:
         with pytest.raises(ToolError) as raised:
             applied("a\nb\nc\nd\ne\nwait…\n".encode(), *lines)
-        assert str(raised.value).startswith(said)
+        assert str(raised.value).startswith(f"Failed to find {said}")
         assert raised.value.code == "patch_failed"
 
     @pytest.mark.parametrize("block", [20_000, 3])

@@ -59,38 +59,30 @@ class TestReading:
         )
 
     @pytest.mark.parametrize(
-        ("wish", "first", "last", "truncated", "next_line"),
+        ("wish", "first", "last", "next_line"),
         [
-            ({"start_line": 3}, 3, 10, False, None),
-            ({"start_line": 3, "end_line": 4}, 3, 4, False, 5),
-            ({"end_line": 4}, 1, 4, False, 5),
-            ({"end_line": 99}, 1, 10, False, None),
-            ({"start_line": 10, "end_line": 10}, 10, 10, False, None),
-            ({"max_lines": 2}, 1, 2, False, 3),
-            ({"start_line": 9, "max_lines": 5}, 9, 10, False, None),
-            ({"tail_lines": 3}, 8, 10, False, None),
-            ({"tail_lines": 3, "max_lines": 2}, 8, 9, False, 10),
-            ({"tail_lines": 99}, 1, 10, False, None),
+            ({"start_line": 3}, 3, 10, None),
+            ({"start_line": 3, "end_line": 4}, 3, 4, 5),
+            ({"end_line": 4}, 1, 4, 5),
+            ({"end_line": 99}, 1, 10, None),
+            ({"start_line": 10, "end_line": 10}, 10, 10, None),
+            ({"max_lines": 2}, 1, 2, 3),
+            ({"start_line": 9, "max_lines": 5}, 9, 10, None),
+            ({"tail_lines": 3}, 8, 10, None),
+            ({"tail_lines": 3, "max_lines": 2}, 8, 9, 10),
+            ({"tail_lines": 99}, 1, 10, None),
         ],
         ids=str,
     )
     @pytest.mark.parametrize("ended", [True, False], ids=["ended", "open"])
     def test_a_part_is_what_was_asked_for(
-        self,
-        tools: Tools,
-        root: Path,
-        wish: dict[str, int],
-        first: int,
-        last: int,
-        truncated: bool,
-        next_line: int | None,
-        ended: bool,
+        self, tools: Tools, root: Path, wish: dict[str, int], first: int, last: int, next_line: int | None, ended: bool
     ):
         (root / "ten").write_text("\n".join(f"line {n}" for n in range(1, 11)) + ("\n" if ended else ""))
         data = tools.data("read", path="ten", **wish)
         assert data["lines"] == [f"line {n}" for n in range(first, last + 1)]
         assert (data["first"], data["last"], data["total"]) == (first, last, 10)
-        assert (data["truncated"], data["next_line"], data["final_newline"]) == (truncated, next_line, ended)
+        assert (data["truncated"], data["next_line"], data["final_newline"]) == (False, next_line, ended)
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
     @given(

@@ -114,18 +114,8 @@ class TestLooking:
         assert said in str(error)
 
     def test_deep_paths_and_long_and_odd_names(self, box: Workspace, root: Path, way: str) -> None:
-        odd = [
-            "n" * 255,
-            "ü" * 127,
-            "\U0001f600" * 63,
-            "new\nline",
-            "tab\t",
-            os.fsdecode(b"\xff\xfe"),
-            " ",
-            "-rf",
-            "*",
-            "a (deleted)",
-        ]
+        odd = ["n" * 255, "ü" * 127, "\U0001f600" * 63, os.fsdecode(b"\xff\xfe"), "a (deleted)"]
+        odd += ["new\nline", "tab\t", " ", "-rf", "*"]
         for name in odd:
             assert box.write(name, name.encode("utf-8", "surrogateescape"), expected="absent").created
             assert box.write(name, b"again").created is False
@@ -280,13 +270,8 @@ class TestChanging:
         before = read_tree(root)
         good = [Change("a.txt", b"1"), Change("new/x", b"2"), Change("sub/b.txt", None)]
         for bad in (
-            *(
-                Change("nothing", None),
-                Change("../x", b""),
-                Change(".git/x", b""),
-                Change("a.txt", b""),
-                Change("./a.txt", None),
-            ),
+            *(Change("nothing", None), Change("./a.txt", None), Change("../x", b""), Change(".git/x", b"")),
+            Change("a.txt", b""),
             *(Change("new", b""), Change("sub/b.txt/x", b""), Change("sub", b""), Change("", b""), Change("new/x/y", b"")),
         ):
             for place in range(4):

@@ -29,6 +29,7 @@ CALLS = (
 )
 CHANGING = ("open", "write", "fsync", "rename", "link", "unlink", "mkdir", "rmdir", "fchmod", "fchown", "close")
 OURS = re.compile(r"\..*\.[0-9a-f]{16}\.(new|old)")
+ALIKE = ".a.txt.0123456789abcdef.old"
 OLD = {"a.txt": b"old a" * 999, "b.txt": b"old b", "gone.txt": b"old gone", "sub/c.txt": b"old c"}
 NEW_A, NEW_C, FRESH = b"new a" * 777, b"new c" * 3, b"fresh"
 
@@ -189,9 +190,26 @@ class TestRecovery:
     def test_takes_back_what_was_half_done(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
         Workspace(top / "work", backup_dir=top / "backups").close()
-        assert read_tree(top / "work") == OLD
         kept = sorted(path.read_bytes() for path in (top / "backups").iterdir())
         assert kept == sorted([OLD["a.txt"], OLD["b.txt"]])
+
+    @pytest.mark.parametrize(
+        ("name", "data", "after"),
+        [
+            ("work/untouched", b"", {**OLD, "untouched": b""}),
+            ("work/a.txt", b"by hand", {**OLD, "a.txt": b"by hand"}),  # somebody has written since
+            (f"work/{ALIKE}", b"a user's", {**OLD, ALIKE: b"a user's"}),  # it only looks like ours
+            ("journal", b'\nnonsense\n{"type":"mark","do', OLD),  # a line that was cut off, and one that is none
+            ("journal", b'\n{"type":"mark","is_complete":true}\n', {**OLD, "a.txt": NEW_A}),  # everything was in place
+        ],
+    )
+    def test_keeps_what_is_not_its_own(self, top: Path, name: str, data: bytes, after: Tree) -> None:
+        self.halfway(top / "work", top / "backups")
+        path = self.journal(top / "backups") if name == "journal" else top / name
+        with path.open("ab" if name == "journal" else "wb") as file:
+            file.write(data)
+        Workspace(top / "work", backup_dir=top / "backups").close()
+        assert read_tree(top / "work") == after
 
     def test_that_is_killed_itself_is_done_again(self, top: Path) -> None:
         root, backups = top / "work", top / "backups"
@@ -206,19 +224,6 @@ class TestRecovery:
             if not was_killed:
                 break
         assert number > 4
-
-    def test_keeps_what_somebody_has_written_since(self, top: Path) -> None:
-        self.halfway(top / "work", top / "backups")
-        (top / "work" / "a.txt").write_bytes(b"by hand")
-        Workspace(top / "work", backup_dir=top / "backups").close()
-        assert read_tree(top / "work") == {**OLD, "a.txt": b"by hand"}
-
-    def test_leaves_names_alone_that_only_look_like_ours(self, top: Path) -> None:
-        self.halfway(top / "work", top / "backups")
-        alike = top / "work" / ".a.txt.0123456789abcdef.old"
-        alike.write_bytes(b"a user's")
-        Workspace(top / "work", backup_dir=top / "backups").close()
-        assert read_tree(top / "work") == {**OLD, alike.name: b"a user's"}
 
     def test_leaves_the_work_of_a_living_process(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
@@ -255,20 +260,6 @@ class TestRecovery:
         path.write_text("\n".join(map(json.dumps, lines)) + "\n")
         Workspace(top / "work", backup_dir=top / "backups").close()
         assert (top / "victim").read_bytes() == b"precious"
-
-    def test_reads_past_a_line_that_was_cut_off_or_is_none(self, top: Path) -> None:
-        self.halfway(top / "work", top / "backups")
-        with self.journal(top / "backups").open("ab") as file:
-            file.write(b'\nnonsense\n{"type":"mark","do')
-        Workspace(top / "work", backup_dir=top / "backups").close()
-        assert read_tree(top / "work") == OLD
-
-    def test_only_sweeps_where_everything_was_in_place(self, top: Path) -> None:
-        self.halfway(top / "work", top / "backups")
-        with self.journal(top / "backups").open("ab") as file:
-            file.write(b'\n{"type":"mark","is_complete":true}\n')
-        Workspace(top / "work", backup_dir=top / "backups").close()
-        assert read_tree(top / "work") == {**OLD, "a.txt": NEW_A}
 
     def test_forgets_a_folder_that_is_gone(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
@@ -454,27 +445,22 @@ class TestARefusalAtEveryCall:
         monkeypatch.setattr(os, "link", link)
         box.apply_changes(changes)
         assert read_tree(top / "work") == new
+
+    def test_of_syncing_directories_is_lived_with_only_if_the_file_system_cannot(
+        self, top: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        changes, new = SCENARIOS["several files"]
+
+        def fsync(handle: int) -> None:
+            if os.path.isdir(f"/proc/self/fd/{handle}"):
+                raise OSError(errno.EINVAL, "no")
+
+        monkeypatch.setattr(os, "fsync", fsync)
         fill(top / "work")
+        Workspace(top / "work").apply_changes(changes)
+        assert read_tree(top / "work") == new
         monkeypatch.setattr(staging, "_NO_SYNC", ())
-        box = Workspace(top / "work")
-
-        def fsync(handle: int) -> None:
-            if os.path.isdir(f"/proc/self/fd/{handle}"):
-                raise OSError(errno.EINVAL, "no")
-
-        monkeypatch.setattr(os, "fsync", fsync)
-        with pytest.raises(ToolError):
-            box.apply_changes(changes)
-        assert read_tree(top / "work") == OLD
-
-    def test_of_syncing_folders_is_lived_with(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fill(top / "work")
-        box = Workspace(top / "work")
-
-        def fsync(handle: int) -> None:
-            if os.path.isdir(f"/proc/self/fd/{handle}"):
-                raise OSError(errno.EINVAL, "no")
-
-        monkeypatch.setattr(os, "fsync", fsync)
-        box.write("a.txt", NEW_A)
-        assert read_tree(top / "work") == {**OLD, "a.txt": NEW_A}
+        with pytest.raises(ToolError):
+            Workspace(top / "work").apply_changes(changes)
+        assert read_tree(top / "work") == OLD
