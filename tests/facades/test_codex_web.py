@@ -30,7 +30,7 @@ class Net:
         for name, text in (("a", "apples\npears"), ("b", LONG), ("c", LINKS)):
             url = f"https://{name}.test/"
             self.web.pages.add(Page(url=url, requested=url, method="http", text=text, title=name.upper()))
-        tools = web_tools(None, self.web)  # pyright: ignore[reportArgumentType]
+        tools = web_tools(self.web)
         self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(max_repeats=0))
         self.facade = BoundFacade(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
 

@@ -73,7 +73,7 @@ class Builtins:
             *shell_tools(state, options.shell),
             *ast_search_tools(state),
             *ast_rewrite_tools(state),
-            *web_tools(state, self._web),
+            *web_tools(self._web),
             *notebook_tools(state, require_read=require_read),
             *_discover_tools(state),
         ]

@@ -207,7 +207,7 @@ class Caller:
 
     def __init__(self, web: WebClient) -> None:
         self.web = web
-        self.tools = web_tools(None, web)  # pyright: ignore[reportArgumentType]
+        self.tools = web_tools(web)
         self.executor = ToolExecutor(ToolRegistry(self.tools), ToolConfig(max_repeats=0))
 
     def __call__(self, name: str, /, **arguments: Any) -> ToolOutcome:

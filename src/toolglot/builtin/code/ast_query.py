@@ -5,7 +5,6 @@ Files are found and read as by every other tool. A file on which the parser fail
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from typing import Any
 
@@ -181,7 +180,7 @@ class AstQuery:
         entry = self._state.workspace.inspect(self._path)
         if entry is None:
             raise missing_file_error(self._state, self._path)
-        if not stat.S_ISDIR(entry.status.st_mode):
+        if not entry.is_directory:
             self._is_single_file = True
             language = self._language or LANGUAGE_BY_SUFFIX.get(entry.path.suffix.lower(), "")
             if not language:

@@ -4,7 +4,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from heapq import nsmallest
 from itertools import compress
 from typing import Annotated, Literal
@@ -125,8 +124,10 @@ class GlobSearch:
             if max_depth is not None and local.count("/") >= max_depth:
                 directory.subdirectories.clear()
             for entry in _filter_entries(directory.files, local, test):
-                with suppress(OSError):  # it has gone meanwhile
+                try:
                     self._times[prefix + entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns if with_times else 0
+                except OSError:  # it has gone meanwhile
+                    continue
             ignored = [entry for entry in directory.ignored if not entry.is_dir(follow_symlinks=False)]
             self.ignored += len(_filter_entries(ignored, local, test))
             if should_stop(walk.entry_count) or len(self._times) >= MAX_MATCHES:

@@ -190,21 +190,14 @@ def _find_braces(pattern: str) -> tuple[int, int, list[str]] | None:
     """Return the start, end and choices of the first pair of braces."""
     open_pairs: list[list[int]] = []
     closed: dict[int, list[int]] = {}
-    index = 0
-    while index < len(pattern):
-        match pattern[index]:
-            case "\\":
-                index += 1
-            case "{":
-                open_pairs.append([index])
-            case "," if open_pairs:
-                open_pairs[-1].append(index)
-            case "}" if open_pairs:
+    for mark in re.finditer(r"\\.?|[{},]", pattern, re.DOTALL):
+        if mark[0] == "{":
+            open_pairs.append([mark.start()])
+        elif mark[0] in ",}" and open_pairs:
+            open_pairs[-1].append(mark.start())
+            if mark[0] == "}":
                 marks = open_pairs.pop()
-                closed[marks[0]] = [*marks, index]
-            case _:
-                pass
-        index += 1
+                closed[marks[0]] = marks
     if not closed:
         return None
     marks = closed[min(closed)]

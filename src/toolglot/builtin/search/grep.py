@@ -5,7 +5,6 @@ Every search ends: after a timeout, after a limit of output, or when the call is
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Annotated, Literal
@@ -197,8 +196,7 @@ class _GrepTool:
         entry = state.workspace.inspect(path)
         if entry is None:
             raise missing_file_error(state, path)
-        is_file = not stat.S_ISDIR(entry.status.st_mode)
-        if is_file:
+        if not entry.is_directory:
             with state.workspace.open_file(path) as opened:
                 if opened.status.st_size > MAX_FILE_SIZE:
                     message = f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it instead"
@@ -206,7 +204,7 @@ class _GrepTool:
                 if is_binary(os.read(opened.fd, BINARY_PROBE_SIZE)):
                     raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
         with open_root_of(state, entry) as root:
-            query = msgspec.structs.replace(query, root_fd=root.root_fd, start=root.relative, is_file=is_file)
+            query = msgspec.structs.replace(query, root_fd=root.root_fd, start=root.relative, is_file=not entry.is_directory)
             # ripgrep cannot exclude lines that it has found.
             use_python = self._engine == "python" or bool(query.exclude)
             program = "" if use_python else find_ripgrep(state, root.root_fd)

@@ -145,16 +145,10 @@ def _make_decompressor(encoding: str) -> Callable[[bytes, int], bytes]:
 def _describe_error(error: Exception, host: str) -> str:
     import aiohttp
 
-    match error:
-        case aiohttp.ClientConnectorCertificateError():
-            return f"the certificate of {host} is not trusted"
-        case aiohttp.ClientSSLError():
-            return f"TLS with {host} failed"
-        case aiohttp.ClientHttpProxyError():
-            return f"{host} could not be reached"
-        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
-            return f"{host} closed the connection before its response was complete"
-        case aiohttp.InvalidURL():
-            return "the URL is malformed"
-        case _:
-            return f"{host} sent no valid response"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {host} is not trusted"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"TLS with {host} failed"
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
+        return f"{host} closed the connection before its response was complete"
+    return f"{host} sent no valid response"

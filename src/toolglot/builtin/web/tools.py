@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 
 from toolglot.base_errors import invalid_argument
-from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.builtin.tool_state import to_data
 from toolglot.builtin.web.address import MAX_URL
 from toolglot.builtin.web.client import WebClient
-from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.page_text import extract_links
 from toolglot.builtin.web.pages import (
     MAX_MATCHES,
@@ -154,9 +153,8 @@ class WebStepResult(msgspec.Struct, frozen=True, kw_only=True):
 # ---- the tools
 
 
-def web_tools(state: ToolState, web: WebClient | WebConfig | None = None) -> list[Tool]:
-    """Return the web tools. Pass a WebClient to close it yourself; otherwise it ends with the tools."""
-    client = web if isinstance(web, WebClient) else WebClient(web)
+def web_tools(client: WebClient) -> list[Tool]:
+    """Return the web tools."""
     tools = _WebTools(client)
     max_result = client.config.max_chars + 4000
     common: dict[str, Any] = {"effects": "network", "idempotent": True, "tags": {"web"}}
