@@ -481,7 +481,7 @@ class TestLife:
     def test_a_program_that_does_not_close_leaves_nothing_behind(self, chromium: Caller, site: Site) -> None:
         program = f"""
 import asyncio
-from toolglot.builtin.web import WebClient, WebConfig
+from toolglot.builtin.web.client import WebClient, WebConfig
 web = WebClient(WebConfig(allow_private=("127.0.0.1:{site.port}",)))
 for _ in range(2):  # another event loop each time
     print(asyncio.run(web.open({site.url("/near")!r}, 20)).text)
@@ -497,7 +497,7 @@ for _ in range(2):  # another event loop each time
 
     def test_nothing_heavy_is_imported_before_it_is_needed(self) -> None:
         heavy = "'aiohttp', 'playwright', 'trafilatura', 'lxml'"
-        program = f"import sys, toolglot.builtin.web; print([name for name in ({heavy}) if name in sys.modules])"
+        program = f"import sys, toolglot.builtin.web.tools; print([name for name in ({heavy}) if name in sys.modules])"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
         assert done.stdout.strip() == "[]", done.stderr
 

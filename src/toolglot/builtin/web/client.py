@@ -5,8 +5,12 @@ needed, and everything ends with `close`, with the object, or with the program.
 """
 
 import asyncio
+import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -14,7 +18,6 @@ from toolglot.builtin.web.address import AddressGuard, Resolver, parse_site, res
 from toolglot.builtin.web.browser import BrowserUnavailable, Chromium, DownloadStarted
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.http_fetch import fetch_page
-from toolglot.builtin.web.loop_thread import LoopThread
 from toolglot.builtin.web.page_text import clean_text, extract_article, html_to_markdown
 from toolglot.builtin.web.pages import LoadedPage, Page, PageStore
 from toolglot.builtin.web.proxy import Connect, EgressProxy
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WebClient"]
 
+T = TypeVar("T")
 EXTRACT_SECONDS = 10.0
+STOP_SECONDS = 10.0
 
 
 class WebClient:
@@ -41,7 +46,7 @@ class WebClient:
     ) -> None:
         self.config, self.pages = config or WebConfig(), PageStore()
         self._backend = _Backend(self.config, AddressGuard(self.config.allow_private, resolve), connect, ssl)
-        self._loop_thread = LoopThread(self._backend.close)
+        self._loop_thread = _LoopThread(self._backend.close)
         self._finalizer = weakref.finalize(self, self._loop_thread.stop)
 
     async def open(self, url: str, seconds: float) -> Page:
@@ -54,6 +59,47 @@ class WebClient:
     def close(self) -> None:
         """End the browser and everything in progress."""
         self._finalizer()
+
+
+class _LoopThread:
+    """A thread with an event loop, for what must outlive the loop of a call: a browser and its proxy.
+
+    It starts with the first coroutine; `stop` runs `final`, then ends the thread with everything in progress.
+    """
+
+    def __init__(self, final: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._final, self._lock = final, threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._is_stopped = False
+
+    async def run(self, factory: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine there; cancelling here cancels it there."""
+        with self._lock:
+            if self._is_stopped:
+                raise ToolError("the web tools are closed", code="url_failed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), name="toolglot-web", daemon=True)
+                self._thread.start()
+        loop, _ = self._started.result()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(factory(), loop))
+
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        self._started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+        with suppress(Exception):
+            await asyncio.wait_for(self._final(), STOP_SECONDS)
+
+    def stop(self) -> None:
+        """End the thread. May be called repeatedly, from any thread."""
+        with self._lock:
+            thread, self._thread, self._is_stopped = self._thread, None, True
+        if thread is not None and thread.is_alive():
+            loop, stop = self._started.result()
+            loop.call_soon_threadsafe(stop.set)
+            if thread is not threading.current_thread():  # the garbage collector may run in any thread, also in this one
+                thread.join(2 * STOP_SECONDS)
 
 
 class _Backend:
