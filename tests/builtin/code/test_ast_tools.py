@@ -43,6 +43,10 @@ CODE = {
 }
 
 
+DATA = {"a.json": '{"foo": 1}', "b.py": "1\n"}
+RELATED = {"a.ts": "foo(1)", "b.tsx": "foo(1)", "c.js": "foo(1)", "d.h": "int x = foo(1);", "e.txt": "foo(1)"}
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     directory = tmp_path / "work"
@@ -92,10 +96,6 @@ class TestSearch:
         assert output.data["languages"] == ["python", "typescript"]
         assert positions(search(state, "foo($A)")) == ["a.py:3:2"]
 
-    def test_comments_and_strings_do_not_match(self, state: ToolState, root: Path) -> None:
-        plant(root, {"a.py": "# foo(1)\n'foo(2)'\nfoo(3)\n"})
-        assert positions(search(state, "foo($A)")) == ["a.py:3:1"]
-
     def test_languages_by_suffix(self, state: ToolState, root: Path) -> None:
         plant(root, {**CODE})
         assert [match["path"] for match in search(state, "foo($A)").data["matches"]] == sorted(CODE)
@@ -106,34 +106,38 @@ class TestSearch:
         worker(io.BytesIO("\n".join(tasks).encode()), answers)
         assert [json.loads(line)["error"] for line in answers.getvalue().splitlines()] == [""] * len(LANGUAGES)
 
-    def test_non_code_is_searched_only_on_request(self, state: ToolState, root: Path) -> None:
-        plant(root, {"a.json": '{"foo": 1}', "b.py": "1\n"})
-        assert positions(search(state, '"foo"')) == []
-        assert positions(search(state, '"foo"', language="json")) == ["a.json:1:2"]
-        assert positions(search(state, '"foo"', include_glob="*.json")) == ["a.json:1:2"]
-        assert positions(search(state, '"foo"', path="a.json")) == ["a.json:1:2"]
+    CASES: tuple[tuple[dict[str, str], str, dict[str, str], list[str]], ...] = (
+        # comments and strings are not code
+        ({"a.py": "# foo(1)\n'foo(2)'\nfoo(3)\n"}, "foo($A)", {}, ["a.py:3:1"]),
+        # data formats are searched only on request
+        (DATA, '"foo"', {}, []),
+        (DATA, '"foo"', {"language": "json"}, ["a.json:1:2"]),
+        (DATA, '"foo"', {"include_glob": "*.json"}, ["a.json:1:2"]),
+        (DATA, '"foo"', {"path": "a.json"}, ["a.json:1:2"]),
+        # languages have related suffixes and aliases
+        (RELATED, "foo($A)", {"language": "ts"}, ["a.ts:1:1", "b.tsx:1:1"]),
+        (RELATED, "foo($A)", {"language": "C++"}, ["d.h:1:9"]),
+        (RELATED, "foo($A)", {"language": "js", "include_glob": "*.txt"}, ["e.txt:1:1"]),
+        (RELATED, "foo($A)", {"language": "js", "path": "e.txt"}, ["e.txt:1:1"]),
+        (RELATED, "foo($A)", {"language": "js", "include_glob": "!x"}, ["c.js:1:1"]),
+        (RELATED, "foo($A)", {"language": "js", "include_glob": "*"}, ["c.js:1:1", "e.txt:1:1"]),
+        # a file without the longest word of the pattern is not parsed, unless case does not matter
+        ({"a.py": "if x is not None:\n    pass\n"}, "if $A is not None: $$$B", {"language": "python"}, ["a.py:1:1"]),
+        ({"b.php": "<?php IF ($a) { foo(); }\n"}, "if ($A) { $$$B }", {"language": "php"}, ["b.php:1:7"]),
+        # a pattern must be valid in one language only
+        ({"a.py": "x = 1\n", "b.go": "package a\nfunc f() { x := 1 }\n"}, "$A := $B", {}, ["b.go:2:12"]),
+    )
 
-    def test_related_suffixes_and_aliases(self, state: ToolState, root: Path) -> None:
-        plant(root, {"a.ts": "foo(1)", "b.tsx": "foo(1)", "c.js": "foo(1)", "d.h": "int x = foo(1);", "e.txt": "foo(1)"})
-        assert positions(search(state, "foo($A)", language="ts")) == ["a.ts:1:1", "b.tsx:1:1"]
-        assert positions(search(state, "foo($A)", language="C++")) == ["d.h:1:9"]
-        assert positions(search(state, "foo($A)", language="js", include_glob="*.txt")) == ["e.txt:1:1"]
-        assert positions(search(state, "foo($A)", language="js", path="e.txt")) == ["e.txt:1:1"]
-        assert positions(search(state, "foo($A)", language="js", include_glob="!x")) == ["c.js:1:1"]
-        assert positions(search(state, "foo($A)", language="js", include_glob="*")) == ["c.js:1:1", "e.txt:1:1"]
+    @pytest.mark.parametrize(("files", "pattern", "options", "expected"), CASES, ids=range(len(CASES)))
+    def test_matches(
+        self, state: ToolState, root: Path, files: dict[str, str], pattern: str, options: dict[str, str], expected: list[str]
+    ) -> None:
+        plant(root, files)
+        assert positions(search(state, pattern, **options)) == expected
 
     def test_ignored_binary_huge_and_linked_files_are_left_out(self, state: ToolState, root: Path) -> None:
-        plant(
-            root,
-            {
-                ".gitignore": "build/\n",
-                "build/a.py": "foo(1)\n",
-                ".git/b.py": "foo(1)\n",
-                "c.py": b"foo(1)\n\0\0",
-                "d.py": "foo(1)\n" + "#" * MAX_FILE_SIZE,
-                "e.py": "\ufefffoo(1)\n".encode("utf-16-le"),
-            },
-        )
+        plant(root, {".gitignore": "build/\n", "build/a.py": "foo(1)\n", ".git/b.py": "foo(1)\n", "c.py": b"foo(1)\n\0\0"})
+        plant(root, {"d.py": "foo(1)\n" + "#" * MAX_FILE_SIZE, "e.py": "\ufefffoo(1)\n".encode("utf-16-le")})
         (root / "link.py").symlink_to(root.parent / "outside.py")
         output = search(state, "foo($A)")
         assert positions(output) == ["e.py:1:1"]
@@ -154,11 +158,6 @@ class TestSearch:
         (match,) = search(state, "foo($A)").data["matches"]
         assert match["truncated"]
         assert len(match["text"]) == 2000
-
-    def test_the_word_filter_misses_no_file(self, state: ToolState, root: Path) -> None:
-        plant(root, {"a.py": "if x is not None:\n    pass\n", "b.php": "<?php IF ($a) { foo(); }\n"})
-        assert positions(search(state, "if $A is not None: $$$B", language="python")) == ["a.py:1:1"]
-        assert positions(search(state, "if ($A) { $$$B }", language="php")) == ["b.php:1:7"]
 
     def test_other_roots_are_shown_by_absolute_path(self, root: Path, tmp_path: Path) -> None:
         plant(tmp_path / "lib", {"a.py": "foo(1)\n"})
@@ -186,10 +185,6 @@ class TestPatterns:
         with pytest.raises(ToolError, match=reason) as raised:
             search(state, pattern)
         assert raised.value.kind == "validation"
-
-    def test_a_pattern_must_be_valid_in_one_language_only(self, state: ToolState, root: Path) -> None:
-        plant(root, {"a.py": "x = 1\n", "b.go": "package a\nfunc f() { x := 1 }\n"})
-        assert positions(search(state, "$A := $B")) == ["b.go:2:12"]
 
     def test_a_part_that_does_not_parse_is_noted(self, state: ToolState, root: Path) -> None:
         plant(root, {"a.json": '{"b": {"a": 1}}'})
@@ -235,11 +230,7 @@ class TestParserProcess:
 
     def test_the_missing_extra_is_named(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         plant(root, {"a.py": "foo(1)\n"})
-
-        def find_nothing(name: str) -> None:
-            return None
-
-        monkeypatch.setattr(ast_worker, "find_spec", find_nothing)
+        monkeypatch.setattr(ast_worker, "find_spec", dict[str, Any]().get)
         with pytest.raises(ToolError, match=r"install toolglot\[ast\]"):
             search(state, "foo($A)")
 
@@ -295,11 +286,8 @@ class TestRewrite:
         plant(root, {"a.py": b"\xef\xbb\xbf" + text.encode(), "b.py": text.encode("utf-16"), "c.py": text.encode("latin-1")})
         rewrite(state, "foo($A)", "bar(\n    $A\n)")
         after = text.replace("foo(1)", "bar(\r\n    1\r\n)")
-        assert files_of(root) == {
-            "a.py": b"\xef\xbb\xbf" + after.encode(),
-            "b.py": after.encode("utf-16"),
-            "c.py": after.encode("latin-1"),
-        }
+        encoded = {"a.py": b"\xef\xbb\xbf" + after.encode(), "b.py": after.encode("utf-16"), "c.py": after.encode("latin-1")}
+        assert files_of(root) == encoded
 
     def test_an_unknown_name_is_refused(self, state: ToolState, root: Path) -> None:
         plant(root, {"a.py": "foo(1)\n", "b.sh": "echo hello\n"})
