@@ -87,7 +87,7 @@ def tools_search_table(*, quick: bool) -> Table:
         root = Path(directory).resolve()
         create_tree(root, 5_000 if quick else 50_000)
         box = ToolState(Workspace(root))
-        grep, fallback, glob = grep_tools(box)[0], grep_tools(box, engine="python")[0], glob_tools(box)[0]
+        grep, fallback, glob = grep_tools(box)[0], grep_tools(box, use_ripgrep=False)[0], glob_tools(box)[0]
         runs: dict[str, Callable[[], int]] = {
             "grep": lambda: grep(pattern=NEEDLE).data["total"],
             "grep, without ripgrep": lambda: fallback(pattern=NEEDLE).data["total"],

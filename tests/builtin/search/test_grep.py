@@ -59,7 +59,7 @@ IGNORED_DOGS = {"ignored.log", "sub/deep/ignored.log", "out/gen.py"}
 
 
 def grep_of(root: Path, engine: str, *other_roots: Path) -> Tool:
-    return grep_tools(make_state(root, *other_roots), engine=engine)[0]  # pyright: ignore[reportArgumentType]
+    return grep_tools(make_state(root, *other_roots), use_ripgrep=engine == "ripgrep")[0]
 
 
 def text_of(output: ToolOutput) -> str:
@@ -262,7 +262,7 @@ class TestRipgrep:
         monkeypatch.chdir(root)
         for path in (str(root / "bin"), str(tmp_path / "bin"), "bin", ".", ""):
             monkeypatch.setenv("PATH", path)
-            assert grep_of(root, "auto")(pattern="dog").data["engine"] == "python"
+            assert grep_of(root, "ripgrep")(pattern="dog").data["engine"] == "python"
         assert not (tmp_path / "ran").exists()
 
     def test_an_old_version_is_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,10 +270,7 @@ class TestRipgrep:
         plant(tmp_path, {"bin/rg": "#!/bin/sh\necho ripgrep 11.0.2\n"})
         (tmp_path / "bin" / "rg").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-        assert grep_of(root, "auto")(pattern="dog").data["engine"] == "python"
-        with pytest.raises(ToolError) as raised:
-            grep_of(root, "ripgrep")(pattern="dog")
-        assert raised.value.code == "missing_program"
+        assert grep_of(root, "ripgrep")(pattern="dog").data["engine"] == "python"
 
     @needs_both
     def test_it_cannot_read_outside_of_the_root(self, tmp_path: Path) -> None:

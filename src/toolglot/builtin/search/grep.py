@@ -36,7 +36,6 @@ MAX_RESULTS = 10_000
 MAX_CONTEXT_LINES = 100
 MAX_PATTERN_LENGTH = 10_000
 MAX_LINE_LENGTH = 2000
-GrepEngine = Literal["auto", "ripgrep", "python"]
 
 
 class GrepLine(msgspec.Struct, frozen=True):
@@ -106,8 +105,8 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
 # ---- the tool
 
 
-def grep_tools(state: ToolState, *, engine: GrepEngine = "auto") -> list[Tool]:
-    """Return the tool `grep`. `engine`: auto takes ripgrep if it can be used."""
+def grep_tools(state: ToolState, *, use_ripgrep: bool = True) -> list[Tool]:
+    """Return the tool `grep`. `use_ripgrep`: if ripgrep is installed and can be confined."""
     declare = tool(
         name="grep",
         effects="read",
@@ -118,12 +117,12 @@ def grep_tools(state: ToolState, *, engine: GrepEngine = "auto") -> list[Tool]:
             {"pattern": "TODO", "path": "src", "mode": "files", "ignore_case": True},
         ],
     )
-    return [declare(_GrepTool(state, engine).grep)]
+    return [declare(_GrepTool(state, use_ripgrep).grep)]
 
 
 class _GrepTool:
-    def __init__(self, state: ToolState, engine: GrepEngine) -> None:
-        self._state, self._engine = state, engine
+    def __init__(self, state: ToolState, use_ripgrep: bool) -> None:
+        self._state, self._use_ripgrep = state, use_ripgrep
 
     def grep(  # noqa: D417
         self,
@@ -206,11 +205,7 @@ class _GrepTool:
         with open_root_of(state, entry) as root:
             query = msgspec.structs.replace(query, root_fd=root.root_fd, start=root.relative, is_file=not entry.is_directory)
             # ripgrep cannot exclude lines that it has found.
-            use_python = self._engine == "python" or bool(query.exclude)
-            program = "" if use_python else find_ripgrep(state, root.root_fd)
-            if self._engine == "ripgrep" and not program and not use_python:
-                message = "ripgrep (rg) is not installed, is too old, or cannot be confined by this kernel"
-                raise ToolError(message, code="missing_program")
+            program = find_ripgrep(state, root.root_fd) if self._use_ripgrep and not query.exclude else ""
             matches = search_with_ripgrep(program, query, should_stop) if program else search_with_python(query, should_stop)
             if not matches.complete and not matches.files:
                 message = f"the search took longer than {TIMEOUT_SECONDS:.0f} seconds"
@@ -251,9 +246,8 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
     auto_context = query.auto_context and 1 <= total <= 3
     before, after = (50, 50) if auto_context and total == 1 else (15, 15) if auto_context else (query.before, query.after)
     context_lines = (0, 0) if query.only_matching else (before, after)
-    # A file that reached the limit of this call may have more matches than were counted.
-    is_capped = query.with_lines and query.limit_per_file == query.match_limit
-    is_exact = not (is_capped and any(file.count >= query.match_limit for file in matches.files))
+    # A file with more matches than the page may have even more than were counted.
+    is_exact = not query.with_lines or all(file.count <= skip + query.limit for file in matches.files)
     return GrepResult(
         pattern=query.pattern,
         path=replace_surrogates(root.path),

@@ -92,11 +92,6 @@ class GrepQuery(msgspec.Struct, frozen=True, kw_only=True):
         return self.mode == "content"
 
     @property
-    def match_limit(self) -> int:
-        """As many matches as show that there are more than the call wants."""
-        return self.limit + self.skip + 1
-
-    @property
     def type_globs(self) -> list[str]:
         """The globs of the file type; none for a type that only ripgrep may know."""
         return FILE_TYPES.get(self.file_type, "").split()

@@ -5,6 +5,7 @@ It reads a `GrepQuery` from stdin and writes one line of JSON per file with matc
 """
 
 import json
+import os
 import re
 import sys
 from bisect import bisect_right
@@ -14,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from toolglot.builtin.files.confined_open import open_beneath
+from toolglot.builtin.files.descriptors import READ_FLAGS
 from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.grep_query import (
     FALLBACK_NOTE,
@@ -24,7 +27,7 @@ from toolglot.builtin.search.grep_query import (
     invalid_pattern_error,
     unknown_type_error,
 )
-from toolglot.builtin.search.walk import MAX_FILE_SIZE, Walk, is_binary, read_beneath, read_in_directory, replace_surrogates
+from toolglot.builtin.search.walk import MAX_FILE_SIZE, Walk, is_binary, read_and_close, replace_surrogates
 from toolglot.errors import ToolError
 
 __all__ = ["find_matches", "search_with_python", "worker"]
@@ -120,7 +123,7 @@ def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
 
 def _read_files(walk: Walk, query: GrepQuery) -> Iterator[tuple[str, bytes]]:
     if query.is_file:
-        yield query.start, read_beneath(query.root_fd, query.start, MAX_FILE_SIZE)
+        yield query.start, read_and_close(open_beneath(query.root_fd, query.start, READ_FLAGS), MAX_FILE_SIZE)
         return
     include, types = GlobFilter(query.include), GlobFilter(query.type_globs)
     for directory in walk:
@@ -130,7 +133,7 @@ def _read_files(walk: Walk, query: GrepQuery) -> Iterator[tuple[str, bytes]]:
             if (include and not include.admits(path[query.prefix_length :])) or (types and not types.admits(entry.name)):
                 continue
             try:
-                yield path, read_in_directory(directory.fd, entry.name, MAX_FILE_SIZE)
+                yield path, read_and_close(os.open(entry.name, READ_FLAGS, dir_fd=directory.fd), MAX_FILE_SIZE)
             except OSError:
                 continue
 

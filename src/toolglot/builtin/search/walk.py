@@ -24,10 +24,9 @@ __all__ = [
     "Walk",
     "is_binary",
     "load_extra_scope",
-    "read_beneath",
+    "read_and_close",
     "read_extra_ignores",
     "read_gitignores",
-    "read_in_directory",
     "replace_surrogates",
     "stat_beneath",
 ]
@@ -143,7 +142,8 @@ class Walk:
             scope = self._parent_scope
         if ".gitignore" in names:
             with suppress(OSError):
-                rules = IgnoreRules.parse(read_in_directory(fd, ".gitignore", MAX_IGNORE_SIZE).decode("latin-1"))
+                data = read_and_close(os.open(".gitignore", READ_FLAGS, dir_fd=fd), MAX_IGNORE_SIZE)
+                rules = IgnoreRules.parse(data.decode("latin-1"))
                 return IgnoreScope(rules, key, scope) if rules else scope
         return scope
 
@@ -187,7 +187,7 @@ def _build_scope(texts: list[tuple[str, str]]) -> IgnoreScope | None:
 
 def _read_ignore_file(root_fd: int, path: str) -> str:
     try:
-        return read_beneath(root_fd, path, MAX_IGNORE_SIZE).decode("latin-1")
+        return read_and_close(open_beneath(root_fd, path, READ_FLAGS), MAX_IGNORE_SIZE).decode("latin-1")
     except OSError:
         return ""
 
@@ -207,17 +207,8 @@ def stat_beneath(root_fd: int, path: str) -> os.stat_result | None:
         os.close(fd)
 
 
-def read_beneath(root_fd: int, path: str, max_size: int) -> bytes:
-    """Read a regular file below a root; nothing of a larger one. Raises OSError."""
-    return _read_and_close(open_beneath(root_fd, path, READ_FLAGS), max_size)
-
-
-def read_in_directory(directory_fd: int, name: str, max_size: int) -> bytes:
-    """Read a regular file in an open directory; nothing of a larger one. Raises OSError."""
-    return _read_and_close(os.open(name, READ_FLAGS, dir_fd=directory_fd), max_size)
-
-
-def _read_and_close(fd: int, max_size: int) -> bytes:
+def read_and_close(fd: int, max_size: int) -> bytes:
+    """Read a regular file; nothing of a larger one. Raises OSError."""
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_size > max_size:
