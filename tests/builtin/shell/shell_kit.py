@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def unavailable_reason(level: SandboxLevel) -> str:
 
 
 class Kit:
-    """`kit.run(kit.shell(command="ls"))`."""
+    """`await kit.shell(command="ls")`."""
 
     def __init__(
         self, base: Path, level: SandboxLevel, *, ask: AskUser | None = None, approve: Approve | None = None, **options: Any
@@ -43,9 +43,6 @@ class Kit:
         self.executor = ToolExecutor(registry, approve=approve, config=ToolConfig(max_repeats=0))
         self.progress: list[str] = []
         self._count = 0
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run(work)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutcome:
         self._count += 1

@@ -87,9 +87,9 @@ def short(value: dict[str, Any]) -> str:
     return ascii(value)[:60]
 
 
-def assert_refused(kit: Kit, name: str, arguments: dict[str, Any]) -> None:
+async def assert_refused(kit: Kit, name: str, arguments: dict[str, Any]) -> None:
     before = sorted(path.name for path in kit.work.iterdir())
-    outcome = kit.run(kit.call(name, arguments))
+    outcome = await kit.call(name, arguments)
     text = text_of(outcome)
     assert outcome.result.is_error, text
     assert outcome.result.error_kind in KINDS
@@ -102,21 +102,21 @@ def assert_refused(kit: Kit, name: str, arguments: dict[str, Any]) -> None:
 
 # Without a sandbox there is nothing to escalate: the command runs, as it was approved.
 @pytest.mark.parametrize("arguments", [arguments for arguments in SHELL if arguments.get("escalate") is not True], ids=short)
-def test_shell(kit: Kit, arguments: dict[str, Any]) -> None:
-    assert_refused(kit, "shell", arguments)
+async def test_shell(kit: Kit, arguments: dict[str, Any]) -> None:
+    await assert_refused(kit, "shell", arguments)
 
 
 @pytest.mark.parametrize("arguments", OUTPUT, ids=short)
-def test_shell_output(kit: Kit, arguments: dict[str, Any]) -> None:
-    assert_refused(kit, "shell_output", arguments)
+async def test_shell_output(kit: Kit, arguments: dict[str, Any]) -> None:
+    await assert_refused(kit, "shell_output", arguments)
 
 
 @pytest.mark.parametrize("arguments", KILL, ids=short)
-def test_shell_kill(kit: Kit, arguments: dict[str, Any]) -> None:
-    assert_refused(kit, "shell_kill", arguments)
+async def test_shell_kill(kit: Kit, arguments: dict[str, Any]) -> None:
+    await assert_refused(kit, "shell_kill", arguments)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"handle": "1"}, {"all": True}, {"x": LONG}], ids=short)
-def test_shell_list(kit: Kit, arguments: dict[str, Any]) -> None:
-    outcome = kit.run(kit.call("shell_list", arguments))
+async def test_shell_list(kit: Kit, arguments: dict[str, Any]) -> None:
+    outcome = await kit.call("shell_list", arguments)
     assert outcome.result.is_error or "no background commands" in text_of(outcome)

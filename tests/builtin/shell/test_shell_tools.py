@@ -54,8 +54,8 @@ def sandboxed(tmp_path: Path) -> Generator[Kit]:
 
 
 class TestResults:
-    def test_data(self, kit: Kit) -> None:
-        data = kit.run(kit.shell(command="echo out; echo err >&2; exit 3", description="tries"))
+    async def test_data(self, kit: Kit) -> None:
+        data = await kit.shell(command="echo out; echo err >&2; exit 3", description="tries")
         assert data["output"] == "out\nerr\n"
         assert (data["exit_code"], data["signal"], data["running"], data["timed_out"]) == (3, None, False, False)
         assert (data["total_bytes"], data["total_lines"], data["description"]) == (8, 2, "tries")
@@ -65,15 +65,15 @@ class TestResults:
     @pytest.mark.parametrize(
         ("command", "text"), [("echo hi", "hi"), ("true", "(no output)"), ("echo no >&2; exit 2", "no\n[exit code 2]")]
     )
-    def test_text(self, sandboxed: Kit, command: str, text: str) -> None:
-        assert sandboxed.run(sandboxed.text(command=command)) == text
+    async def test_text(self, sandboxed: Kit, command: str, text: str) -> None:
+        assert await sandboxed.text(command=command) == text
 
-    def test_a_command_gets_none_of_our_descriptors(self, kit: Kit) -> None:
-        data = kit.run(kit.shell(command="ls -l /proc/self/fd | grep -c -- '->'"))
+    async def test_a_command_gets_none_of_our_descriptors(self, kit: Kit) -> None:
+        data = await kit.shell(command="ls -l /proc/self/fd | grep -c -- '->'")
         assert int(data["output"]) <= 5  # three streams, the pipe for the directory, and what ls itself has open
 
-    def test_the_signal_that_ended_it(self, kit: Kit) -> None:
-        data = kit.run(kit.shell(command="kill -9 $$"))
+    async def test_the_signal_that_ended_it(self, kit: Kit) -> None:
+        data = await kit.shell(command="kill -9 $$")
         assert (data["exit_code"], data["signal"]) == (137, 9)
 
     @pytest.mark.parametrize(("command", "code"), [
@@ -88,14 +88,14 @@ class TestResults:
         ("(exit 5)", 5),
         ("echo $# $1; exit 6", 6),
     ])  # fmt: skip
-    def test_exit_codes(self, sandboxed: Kit, command: str, code: int) -> None:
-        assert sandboxed.run(sandboxed.shell(command=command))["exit_code"] == code
+    async def test_exit_codes(self, sandboxed: Kit, command: str, code: int) -> None:
+        assert (await sandboxed.shell(command=command))["exit_code"] == code
 
-    def test_line_numbers_of_errors(self, sandboxed: Kit) -> None:
-        assert "bash: line 2: nosuch: command not found" in sandboxed.run(sandboxed.text(command="true\nnosuch"))
+    async def test_line_numbers_of_errors(self, sandboxed: Kit) -> None:
+        assert "bash: line 2: nosuch: command not found" in await sandboxed.text(command="true\nnosuch")
 
-    def test_long_output_is_truncated_and_kept_in_a_private_file(self, kit: Kit) -> None:
-        data = kit.run(kit.shell(command="seq 100000", max_output=300))
+    async def test_long_output_is_truncated_and_kept_in_a_private_file(self, kit: Kit) -> None:
+        data = await kit.shell(command="seq 100000", max_output=300)
         assert data["truncated"] is True
         assert len(data["head"]) + len(data["tail"]) == 300
         assert data["head"].startswith("1\n2\n")
@@ -103,124 +103,121 @@ class TestResults:
         spill = Path(data["spill"])
         assert spill.read_text() == "".join(f"{number}\n" for number in range(1, 100_001))
         assert spill.stat().st_mode & 0o777 == 0o600
-        assert kit.run(kit.shell(command=f"tail -n 1 {spill}"))["output"] == "100000\n"
+        assert (await kit.shell(command=f"tail -n 1 {spill}"))["output"] == "100000\n"
         kit.close()
         assert not spill.exists()
 
-    def test_the_fraction_of_the_head(self, kit: Kit) -> None:
-        data = kit.run(kit.shell(command="seq 100000", max_output=300, head_share=0.1))
+    async def test_the_fraction_of_the_head(self, kit: Kit) -> None:
+        data = await kit.shell(command="seq 100000", max_output=300, head_share=0.1)
         assert (len(data["head"]), len(data["tail"])) == (30, 270)
 
-    def test_a_flood_of_output_does_not_fill_memory(self, sandboxed: Kit) -> None:
-        sandboxed.run(sandboxed.shell(command="true"))
+    async def test_a_flood_of_output_does_not_fill_memory(self, sandboxed: Kit) -> None:
+        await sandboxed.shell(command="true")
         before = resident_memory()
-        data = sandboxed.run(sandboxed.shell(command="yes 0123456789abcdef | head -c 200000000", timeout=60))
+        data = await sandboxed.shell(command="yes 0123456789abcdef | head -c 200000000", timeout=60)
         assert data["total_bytes"] == 200_000_000
         assert data["spill_is_whole"] is False
         assert resident_memory() - before < 48 * 1024 * 1024
 
-    def test_a_failure_because_of_the_sandbox_is_explained(self, tmp_path: Path) -> None:
+    async def test_a_failure_because_of_the_sandbox_is_explained(self, tmp_path: Path) -> None:
         kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP)
         (kit.work / ".git").mkdir()
-        text = kit.run(kit.text(command="touch .git/x"))
+        text = await kit.text(command="touch .git/x")
         kit.close()
         assert "only the workspace is writable in the sandbox, except .git" in text
 
 
 class TestSeveralCommands:
-    def test_they_run_one_after_the_other(self, sandboxed: Kit) -> None:
-        data = sandboxed.run(sandboxed.shell(command="echo a; exit 3", then=["echo b > b", "cat b; cd /nowhere"]))
+    async def test_they_run_one_after_the_other(self, sandboxed: Kit) -> None:
+        data = await sandboxed.shell(command="echo a; exit 3", then=["echo b > b", "cat b; cd /nowhere"])
         assert [result["exit_code"] for result in data["results"]] == [3, 0, 1]
         assert data["results"][2]["output"].startswith("b\n")
-        text = sandboxed.run(sandboxed.text(command="echo a; exit 3", then=["echo b"]))
+        text = await sandboxed.text(command="echo a; exit 3", then=["echo b"])
         assert text == "$ echo a; exit 3\na\n[exit code 3]\n\n$ echo b\nb"
 
-    def test_each_has_its_timeout(self, sandboxed: Kit) -> None:
-        outcome = sandboxed.run(sandboxed.call("shell", {"command": "echo a", "then": ["sleep 9", "echo c"], "timeout": 0.3}))
+    async def test_each_has_its_timeout(self, sandboxed: Kit) -> None:
+        outcome = await sandboxed.call("shell", {"command": "echo a", "then": ["sleep 9", "echo c"], "timeout": 0.3})
         assert (outcome.result.is_error, outcome.result.error_kind) == (True, "timeout")
         assert outcome.result.text.endswith("$ echo c\nc")
 
     @pytest.mark.parametrize("other", [{"background": True}, {"yield_after": 1}, {"tty": True}, {"stdin": "x"}])
-    def test_they_run_in_the_foreground_without_input(self, kit: Kit, other: dict[str, Any]) -> None:
-        assert "then works only for commands that run in the foreground" in kit.run(
-            kit.text(command="true", then=["true"], **other)
+    async def test_they_run_in_the_foreground_without_input(self, kit: Kit, other: dict[str, Any]) -> None:
+        assert "then works only for commands that run in the foreground" in await kit.text(
+            command="true", then=["true"], **other
         )
 
-    def test_all_are_checked_before_the_first_runs(self, kit: Kit) -> None:
-        assert "contains a NUL byte" in kit.run(kit.text(command="touch made", then=["a\0b"]))
-        assert "then has 50 lines" in kit.run(kit.text(command="touch made", then=["true"] * 50))
-        assert kit.run(kit.text(command="ls")) == "(no output)"
+    async def test_all_are_checked_before_the_first_runs(self, kit: Kit) -> None:
+        assert "contains a NUL byte" in await kit.text(command="touch made", then=["a\0b"])
+        assert "then has 50 lines" in await kit.text(command="touch made", then=["true"] * 50)
+        assert await kit.text(command="ls") == "(no output)"
 
 
 class TestInput:
-    def test_arguments_are_passed_as_they_are(self, sandboxed: Kit) -> None:
-        assert sandboxed.run(sandboxed.shell(argv=["printf", "%s|", "a b", "$HOME", "*"]))["output"] == "a b|$HOME|*|"
+    async def test_arguments_are_passed_as_they_are(self, sandboxed: Kit) -> None:
+        assert (await sandboxed.shell(argv=["printf", "%s|", "a b", "$HOME", "*"]))["output"] == "a b|$HOME|*|"
 
-    def test_stdin_is_empty_by_default(self, kit: Kit) -> None:
-        assert kit.run(kit.shell(command="cat; echo done", timeout=20))["output"] == "done\n"
+    async def test_stdin_is_empty_by_default(self, kit: Kit) -> None:
+        assert (await kit.shell(command="cat; echo done", timeout=20))["output"] == "done\n"
 
-    def test_stdin(self, kit: Kit) -> None:
+    async def test_stdin(self, kit: Kit) -> None:
         text = "ä" * 200_000
-        assert kit.run(kit.shell(command="wc -c", stdin=text, timeout=20))["output"].strip() == "400000"
+        assert (await kit.shell(command="wc -c", stdin=text, timeout=20))["output"].strip() == "400000"
 
-    def test_stdin_that_nobody_reads(self, sandboxed: Kit) -> None:
-        assert sandboxed.run(sandboxed.shell(command="exec true", stdin="x" * 500_000))["exit_code"] == 0
+    async def test_stdin_that_nobody_reads(self, sandboxed: Kit) -> None:
+        assert (await sandboxed.shell(command="exec true", stdin="x" * 500_000))["exit_code"] == 0
 
-    def test_variables_are_for_the_command_only(self, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_variables_are_for_the_command_only(self, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MY_API_KEY", "sk-nobody0123456789abcdef")
-        data = kit.run(kit.shell(command="echo $MINE; env", env={"MINE": "yes", "LD_PRELOAD": "/nothing/there.so"}))
+        data = await kit.shell(command="echo $MINE; env", env={"MINE": "yes", "LD_PRELOAD": "/nothing/there.so"})
         assert data["exit_code"] == 0
         assert "yes\n" in data["output"]
         assert "MY_API_KEY" not in data["output"]
 
-    def test_a_loader_variable_never_reaches_the_program_that_makes_the_sandbox(self, kit: Kit, tmp_path: Path) -> None:
+    async def test_a_loader_variable_never_reaches_the_program_that_makes_the_sandbox(self, kit: Kit, tmp_path: Path) -> None:
         log = tmp_path / "log"
-        data = kit.run(kit.shell(argv=["true"], env={"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(log)}))
+        data = await kit.shell(argv=["true"], env={"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(log)})
         assert data["exit_code"] == 0
         logs = [path for path in tmp_path.iterdir() if path.name.startswith("log")]
         assert not logs or data["sandbox"] == "none"
 
-    def test_a_terminal(self, kit: Kit) -> None:
-        data = kit.run(kit.shell(command="test -t 0 && test -t 1 && echo yes; stty size", tty=True, timeout=20))
+    async def test_a_terminal(self, kit: Kit) -> None:
+        data = await kit.shell(command="test -t 0 && test -t 1 && echo yes; stty size", tty=True, timeout=20)
         assert data["output"] == "yes\n40 120\n"
 
 
 class TestDirectories:
-    def test_cd_lasts(self, kit: Kit) -> None:
+    async def test_cd_lasts(self, kit: Kit) -> None:
         (kit.work / "sub").mkdir()
-        assert kit.run(kit.shell(command="cd sub; exit 1"))["cwd"] == "sub"
-        assert kit.run(kit.shell(command="pwd"))["output"].strip() == str(kit.work / "sub")
-        assert kit.run(kit.shell(command="cd .."))["cwd"] == "."
+        assert (await kit.shell(command="cd sub; exit 1"))["cwd"] == "sub"
+        assert (await kit.shell(command="pwd"))["output"].strip() == str(kit.work / "sub")
+        assert (await kit.shell(command="cd .."))["cwd"] == "."
 
-    def test_another_root_is_part_of_the_workspace(self, sandboxed: Kit) -> None:
+    async def test_another_root_is_part_of_the_workspace(self, sandboxed: Kit) -> None:
         other = str(sandboxed.work.parent / "other")
-        assert sandboxed.run(sandboxed.shell(command=f"cd {other}; touch here"))["cwd"] == other
-        assert sandboxed.run(sandboxed.shell(command="ls"))["output"] == "here\n"
+        assert (await sandboxed.shell(command=f"cd {other}; touch here"))["cwd"] == other
+        assert (await sandboxed.shell(command="ls"))["output"] == "here\n"
 
-    def test_a_directory_outside_is_not_kept(self, sandboxed: Kit) -> None:
-        data = sandboxed.run(sandboxed.shell(command="cd /usr"))
+    async def test_a_directory_outside_is_not_kept(self, sandboxed: Kit) -> None:
+        data = await sandboxed.shell(command="cd /usr")
         assert data["cwd"] == "."
         assert "/usr is not a directory of the workspace" in data["notes"][0]
 
-    def test_a_deleted_directory_is_left(self, sandboxed: Kit) -> None:
-        sandboxed.run(sandboxed.shell(command="mkdir sub; cd sub"))
+    async def test_a_deleted_directory_is_left(self, sandboxed: Kit) -> None:
+        await sandboxed.shell(command="mkdir sub; cd sub")
         (sandboxed.work / "sub").rmdir()
-        assert sandboxed.run(sandboxed.shell(command="pwd"))["output"].strip() == str(sandboxed.work)
+        assert (await sandboxed.shell(command="pwd"))["output"].strip() == str(sandboxed.work)
 
-    def test_a_strange_name(self, sandboxed: Kit) -> None:
-        sandboxed.run(sandboxed.shell(command="mkdir -p 'a b'$'\\n''c'; cd 'a b'*"))
-        assert sandboxed.run(sandboxed.shell(command="echo ok"))["output"] == "ok\n"
+    async def test_a_strange_name(self, sandboxed: Kit) -> None:
+        await sandboxed.shell(command="mkdir -p 'a b'$'\\n''c'; cd 'a b'*")
+        assert (await sandboxed.shell(command="echo ok"))["output"] == "ok\n"
 
-    def test_restart_kills_everything_and_goes_back(self, sandboxed: Kit) -> None:
-        async def work() -> None:
-            await sandboxed.shell(command="mkdir -p sub; cd sub")
-            await sandboxed.shell(command="sleep 31401", background=True)
-            assert await eventually(lambda: bool(find_processes("31401")))
-            assert "All commands were killed" in await sandboxed.text(restart=True)
-            assert not find_processes("31401")
-            assert (await sandboxed.shell(command="pwd"))["output"].strip() == str(sandboxed.work)
-
-        sandboxed.run(work())
+    async def test_restart_kills_everything_and_goes_back(self, sandboxed: Kit) -> None:
+        await sandboxed.shell(command="mkdir -p sub; cd sub")
+        await sandboxed.shell(command="sleep 31401", background=True)
+        assert await eventually(lambda: bool(find_processes("31401")))
+        assert "All commands were killed" in await sandboxed.text(restart=True)
+        assert not find_processes("31401")
+        assert (await sandboxed.shell(command="pwd"))["output"].strip() == str(sandboxed.work)
 
 
 DAEMONS = (
@@ -236,107 +233,88 @@ def list_cgroups() -> list[str]:
 
 
 class TestEnds:
-    def test_a_timeout_kills_everything(self, kit: Kit) -> None:
-        outcome = kit.run(kit.call("shell", {"command": DAEMONS.format(word="31402"), "timeout": 0.4}))
+    async def test_a_timeout_kills_everything(self, kit: Kit) -> None:
+        outcome = await kit.call("shell", {"command": DAEMONS.format(word="31402"), "timeout": 0.4})
         assert not find_processes("31402")
         assert (outcome.result.error_kind, outcome.result.data["ended"]) == ("timeout", "timeout")
         assert "killed after 0." in text_of(outcome)
 
-    def test_what_a_command_leaves_running_ends_with_it(self, kit: Kit) -> None:
-        data = kit.run(kit.shell(command="setsid sleep 31403 >/dev/null 2>&1 & (sleep 31403 &) ; echo done"))
+    async def test_what_a_command_leaves_running_ends_with_it(self, kit: Kit) -> None:
+        data = await kit.shell(command="setsid sleep 31403 >/dev/null 2>&1 & (sleep 31403 &) ; echo done")
         assert (data["output"], data["ended"]) == ("done\n", "")
         assert not find_processes("31403")
 
-    def test_inactivity(self, sandboxed: Kit) -> None:
+    async def test_inactivity(self, sandboxed: Kit) -> None:
         command = "for i in 1 2 3; do echo $i; sleep 0.1; done; sleep 60"
-        data = sandboxed.run(sandboxed.shell(command=command, inactivity_timeout=0.6))
+        data = await sandboxed.shell(command=command, inactivity_timeout=0.6)
         assert (data["ended"], data["output"]) == ("inactivity", "1\n2\n3\n")
 
-    def test_cancellation(self, kit: Kit) -> None:
-        async def work() -> None:
-            task = asyncio.create_task(kit.call("shell", {"command": DAEMONS.format(word="31404")}))
-            assert await eventually(lambda: bool(find_processes("31404")))
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert await eventually(lambda: not find_processes("31404"))
+    async def test_cancellation(self, kit: Kit) -> None:
+        task = asyncio.create_task(kit.call("shell", {"command": DAEMONS.format(word="31404")}))
+        assert await eventually(lambda: bool(find_processes("31404")))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await eventually(lambda: not find_processes("31404"))
 
-        kit.run(work())
-
-    def test_many_timeouts_leave_nothing_behind(self, sandboxed: Kit) -> None:
-        async def work() -> None:
-            await sandboxed.shell(command="true")
-            before = count_fds()
-            for _ in range(5):
-                commands = [sandboxed.shell(command=DAEMONS.format(word="31405"), timeout=0.15) for _ in range(8)]
-                assert {data["ended"] for data in await asyncio.gather(*commands)} == {"timeout"}
-            assert not find_processes("31405")
-            assert count_fds() <= before + 2
-
-        sandboxed.run(work())
+    async def test_many_timeouts_leave_nothing_behind(self, sandboxed: Kit) -> None:
+        await sandboxed.shell(command="true")
+        before = count_fds()
+        for _ in range(5):
+            commands = [sandboxed.shell(command=DAEMONS.format(word="31405"), timeout=0.15) for _ in range(8)]
+            assert {data["ended"] for data in await asyncio.gather(*commands)} == {"timeout"}
+        assert not find_processes("31405")
+        assert count_fds() <= before + 2
 
     @pytest.mark.parametrize("tty", [False, True], ids=["pipes", "terminal"])
     @pytest.mark.parametrize("background", [False, True], ids=["foreground", "background"])
-    def test_a_failed_start_leaves_nothing_behind(
+    async def test_a_failed_start_leaves_nothing_behind(
         self, kit: Kit, background: bool, tty: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse(*_: object, **__: object) -> None:
             raise OSError(7, "Argument list too long")
 
-        async def work() -> None:
-            await kit.shell(command="true")
-            before, groups = count_fds(), list_cgroups()
-            with monkeypatch.context() as patched:
-                patched.setattr("toolglot.builtin.shell.session.subprocess", SimpleNamespace(Popen=refuse))
-                for _ in range(10):
-                    outcome = await kit.call("shell", {"command": "true", "background": background, "tty": tty})
-                    assert text_of(outcome) == "the command could not be started: Argument list too long"
-                    assert (outcome.result.error_kind, outcome.result.error_code) == ("execution", "sandbox_unavailable")
-            assert count_fds() <= before + 2
-            assert set(list_cgroups()) <= set(groups)
-            assert (await kit.shell(command="echo fine"))["output"] == "fine\n"
+        await kit.shell(command="true")
+        before, groups = count_fds(), list_cgroups()
+        with monkeypatch.context() as patched:
+            patched.setattr("toolglot.builtin.shell.session.subprocess", SimpleNamespace(Popen=refuse))
+            for _ in range(10):
+                outcome = await kit.call("shell", {"command": "true", "background": background, "tty": tty})
+                assert text_of(outcome) == "the command could not be started: Argument list too long"
+                assert (outcome.result.error_kind, outcome.result.error_code) == ("execution", "sandbox_unavailable")
+        assert count_fds() <= before + 2
+        assert set(list_cgroups()) <= set(groups)
+        assert (await kit.shell(command="echo fine"))["output"] == "fine\n"
 
-        kit.run(work())
-
-    def test_more_variables_than_the_kernel_takes(self, tmp_path: Path) -> None:
+    async def test_more_variables_than_the_kernel_takes(self, tmp_path: Path) -> None:
         kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP)
         variables = {f"V{number}": "x" * 32_000 for number in range(100)}
-
-        async def work() -> None:
-            await kit.shell(command="true")
-            before = count_fds()
-            for _ in range(10):
-                assert "could not be started" in await kit.text(command="true", env=variables)
-            assert count_fds() <= before + 2
-
-        kit.run(work())
+        await kit.shell(command="true")
+        before = count_fds()
+        for _ in range(10):
+            assert "could not be started" in await kit.text(command="true", env=variables)
+        assert count_fds() <= before + 2
         kit.close()
 
-    def test_the_limit_of_running_commands(self, kit: Kit) -> None:
-        async def work() -> None:
-            started = await asyncio.gather(*[kit.shell(command="sleep 31408", background=True) for _ in range(16)])
-            assert len({data["handle"] for data in started}) == 16
-            assert await eventually(lambda: len(find_processes("31408")) >= 16)
-            before = 0
-            for number in range(20):
-                outcome = await kit.call("shell", {"command": "true", "background": True})
-                assert (outcome.result.error_kind, outcome.result.error_code) == ("limit", "too_many_sessions")
-                before = before if number > 3 else count_fds()
-            assert count_fds() <= before + 2
-
-        kit.run(work())
+    async def test_the_limit_of_running_commands(self, kit: Kit) -> None:
+        started = await asyncio.gather(*[kit.shell(command="sleep 31408", background=True) for _ in range(16)])
+        assert len({data["handle"] for data in started}) == 16
+        assert await eventually(lambda: len(find_processes("31408")) >= 16)
+        before = 0
+        for number in range(20):
+            outcome = await kit.call("shell", {"command": "true", "background": True})
+            assert (outcome.result.error_kind, outcome.result.error_code) == ("limit", "too_many_sessions")
+            before = before if number > 3 else count_fds()
+        assert count_fds() <= before + 2
         kit.close()
         assert not find_processes("31408")
 
-    def test_closing_ends_what_runs(self, kit: Kit) -> None:
-        async def work() -> None:
-            await kit.shell(command=DAEMONS.format(word="31406"), background=True)
-            assert await eventually(lambda: bool(find_processes("31406")))
-
-        kit.run(work())
+    async def test_closing_ends_what_runs(self, kit: Kit) -> None:
+        await kit.shell(command=DAEMONS.format(word="31406"), background=True)
+        assert await eventually(lambda: bool(find_processes("31406")))
         close_shell(kit.state)
         assert not find_processes("31406")
-        assert "conversation is over" in kit.run(kit.text(command="true"))
+        assert "conversation is over" in await kit.text(command="true")
         assert [path.name for path in (kit.state_dir / "shell").iterdir()] == ["output"]
 
 
@@ -372,109 +350,91 @@ def test_nothing_outlives_the_process(tmp_path: Path, end: str) -> None:
 
 
 class TestBackground:
-    def test_input_and_output(self, kit: Kit) -> None:
-        async def work() -> None:
-            started = await kit.shell(command="echo ready; while read line; do echo got $line; done; echo end", background=True)
-            handle, seen = started["handle"], started["output"]
-            assert started["running"] is True
-            assert "running" in await kit.text("shell_list")
+    async def test_input_and_output(self, kit: Kit) -> None:
+        started = await kit.shell(command="echo ready; while read line; do echo got $line; done; echo end", background=True)
+        handle, seen = started["handle"], started["output"]
+        assert started["running"] is True
+        assert "running" in await kit.text("shell_list")
 
-            async def is_ready() -> bool:
-                nonlocal seen
-                seen += (await kit.data("shell_output", handle=handle))["output"]
-                return "ready" in seen
+        async def is_ready() -> bool:
+            nonlocal seen
+            seen += (await kit.data("shell_output", handle=handle))["output"]
+            return "ready" in seen
 
-            assert await eventually(is_ready)
-            data = await kit.data("shell_output", handle=handle, input="one\ntwo\n", timeout=0.3)
-            assert data["output"] == "got one\ngot two\n"
-            assert (await kit.data("shell_output", handle=handle))["output"] == ""
-            assert (await kit.data("shell_output", handle=handle, tail_lines=1))["output"] == "got two\n"
-            data = await kit.data("shell_output", handle=str(started["pid"]), tail_lines=9, filter="^got t")
-            assert data["output"] == "got two\n"
-            killed = await kit.data("shell_kill", handle=handle)
-            assert (killed["running"], killed["ended"], killed["exit_code"]) == (False, "killed", 137)
-            assert "had already ended" in await kit.text("shell_kill", handle=handle)
-            outcome = await kit.call("shell_output", {"handle": handle, "input": "x"})
-            assert outcome.result.error_code == "stdin_closed"
+        assert await eventually(is_ready)
+        data = await kit.data("shell_output", handle=handle, input="one\ntwo\n", timeout=0.3)
+        assert data["output"] == "got one\ngot two\n"
+        assert (await kit.data("shell_output", handle=handle))["output"] == ""
+        assert (await kit.data("shell_output", handle=handle, tail_lines=1))["output"] == "got two\n"
+        data = await kit.data("shell_output", handle=str(started["pid"]), tail_lines=9, filter="^got t")
+        assert data["output"] == "got two\n"
+        killed = await kit.data("shell_kill", handle=handle)
+        assert (killed["running"], killed["ended"], killed["exit_code"]) == (False, "killed", 137)
+        assert "had already ended" in await kit.text("shell_kill", handle=handle)
+        outcome = await kit.call("shell_output", {"handle": handle, "input": "x"})
+        assert outcome.result.error_code == "stdin_closed"
 
-        kit.run(work())
+    async def test_waiting_ends_with_the_command(self, sandboxed: Kit) -> None:
+        handle = (await sandboxed.shell(command="sleep 0.3; echo done; exit 7", background=True))["handle"]
+        data = await sandboxed.data("shell_output", handle=handle, wait=True)
+        assert (data["output"], data["exit_code"], data["running"]) == ("done\n", 7, False)
+        assert "exit code 7" in await sandboxed.text("shell_list")
 
-    def test_waiting_ends_with_the_command(self, sandboxed: Kit) -> None:
-        async def work() -> None:
-            handle = (await sandboxed.shell(command="sleep 0.3; echo done; exit 7", background=True))["handle"]
-            data = await sandboxed.data("shell_output", handle=handle, wait=True)
-            assert (data["output"], data["exit_code"], data["running"]) == ("done\n", 7, False)
-            assert "exit code 7" in await sandboxed.text("shell_list")
+    async def test_a_command_that_takes_longer_continues_in_the_background(self, sandboxed: Kit) -> None:
+        data = await sandboxed.shell(command="echo a; sleep 0.5; echo b", yield_after=0.3)
+        assert (data["running"], data["output"]) == (True, "a\n")
+        data = await sandboxed.data("shell_output", handle=data["handle"], wait=True)
+        assert (data["output"], data["exit_code"]) == ("b\n", 0)
+        data = await sandboxed.shell(command="echo a", yield_after=10)
+        assert (data["running"], data["handle"], data["exit_code"]) == (False, "", 0)
 
-        sandboxed.run(work())
+    async def test_a_terminal_takes_control_characters(self, kit: Kit) -> None:
+        command = "trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done"
+        data = await kit.shell(command=command, tty=True, yield_after=0.5)
+        handle, seen = data["handle"], data["output"]
 
-    def test_a_command_that_takes_longer_continues_in_the_background(self, sandboxed: Kit) -> None:
-        async def work() -> None:
-            data = await sandboxed.shell(command="echo a; sleep 0.5; echo b", yield_after=0.3)
-            assert (data["running"], data["output"]) == (True, "a\n")
-            data = await sandboxed.data("shell_output", handle=data["handle"], wait=True)
-            assert (data["output"], data["exit_code"]) == ("b\n", 0)
-            data = await sandboxed.shell(command="echo a", yield_after=10)
-            assert (data["running"], data["handle"], data["exit_code"]) == (False, "", 0)
+        async def shows(word: str, **arguments: Any) -> bool:
+            nonlocal seen
+            seen += (await kit.data("shell_output", handle=handle, **arguments))["output"]
+            return word in seen
 
-        sandboxed.run(work())
+        assert await eventually(lambda: shows("ready"))  # without its trap, the shell would be killed
+        assert await eventually(lambda: shows("caught", input="\x03", timeout=0.2))
+        await kit.data("shell_kill", handle=handle)
 
-    def test_a_terminal_takes_control_characters(self, kit: Kit) -> None:
-        async def work() -> None:
-            command = "trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done"
-            data = await kit.shell(command=command, tty=True, yield_after=0.5)
-            handle, seen = data["handle"], data["output"]
+    async def test_input_needs_a_background_command_or_a_terminal(self, sandboxed: Kit) -> None:
+        handle = (await sandboxed.shell(command="sleep 20", yield_after=0.1))["handle"]
+        outcome = await sandboxed.call("shell_output", {"handle": handle, "input": "x"})
+        assert "in the background or with a terminal" in text_of(outcome)
+        assert outcome.result.error_code == "stdin_closed"
 
-            async def shows(word: str, **arguments: Any) -> bool:
-                nonlocal seen
-                seen += (await kit.data("shell_output", handle=handle, **arguments))["output"]
-                return word in seen
-
-            assert await eventually(lambda: shows("ready"))  # without its trap, the shell would be killed
-            assert await eventually(lambda: shows("caught", input="\x03", timeout=0.2))
-            await kit.data("shell_kill", handle=handle)
-
-        kit.run(work())
-
-    def test_input_needs_a_background_command_or_a_terminal(self, sandboxed: Kit) -> None:
-        async def work() -> None:
-            handle = (await sandboxed.shell(command="sleep 20", yield_after=0.1))["handle"]
-            outcome = await sandboxed.call("shell_output", {"handle": handle, "input": "x"})
-            assert "in the background or with a terminal" in text_of(outcome)
-            assert outcome.result.error_code == "stdin_closed"
-
-        sandboxed.run(work())
-
-    def test_progress(self, sandboxed: Kit) -> None:
-        sandboxed.run(sandboxed.shell(command="echo building; sleep 1.3"))
+    async def test_progress(self, sandboxed: Kit) -> None:
+        await sandboxed.shell(command="echo building; sleep 1.3")
         assert sandboxed.progress == ["building"]
 
-    def test_an_unknown_session(self, sandboxed: Kit) -> None:
-        async def work() -> None:
-            handle = (await sandboxed.shell(command="sleep 20", background=True))["handle"]
-            outcome = await sandboxed.call("shell_output", {"handle": "nope"})
-            assert text_of(outcome) == f"there is no session 'nope'; running: {handle}"
-            assert outcome.result.error_code == "session_not_found"
-            await sandboxed.data("shell_kill", handle=handle)
-            assert "nothing is running" in await sandboxed.text("shell_kill", handle="77")
-
-        sandboxed.run(work())
+    async def test_an_unknown_session(self, sandboxed: Kit) -> None:
+        handle = (await sandboxed.shell(command="sleep 20", background=True))["handle"]
+        outcome = await sandboxed.call("shell_output", {"handle": "nope"})
+        assert text_of(outcome) == f"there is no session 'nope'; running: {handle}"
+        assert outcome.result.error_code == "session_not_found"
+        await sandboxed.data("shell_kill", handle=handle)
+        assert "nothing is running" in await sandboxed.text("shell_kill", handle="77")
 
 
 class TestApproval:
-    def test_without_a_user_nothing_runs_outside(self, sandboxed: Kit) -> None:
-        outcome = sandboxed.run(sandboxed.call("shell", {"command": "touch escaped", "escalate": True}))
+    async def test_without_a_user_nothing_runs_outside(self, sandboxed: Kit) -> None:
+        outcome = await sandboxed.call("shell", {"command": "touch escaped", "escalate": True})
         assert (outcome.result.error_kind, (sandboxed.work / "escaped").exists()) == ("not_allowed", False)
 
     @pytest.mark.parametrize("answer", ["no", "", "maybe", ["no"], []])
-    def test_anything_but_yes_means_no(self, tmp_path: Path, answer: Any) -> None:
+    async def test_anything_but_yes_means_no(self, tmp_path: Path, answer: Any) -> None:
         kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP, ask=lambda _: [answer])  # pyright: ignore[reportUnknownLambdaType]
-        outcome = kit.run(kit.call("shell", {"command": "touch escaped", "escalate": True}))
+        outcome = await kit.call("shell", {"command": "touch escaped", "escalate": True})
         kit.close()
         assert (outcome.result.error_kind, outcome.result.error_code) == ("rejected", "user_declined")
         assert not (kit.work / "escaped").exists()
 
-    def test_yes_runs_it_outside(self, tmp_path: Path) -> None:
+    async def test_yes_runs_it_outside(self, tmp_path: Path) -> None:
         questions: list[UserQuestion] = []
 
         async def ask(asked: list[UserQuestion]) -> list[Any]:
@@ -483,13 +443,13 @@ class TestApproval:
 
         kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP, ask=ask)
         target = tmp_path / "outside"
-        data = kit.run(kit.shell(command=f"touch {target}", escalate=True, description="needs it"))
+        data = await kit.shell(command=f"touch {target}", escalate=True, description="needs it")
         kit.close()
         assert (data["sandbox"], target.exists()) == ("none", True)
         assert f"touch {target}" in questions[0].question
         assert "needs it" in questions[0].question
 
-    def test_without_a_sandbox_every_command_needs_approval(self, tmp_path: Path) -> None:
+    async def test_without_a_sandbox_every_command_needs_approval(self, tmp_path: Path) -> None:
         previews: list[str] = []
 
         def approve(approval: ApprovalRequest) -> ApprovalAnswer:
@@ -497,7 +457,7 @@ class TestApproval:
             return "no"
 
         kit = make_kit(tmp_path, SandboxLevel.NONE, approve=approve)
-        outcome = kit.run(kit.call("shell", {"command": "touch x", "cwd": ".", "env": {"A": "b"}}))
+        outcome = await kit.call("shell", {"command": "touch x", "cwd": ".", "env": {"A": "b"}})
         kit.close()
         assert (outcome.result.error_kind, previews) == ("rejected", ["touch x\nin: .\nwith: A=b"])
         assert not (kit.work / "x").exists()
@@ -517,7 +477,7 @@ class TestApproval:
             (False, [], 0, False),  # inside of the sandbox, input needs no approval, and does no harm
         ],
     )
-    def test_input_for_a_command_outside_needs_approval(
+    async def test_input_for_a_command_outside_needs_approval(
         self, tmp_path: Path, escalate: bool, answers: list[str], question_count: int, is_written: bool
     ) -> None:
         questions: list[str] = []
@@ -535,7 +495,7 @@ class TestApproval:
             await kit.call("shell_kill", {"handle": handle})
             return outcome.result.error_kind or ""
 
-        kind = kit.run(work())
+        kind = await work()
         kit.close()
         assert (kind, target.exists()) == ("rejected" if escalate and not is_written else "", is_written)
         assert len(questions) == question_count
@@ -547,7 +507,7 @@ PROTECTED = (".git", ".vscode")
 
 @pytest.mark.parametrize("unprotected", [PROTECTED, (".vscode",), ()], ids=str)
 @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
-def test_unprotected_names_may_be_changed(tmp_path: Path, level: SandboxLevel, unprotected: tuple[str, ...]) -> None:
+async def test_unprotected_names_may_be_changed(tmp_path: Path, level: SandboxLevel, unprotected: tuple[str, ...]) -> None:
     """Whether they exist before, are created by the command, or are below the directory in which it runs."""
     if reason := unavailable_reason(level):
         pytest.skip(f"{level.label} does not work here: {reason}")
@@ -556,14 +516,10 @@ def test_unprotected_names_may_be_changed(tmp_path: Path, level: SandboxLevel, u
         (directory / "config").write_text("old")
     tools = builtins(tmp_path, options=BuiltinOptions(unprotected=unprotected, shell=ShellOptions(level=level)))
     executor = ToolExecutor(ToolRegistry(tools.tools), ToolConfig(max_repeats=0), approve=lambda _: True)
-
-    async def work() -> None:
-        command = "for d in .git .vscode; do mkdir -p $d; echo new > $d/config; done; true"
-        for cwd in (".", "sub"):
-            outcome = await executor.run(ToolCall("c", "shell", {"command": command, "cwd": cwd}))
-            assert outcome.ran, outcome.result.text
-
-    asyncio.run(work())
+    command = "for d in .git .vscode; do mkdir -p $d; echo new > $d/config; done; true"
+    for cwd in (".", "sub"):
+        outcome = await executor.run(ToolCall("c", "shell", {"command": command, "cwd": cwd}))
+        assert outcome.ran, outcome.result.text
     tools.close()
     for file in (directory / name / "config" for directory in (tmp_path, tmp_path / "sub") for name in PROTECTED):
         is_new = file.exists() and file.read_text() == "new\n"
@@ -576,11 +532,11 @@ class TestSandbox:
         assert description["sandbox"] in ("bwrap+seccomp", "landlock+seccomp", "none")
         assert isinstance(description["reasons"], dict)
 
-    def test_the_temporary_directory_lasts(self, kit: Kit) -> None:
-        kit.run(kit.shell(command="echo kept > $TMPDIR/note"))
-        assert kit.run(kit.shell(command="cat $TMPDIR/note"))["output"] == "kept\n"
+    async def test_the_temporary_directory_lasts(self, kit: Kit) -> None:
+        await kit.shell(command="echo kept > $TMPDIR/note")
+        assert (await kit.shell(command="cat $TMPDIR/note"))["output"] == "kept\n"
 
-    def test_network_where_it_is_allowed(self, tmp_path: Path) -> None:
+    async def test_network_where_it_is_allowed(self, tmp_path: Path) -> None:
         async def work(kit: Kit) -> dict[str, Any]:
             server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
@@ -590,7 +546,7 @@ class TestSandbox:
         for level in LEVELS[:2]:
             kit = make_kit(tmp_path, level, network=True)
             assert "network" in kit.tools["shell"].effects
-            assert kit.run(work(kit))["output"] == "connected\n"
+            assert (await work(kit))["output"] == "connected\n"
             kit.close()
 
     def test_the_whole_system_is_not_a_workspace(self) -> None:
@@ -599,13 +555,13 @@ class TestSandbox:
             shell_tools(state)
         state.workspace.close()
 
-    def test_a_bubblewrap_in_the_workspace_is_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_bubblewrap_in_the_workspace_is_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP)
         fake = kit.work / "bwrap"
         fake.write_text("#!/bin/sh\necho fooled\n")
         fake.chmod(0o755)
         monkeypatch.setenv("PATH", f"{kit.work}:/usr/bin:/bin")
-        assert kit.run(kit.shell(command="echo real"))["output"] == "real\n"
+        assert (await kit.shell(command="echo real"))["output"] == "real\n"
         kit.close()
 
 
