@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class TestLayers:
         assert found.project is None
         assert not found.trusted
 
-    def test_every_leaf_of_the_shape_has_a_value(self, home: Home) -> None:
+    def test_every_setting_has_a_value(self, home: Home) -> None:
         found = home.read('[providers.gemini]\nparallel = false\n[aliases]\nfast = "simulator"\n')
         keys = list(origins(found))
         assert len(keys) == len(set(keys))
@@ -64,13 +65,8 @@ class TestLayers:
         assert found.settings.aliases == {"a": "simulator:gemini", "b": "simulator:anthropic", "c.d": "simulator"}
         assert found.settings.policy.max_uses == {"x": 3, "y": 1}
         user, project = f"user file {home.user_file}", f"project file {home.project_file}"
-        said = origins(found)
-        assert [said[key] for key in ("aliases.a", "aliases.b", 'aliases."c.d"', "policy.max_uses.x")] == [
-            user,
-            project,
-            project,
-            user,
-        ]
+        expected = {"aliases.a": user, "aliases.b": project, 'aliases."c.d"': project, "policy.max_uses.x": user}
+        assert origins(found).items() >= expected.items()
 
     def test_sections_of_a_provider_are_merged_too(self, home: Home) -> None:
         found = home.read('[providers."llama.cpp"]\nstrict = true\n', "[providers.'llama.cpp'.generation]\ntop_p = 1\n")
@@ -78,7 +74,7 @@ class TestLayers:
         assert (section.strict, section.generation.top_p) == (True, 1.0)
         assert origins(found)['providers."llama.cpp".generation.top_p'] == f"project file {home.project_file}"
 
-    def test_a_flag_that_is_none_is_not_given(self, home: Home) -> None:
+    def test_a_flag_that_is_none_is_not_set(self, home: Home) -> None:
         found = home.read('model = "simulator"', flags={"model": None, "policy.allow": ["a"]})
         assert (found.settings.model, found.settings.policy.allow) == ("simulator", ("a",))
 
@@ -96,12 +92,12 @@ class TestLayers:
     def test_flags_are_dotted_keys(self, home: Home, key: str, value: Any, expected: Any) -> None:
         assert expected in [one.value for one in home.read(flags={key: value}).values if one.origin.startswith("flag --")]
 
-    def test_a_flag_is_called_as_on_the_command_line(self, home: Home) -> None:
+    def test_flags_are_named_as_on_the_command_line(self, home: Home) -> None:
         flags = {"policy.max_turns": 3, "log.file": "x", "providers.gemini.base_url": "http://x"}
         said = origins(home.read(flags=flags))
         assert [said[key] for key in flags] == ["flag --max-turns", "flag --log-file", "flag --base-url"]
 
-    def test_a_file_of_settings_is_relative_to_the_file_that_names_it(self, home: Home) -> None:
+    def test_paths_are_relative_to_the_file_that_names_them(self, home: Home) -> None:
         found = home.read('audit = "a.jsonl"', '[log]\nfile = "~/log.jsonl"', trusted=True)
         assert found.settings.audit == str(home.user_file.parent / "a.jsonl")
         assert found.settings.log.file == str(home.directory / "log.jsonl")
@@ -109,11 +105,9 @@ class TestLayers:
     def test_none_is_no_limit(self, home: Home) -> None:
         settings = home.read('[policy]\ntimeout = "none"\n[timeouts]\nidle = "none"\n[context]\nbudget = "none"\n').settings
         assert (settings.policy.timeout, settings.timeouts.idle, settings.context.budget) == ("none", None, None)
+        assert home.read('[generation]\neffort = "none"\n').settings.generation.effort == "none"  # this one is a word
 
-    def test_the_effort_none_is_a_word_and_not_an_absence(self, home: Home) -> None:
-        assert home.read('[generation]\neffort = "none"\n').settings.generation.effort == "none"
-
-    def test_a_byte_order_mark_does_no_harm(self, home: Home) -> None:
+    def test_a_byte_order_mark_is_ignored(self, home: Home) -> None:
         assert home.read('\ufeffmodel = "simulator"\n').settings.model == "simulator"
 
     def test_the_user_file_is_no_project_file(self, home: Home) -> None:
@@ -123,7 +117,7 @@ class TestLayers:
 
 
 class TestProjects:
-    def test_the_nearest_file_counts_from_any_folder_below(self, home: Home) -> None:
+    def test_the_nearest_file_counts(self, home: Home) -> None:
         home.project_file.touch()
         deep = home.project / "a" / "b"
         deep.mkdir(parents=True)
@@ -131,26 +125,23 @@ class TestProjects:
         (deep / "toolglot.toml").touch()
         assert find_project_file(deep) == deep / "toolglot.toml"
 
-    @pytest.mark.parametrize("mark", ["folder", "file"])
-    def test_nothing_is_looked_for_above_a_repository(self, home: Home, mark: str) -> None:
+    @pytest.mark.parametrize("create", [Path.mkdir, Path.touch], ids=["directory", "file"])
+    def test_the_search_ends_at_the_root_of_a_repository(self, home: Home, create: Callable[[Path], None]) -> None:
         home.project_file.touch()
         deep = home.project / "a"
         deep.mkdir()
-        (deep / ".git").mkdir() if mark == "folder" else (deep / ".git").touch()
+        create(home.project / ".git")
+        assert find_project_file(deep) == home.project_file
+        create(deep / ".git")
         assert find_project_file(deep) is None
 
-    def test_the_root_of_a_repository_may_have_one(self, home: Home) -> None:
-        (home.project / ".git").mkdir()
-        home.project_file.touch()
-        assert find_project_file(home.project) == home.project_file
-
-    def test_nothing_is_looked_for_above_the_home_folder(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_search_ends_at_the_home_directory(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         (home.directory / "toolglot.toml").touch()
         assert find_project_file(home.project) == home.directory / "toolglot.toml"
         monkeypatch.setenv("HOME", str(home.project))
         assert find_project_file(home.project) is None
 
-    def test_a_folder_above_that_anybody_may_write_to_ends_the_search(self, home: Home) -> None:
+    def test_the_search_ends_before_a_world_writable_directory(self, home: Home) -> None:
         home.project_file.touch()
         deep = home.project / "a"
         deep.mkdir()
@@ -158,7 +149,7 @@ class TestProjects:
         assert find_project_file(deep) is None
         assert find_project_file(home.project) == home.project_file
 
-    def test_a_folder_that_is_gone_has_no_project(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_deleted_directory_has_no_project(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         gone = home.directory / "gone"
         gone.mkdir()
         monkeypatch.chdir(gone)
@@ -233,34 +224,32 @@ class TestErrors:
             assert said in message
             assert "\n" not in message
 
-    def test_a_line_inside_of_a_long_text_is_not_taken_for_a_setting(self, home: Home) -> None:
+    def test_a_line_of_a_multi_line_string_is_no_setting(self, home: Home) -> None:
         with pytest.raises(UsageError, match=r", line 5: policy\.max_turns must"):
             home.read('system = """\n[policy]\nmax_turns = 0\n"""\npolicy.max_turns = 0\n')
 
-    @pytest.mark.parametrize(
-        "text", ['headers = "k-12345678"', 'headers = { a = ["k-12345678"] }', 'headers.a = { b = "k-12345678" }']
-    )
-    def test_what_should_be_a_header_is_in_no_error(self, home: Home, text: str) -> None:
+    @pytest.mark.parametrize("text", [
+        '[providers.gemini]\nheaders = "k-12345678"',
+        '[providers.gemini]\nheaders = { a = ["k-12345678"] }',
+        '[providers.gemini]\nheaders.a = { b = "k-12345678" }',
+        'policy.max_turns = "sk-ant-api03-abcdefghijklmnop12345678"',
+    ])  # fmt: skip
+    def test_no_error_shows_a_key(self, home: Home, text: str) -> None:
         with pytest.raises(UsageError) as error:
-            home.read(f"[providers.gemini]\n{text}")
+            home.read(text)
         assert "12345678" not in str(error.value)
 
-    def test_a_key_in_the_wrong_place_is_in_no_error(self, home: Home) -> None:
-        with pytest.raises(UsageError) as error:
-            home.read('policy.max_turns = "sk-ant-api03-abcdefghijklmnop1234567890"')
-        assert "abcdef" not in str(error.value)
-
-    def test_a_file_that_is_not_utf_8_names_the_line(self, home: Home) -> None:
+    def test_the_line_that_is_not_utf_8_is_named(self, home: Home) -> None:
         home.user_file.write_bytes(b'model = "x"\nsystem = "\xff"\n')
         with pytest.raises(UsageError, match=r"config\.toml, line 2: this is not UTF-8; save the file as UTF-8$"):
             read_configuration(directory=home.project)
 
-    def test_a_file_that_cannot_be_read_is_named(self, home: Home) -> None:
+    def test_an_unreadable_file_is_named(self, home: Home) -> None:
         home.user_file.mkdir()
         with pytest.raises(UsageError, match=r"^cannot read the configuration '.*config\.toml': Is a directory$"):
             read_configuration(directory=home.project)
 
-    def test_a_huge_or_deep_file_is_no_configuration(self, home: Home) -> None:
+    def test_huge_and_deep_files_are_refused(self, home: Home) -> None:
         with pytest.raises(UsageError, match="larger than 1,000,000 bytes"):
             home.read("#" * 1_000_001)
         with pytest.raises(UsageError, match="is nested too deeply"):
@@ -319,19 +308,19 @@ class TestEnvironment:
     @pytest.mark.parametrize(
         ("name", "meant"), [("TOOLGLOT_MODLE", "TOOLGLOT_MODEL"), ("TOOLGLOT_POLICY_DENNY", "TOOLGLOT_POLICY_DENY")]
     )
-    def test_a_misspelt_variable_is_an_error_that_names_the_right_one(self, home: Home, name: str, meant: str) -> None:
+    def test_a_misspelt_variable_is_an_error(self, home: Home, name: str, meant: str) -> None:
         with pytest.raises(UsageError) as error:
             home.read(environ={name: "x"})
         assert str(error.value) == f"the variable {name} is not a setting; did you mean {meant}?"
 
-    def test_variables_of_others_may_begin_alike(self, home: Home) -> None:
+    def test_other_variables_may_start_like_ours(self, home: Home) -> None:
         names = ("TOOLGLOT_STATE", "TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_LIVE_MODELS", "TOOLGLOT_X")
         assert origins(home.read(environ=dict.fromkeys(names, "x"))) == origins(home.read())
 
-    def test_variables_that_are_no_settings_stay_that(self) -> None:
+    def test_variables_that_are_no_settings(self) -> None:
         assert not {"TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_CONFIG", "TOOLGLOT_STATE"} & set(setting_variables())
 
-    def test_every_key_without_a_free_name_has_one(self) -> None:
+    def test_every_key_without_a_wildcard_has_a_variable(self) -> None:
         assert len(setting_variables()) == len([leaf for leaf in setting_fields() if "*" not in leaf.key])
 
 
