@@ -38,7 +38,7 @@ from toolglot.providers.catalog import PROFILES
 from toolglot.redact import REDACTED, redact
 from toolglot.request import Options, Request
 from toolglot.simulator.core import Simulator
-from toolglot.simulator.server import SimulatorServer
+from toolglot.simulator.server import serve
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import tool
@@ -391,7 +391,7 @@ class TestOnTheSimulator:
         """Tools, faults, retries and timeouts; recorded, audited, logged and saved."""
         monkeypatch.setenv(PROFILES[provider].key_env[0], hunt.plant(provider))
         recording, audit = tmp_path / "recording.jsonl", tmp_path / "audit.jsonl"
-        async with SimulatorServer(Simulator()) as url:
+        async with serve(Simulator()) as url:
             transport = RecordingTransport(HttpTransport(QUICK), recording)
             given: dict[str, Any] = {"base_url": f"{url}/@{provider}", "transport": transport, "retry": ONCE}
             agent = Orchestrator(f"{provider}:m-1", tools=[fetch], audit=AuditLog(audit), **given)
@@ -452,7 +452,7 @@ class TestOnTheSimulator:
 
     async def test_a_replay_that_misses(self, hunt: Hunt, tmp_path: Path) -> None:
         key, path = hunt.plant("replayed"), tmp_path / "recording.jsonl"
-        async with SimulatorServer() as url:
+        async with serve() as url:
             transport = RecordingTransport(HttpTransport(QUICK), path)
             await made("openai-chat", url, key=key, transport=transport).ask(Request("", [user(f"say {key}")]))
             await transport.close()
@@ -554,7 +554,7 @@ class TestTheCommandLine:
         (tmp_path / "my_tools.py").write_text(TOOLS)
         names = {name for row in PROFILES.values() for name in (*row.key_env, *row.token_env)}
         environment = {**os.environ, **{name: hunt.plant(name) for name in sorted(names)}, "MY_OWN": "is-seen"}
-        async with SimulatorServer() as url:
+        async with serve() as url:
             options = f"-m openai-chat:gpt-4o --base-url {url} --tools my_tools:look --json"
             out, err = await _toolglot("run", "call look {}", *options.split(), cwd=tmp_path, env=environment)
         assert b'"RunDone"' in out

@@ -28,7 +28,7 @@ from toolglot.events import RunDone
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation
 from toolglot.providers.profile import HistoryRules
-from toolglot.simulator.server import SimulatorServer
+from toolglot.simulator.server import serve
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.tool import tool
 from toolglot.wire.repair import repair_history
@@ -162,7 +162,7 @@ async def start_soak(http: bool) -> AsyncGenerator[Soak]:
         yield Soak(SimulatedTransport(), "http://simulator")
         return
     transport = HttpTransport()
-    async with SimulatorServer() as url:
+    async with serve() as url:
         yield Soak(transport, url)
         await transport.close()
 

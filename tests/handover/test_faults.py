@@ -21,7 +21,7 @@ from toolglot.events import RunResult
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.faults import FAULTS
-from toolglot.simulator.server import SimulatorServer
+from toolglot.simulator.server import serve
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 
@@ -223,7 +223,7 @@ async def test_a_stall_ends_with_the_run_timeout(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.second], ids=str)
 async def test_faults_over_http(case: Case) -> None:
     wait = WAIT if case.fault in STALLS else 30.0
-    server = SimulatorServer(Simulator(faults=case.faults()))
+    server = serve(Simulator(faults=case.faults()))
     transport = RecordingTransport(HttpTransport(Timeouts(connect=5.0, first_byte=wait, idle=wait)))
     async with server as url:
         engine = create_engine(

@@ -14,7 +14,7 @@ from google import genai
 from google.genai import types
 
 from toolglot.jsontext import loads_object
-from toolglot.simulator.server import SimulatorServer
+from toolglot.simulator.server import serve
 
 PROMPT = "What is the weather in Paris and in Rome?"
 ANSWER = "Here is what came back. get_weather: sunny in Paris. get_weather: sunny in Rome."
@@ -43,11 +43,11 @@ def url() -> Iterator[str]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    server = SimulatorServer()
+    server = serve()
     try:
-        yield asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+        yield asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)  # pyright: ignore[reportArgumentType]
     finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(10)  # pyright: ignore[reportArgumentType]
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -1,7 +1,7 @@
 """The simulator over real HTTP on loopback. Faults on the way are in `handover/test_faults`."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import aiohttp
 import pytest
@@ -10,7 +10,7 @@ from toolglot.jsontext import dumps
 from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.core import SimulatedResponse
-from toolglot.simulator.server import SimulatorServer, serve
+from toolglot.simulator.server import serve
 
 from .client import KEYS, WEATHER, WIRE_PROFILES, encode_body, pick_model, read_reply, request_path
 from .test_model import calls_of
@@ -28,7 +28,7 @@ def client_of(url: str) -> aiohttp.ClientSession:
 async def test_one_exchange(profile: str, stream: bool) -> None:
     target = resolve_profile(profile, pick_model(profile))
     body = encode_body(target, [user("weather in Paris and in Rome")], stream=stream, tools=(WEATHER,))
-    async with SimulatorServer() as url, client_of(url) as client:
+    async with serve() as url, client_of(url) as client:
         for _ in range(2):  # the connection is kept
             async with client.post(request_path(target, stream=stream), data=dumps(body)) as response:
                 answer = SimulatedResponse(response.status, {"content-type": response.content_type}, [await response.read()])
@@ -36,7 +36,7 @@ async def test_one_exchange(profile: str, stream: bool) -> None:
 
 
 async def test_about_page_and_unknown_path() -> None:
-    async with SimulatorServer() as url, client_of(url) as client:
+    async with serve() as url, client_of(url) as client:
         async with client.get("/") as response:
             assert (await response.json())["simulator"] == "toolglot"
         async with client.post("/nowhere", json={}) as response:
@@ -44,11 +44,11 @@ async def test_about_page_and_unknown_path() -> None:
 
 
 async def test_stopping_releases_stalled_clients(caplog: pytest.LogCaptureFixture) -> None:
-    server = SimulatorServer()
-    stalled = {"x-simulate": "stall"}
-    async with client_of(await server.start()) as client, client.post(PATH, json=BODY, headers=stalled) as response:
-        assert response.status == 200
-        await server.stop()
+    async with AsyncExitStack() as clients:
+        async with serve() as url:
+            client = await clients.enter_async_context(client_of(url))
+            response = await clients.enter_async_context(client.post(PATH, json=BODY, headers={"x-simulate": "stall"}))
+            assert response.status == 200
         with suppress(aiohttp.ClientError):
             await response.read()
     assert caplog.records == []
@@ -60,24 +60,14 @@ async def test_many_connections_at_once() -> None:
             await response.read()
             return response.status
 
-    async with SimulatorServer() as url:
+    async with serve() as url:
         assert await asyncio.gather(*(ask(url) for _ in range(200))) == [200] * 200
-
-
-async def test_serve_until_cancelled() -> None:
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(port=0, on_ready=ready.set_result))
-    async with client_of(await ready) as client, client.get("/") as response:
-        assert response.status == 200
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 async def test_logs_hold_no_keys(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("DEBUG"):
         async with (
-            SimulatorServer() as url,
+            serve() as url,
             client_of(url) as client,
             client.post(PATH + "?key=sk-secret", json=BODY, headers={"authorization": "Bearer sk-secret"}) as response,
         ):

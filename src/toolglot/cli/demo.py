@@ -6,6 +6,7 @@ The simulator answers over HTTP. Halfway through, each conversation is handed to
 import asyncio
 import sys
 import time
+from contextlib import AsyncExitStack
 
 import click
 
@@ -21,7 +22,7 @@ from toolglot.errors import UnknownName
 from toolglot.events import RunDone, RunResult
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import resolve_profile
-from toolglot.simulator.server import SimulatorServer
+from toolglot.simulator.server import serve
 from toolglot.tools.config import RetryConfig, ToolConfig
 
 __all__ = ["demo"]
@@ -49,17 +50,17 @@ def demo(provider: str | None) -> int:
 
 async def _run_conversations(screen: Screen, providers: list[str]) -> list[dict[str, str]]:
     """Run a conversation on each provider; return the rows of the table."""
-    server, transport = SimulatorServer(), HttpTransport()
-    url = await server.start()
-    screen.note(f"The simulator listens on {url}: real HTTP, no key needed.", "bold")
-
-    def connect(provider: str) -> Engine:
-        profile = resolve_profile(provider, SIMULATED_MODELS[provider])
-        model, base_url = f"{profile.id}:{profile.model}", f"{url}/@{profile.id}"
-        return create_engine(model, base_url=base_url, key="any", transport=transport)
-
     rows: list[dict[str, str]] = []
-    try:
+    async with AsyncExitStack() as stack:
+        url, transport = await stack.enter_async_context(serve()), HttpTransport()
+        stack.push_async_callback(transport.close)
+        screen.note(f"The simulator listens on {url}: real HTTP, no key needed.", "bold")
+
+        def connect(provider: str) -> Engine:
+            profile = resolve_profile(provider, SIMULATED_MODELS[provider])
+            model, base_url = f"{profile.id}:{profile.model}", f"{url}/@{profile.id}"
+            return create_engine(model, base_url=base_url, key="any", transport=transport)
+
         for index, provider in enumerate(providers):
             others = [name for name in SIMULATED_MODELS if name != provider]
             other = others[index % len(others)]
@@ -73,9 +74,6 @@ async def _run_conversations(screen: Screen, providers: list[str]) -> list[dict[
             screen.note(f"⇄ handed over to {agent.engine.profile.title} · {agent.engine.model}", "magenta")
             results.append(await _run_prompt(screen, agent, _HANDOVER_PROMPT))
             rows.append(_summarize(f"{provider} → {other}", results, time.monotonic() - start))
-    finally:
-        await transport.close()
-        await server.stop()
     return rows
 
 

@@ -38,13 +38,15 @@ def simulate(host: str, port: int, fault: tuple[str, ...]) -> int:
     It speaks all API formats and validates requests strictly. It needs no key and no network.
     """
 
-    def announce(url: str) -> None:
-        print(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)", flush=True)
-        for client, path in _BASE_URL_PATHS.items():
-            print(f"  base URL for {client:25} {url}{path}", flush=True)
+    async def run() -> None:
+        async with serve(Simulator(faults=fault), host, port) as url:
+            print(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)", flush=True)
+            for client, path in _BASE_URL_PATHS.items():
+                print(f"  base URL for {client:25} {url}{path}", flush=True)
+            await asyncio.Event().wait()
 
     try:
-        asyncio.run(serve(host, port, simulator=Simulator(faults=fault), on_ready=announce))
+        asyncio.run(run())
     except KeyboardInterrupt:
         pass
     except OSError as e:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from toolglot.errors import UnknownName
 from toolglot.messages import Block, Reply, Text, ToolCall
 from toolglot.providers.profile import Profile
+from toolglot.simulator.wires import load_rules
 from toolglot.simulator.wires.base import Refusal, RefusalKind
 from toolglot.wire import spec
 
@@ -36,50 +37,14 @@ _PAST_DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 HTML_PAGE = (
     "<html>\n<head><title>502 Bad Gateway</title></head>\n<body><center><h1>502 Bad Gateway</h1></center></body>\n</html>\n"
 )
-# name -> (kind, message by wire; "" for all others)
-_ERROR_FAULTS: dict[str, tuple[RefusalKind, dict[str, str]]] = {
-    "rate-limit": ("rate", {"": "Rate limit reached for requests. Please try again later."}),
-    "rate-limit-date": ("rate", {"": "Rate limit reached for requests. Please try again later."}),
-    "quota": (
-        "quota",
-        {
-            "": "You exceeded your current quota, please check your plan and billing details.",
-            spec.ANTHROPIC_MESSAGES: "Your credit balance is too low to access the API.",
-        },
-    ),
-    "server-error": (
-        "server",
-        {"": "The server had an error while processing your request.", spec.ANTHROPIC_MESSAGES: "Internal server error"},
-    ),
-    "overloaded": (
-        "overloaded",
-        {
-            "": "The engine is currently overloaded, please try again later.",
-            spec.ANTHROPIC_MESSAGES: "Overloaded",
-            spec.GEMINI: "The model is overloaded. Please try again later.",
-            spec.OLLAMA_CHAT: "server busy, please try again. maximum pending requests exceeded",
-        },
-    ),
-    "unauthorized": (
-        "auth",
-        {
-            "": "Incorrect API key provided.",
-            spec.ANTHROPIC_MESSAGES: "invalid x-api-key",
-            spec.GEMINI: "API key not valid. Please pass a valid API key.",
-            spec.OLLAMA_CHAT: "unauthorized",
-        },
-    ),
-    "context-too-long": (
-        "too_long",
-        {
-            "": "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens.",
-            spec.OPENAI_RESPONSES: "Your input exceeds the context window of this model. "
-            "Please adjust your input and try again.",
-            spec.ANTHROPIC_MESSAGES: "prompt is too long: 210000 tokens > 200000 maximum",
-            spec.GEMINI: "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-            spec.OLLAMA_CHAT: "the input length exceeds the context length",
-        },
-    ),
+_ERROR_FAULTS: dict[str, RefusalKind] = {
+    "rate-limit": "rate",
+    "rate-limit-date": "rate",
+    "quota": "quota",
+    "server-error": "server",
+    "overloaded": "overloaded",
+    "unauthorized": "auth",
+    "context-too-long": "too_long",
 }
 # those that leave a response without its end
 TRUNCATING_FAULTS = ("reset", "reset-mid-stream", "stall", "stall-first", "half-json", "truncated")
@@ -122,9 +87,9 @@ def make_refusal(fault: str, value: str, profile: Profile) -> Refusal | None:
     """Return the provider's error, if the fault is one."""
     if fault not in _ERROR_FAULTS:
         return None
-    kind, messages = _ERROR_FAULTS[fault]
+    kind = _ERROR_FAULTS[fault]
     retry_after = {"rate-limit": value or "0", "rate-limit-date": _PAST_DATE}.get(fault)
-    return Refusal(messages.get(profile.wire, messages[""]), kind, retry_after=retry_after)
+    return Refusal(load_rules(profile.wire).wordings[f"fault {kind}"], kind, retry_after=retry_after)
 
 
 # ---- faults in what the model says

@@ -69,6 +69,11 @@ class Rules(WireRules):
     }
     wordings: ClassVar[Mapping[str, str]] = {
         **WireRules.wordings,
+        "fault quota": "Your credit balance is too low to access the API.",
+        "fault server": "Internal server error",
+        "fault overloaded": "Overloaded",
+        "fault auth": "invalid x-api-key",
+        "fault too_long": "prompt is too long: 210000 tokens > 200000 maximum",
         "unknown field": "{name}: Extra inputs are not permitted",
         "wrong type": "{name}: Input should be a valid {expected}",
         "missing field": "{name}: Field required",

@@ -94,6 +94,12 @@ class WireRules:
     vendor_errors: ClassVar[VendorErrors] = {}
     """(profile, kind) -> the same, where a vendor differs from the rest of its wire."""
     wordings: ClassVar[Mapping[str, str]] = {
+        "fault rate": "Rate limit reached for requests. Please try again later.",
+        "fault quota": "You exceeded your current quota, please check your plan and billing details.",
+        "fault server": "The server had an error while processing your request.",
+        "fault overloaded": "The engine is currently overloaded, please try again later.",
+        "fault auth": "Incorrect API key provided.",
+        "fault too_long": "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens.",
         "unknown field": "Unrecognized request argument supplied: {name}",
         "wrong type": "Invalid type for '{name}': expected {expected}, but got {got} instead.",
         "missing field": "Missing required parameter: '{name}'.",
@@ -113,7 +119,7 @@ class WireRules:
         "bad temperature": "Invalid 'temperature': decimal above maximum value. Expected a value <= {profile.max_temperature:g}"
         ", but got {value} instead.",
     }
-    """Rule -> text; also "rule of FIELD" and "rule at PROFILE", which win."""
+    """Rule -> text; also "rule of FIELD" and "rule at PROFILE", which win; and "fault KIND"."""
     codes: ClassVar[Mapping[str, str]] = {
         "wrong type": "invalid_type",
         "missing field": "missing_required_parameter",

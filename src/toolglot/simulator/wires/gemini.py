@@ -67,6 +67,9 @@ class Rules(WireRules):
     }
     wordings: ClassVar[Mapping[str, str]] = {
         **WireRules.wordings,
+        "fault overloaded": "The model is overloaded. Please try again later.",
+        "fault auth": "API key not valid. Please pass a valid API key.",
+        "fault too_long": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
         "unknown field": 'Invalid JSON payload received. Unknown name "{name}": Cannot find field.',
         "wrong type": "Invalid value at '{name}': expected {expected}, got {got}",
         "missing field": "* GenerateContentRequest.{name}: {name} is not specified",

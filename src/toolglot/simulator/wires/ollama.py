@@ -30,6 +30,9 @@ class Rules(WireRules):
     refuses_unknown_fields = False
     wordings: ClassVar[Mapping[str, str]] = {
         **WireRules.wordings,
+        "fault overloaded": "server busy, please try again. maximum pending requests exceeded",
+        "fault auth": "unauthorized",
+        "fault too_long": "the input length exceeds the context length",
         # the error of Go's JSON decoder
         "wrong type": "json: cannot unmarshal {noun} into Go struct field ChatRequest.{name} of type {expected}",
         "missing field": "{name} is required",

@@ -38,6 +38,7 @@ class Rules(OpenAIRules):
     required = ("model",)
     wordings: ClassVar[Mapping[str, str]] = {
         **OpenAIRules.wordings,
+        "fault too_long": "Your input exceeds the context window of this model. Please adjust your input and try again.",
         "unknown field": "Unknown parameter: '{name}'.",
         "unknown field of messages": "Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to "
         "'input'.",
