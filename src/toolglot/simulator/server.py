@@ -22,7 +22,7 @@ _LINGER_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 
 @asynccontextmanager
 async def serve(simulator: Simulator | None = None, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[str]:
-    """Serve a simulator while the context is open, and yield its base URL. Port 0 picks a free one. The exit ends all connections."""
+    """Serve a simulator, and yield its base URL. Port 0 picks a free one. The exit ends all connections."""
     from aiohttp import web
 
     simulated, stopping = simulator or Simulator(), asyncio.Event()

@@ -99,7 +99,8 @@ class WireRules:
         "fault server": "The server had an error while processing your request.",
         "fault overloaded": "The engine is currently overloaded, please try again later.",
         "fault auth": "Incorrect API key provided.",
-        "fault too_long": "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens.",
+        "fault too_long": "This model's maximum context length is 128000 tokens. However, your messages resulted in "
+        "150000 tokens.",
         "unknown field": "Unrecognized request argument supplied: {name}",
         "wrong type": "Invalid type for '{name}': expected {expected}, but got {got} instead.",
         "missing field": "Missing required parameter: '{name}'.",
