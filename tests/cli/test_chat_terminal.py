@@ -14,6 +14,8 @@ pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
 from terminal import Terminal, surroundings
 
+pytestmark = pytest.mark.untraced
+
 TOOLS = '''
 import asyncio
 from pathlib import Path
@@ -49,7 +51,6 @@ def read_a_key() -> str:
 
 all = [get_weather, delete, wait_for_it, read_a_key]
 '''
-WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
 COLOURS = re.compile(rb"\x1b\[(?:[\d;]*;)?(?:[349]\d|10\d)[\d;]*m")
 
 
@@ -109,10 +110,10 @@ class Chat(Terminal):
 
 
 class TestConversation:
-    @pytest.mark.untraced
-    @pytest.mark.parametrize("wire", WIRES)
-    def test_tools_approvals_another_model_and_ctrl_c(self, wire: str, tmp_path: Path) -> None:
-        other = WIRES[WIRES.index(wire) - 1]
+    @pytest.mark.parametrize(
+        ("wire", "other"), [("openai-chat", "gemini"), ("anthropic", "ollama"), ("openai-responses", "openai-chat")]
+    )
+    def test_tools_approvals_another_model_and_ctrl_c(self, wire: str, other: str, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", f"simulator:{wire}") as chat:
             chat.hear("What is the weather in Paris?")
             assert "get_weather: Paris: 21 degrees." in chat.everything
@@ -135,7 +136,6 @@ class TestConversation:
             assert chat.says("still here") == 1
             chat.leave()
 
-    @pytest.mark.untraced
     def test_a_stream_that_stalls_can_be_stopped(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.wait_ready()
@@ -147,52 +147,37 @@ class TestConversation:
             assert chat.says("go on") == 1
             chat.leave()
 
-    @pytest.mark.untraced
-    def test_ctrl_c_at_an_approval_stops_the_turn_and_runs_nothing(self, tmp_path: Path) -> None:
-        with Chat(tmp_path, "-m", "simulator:anthropic") as chat:
-            chat.ask('call delete {"path": "a.txt"}')
-            chat.wait_for("y yes")
-            chat.press("ctrl-c")
-            chat.hear("say go on")
-            assert chat.says("go on") == 1
-            assert not (tmp_path / "deleted").exists()
-            chat.leave()
 
-
-class TestApproval:
-    @pytest.mark.untraced
-    def test_what_hides_or_obeys_is_visible(self, tmp_path: Path) -> None:
-        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
-            chat.ask('call delete {"path": "a\\u202egnp.exe \\u001b[2J\\u200bb"}')
-            chat.wait_for("y yes")
-            assert "a⟨U+202E⟩gnp.exe ␛[2J⟨U+200B⟩b" in chat.everything
-            assert "\u202e".encode() not in chat.raw
-            chat.type("n")
-            chat.wait_ready()
-            assert "It did not run" in chat.unwrapped
-            assert not (tmp_path / "deleted").exists()
-            chat.leave()
-
-    @pytest.mark.untraced
-    def test_what_was_typed_before_the_question_is_no_answer(self, tmp_path: Path) -> None:
-        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
-            chat.ask('call wait_for_it {"name": "it"} then call delete {"path": "precious"}')
-            chat.wait_file("it-started")
-            chat.type("yes, and say more")
-            (tmp_path / "it").touch()
-            chat.wait_for("y yes")
-            chat.wait_quiet()
-            assert not (tmp_path / "deleted").exists()
-            chat.type("n")
-            chat.wait_for("It did not run")
-            assert not (tmp_path / "deleted").exists()
-            chat.wait_until(lambda: chat.waits, "a prompt")
-            chat.press("ctrl-a", "ctrl-k")
-            chat.leave()
+def test_approval_shows_what_hides_and_only_an_answer_approves(tmp_path: Path) -> None:
+    with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+        chat.ask('call delete {"path": "a\\u202egnp.exe \\u001b[2J\\u200bb"}')
+        chat.wait_for("y yes")
+        assert "a⟨U+202E⟩gnp.exe ␛[2J⟨U+200B⟩b" in chat.everything
+        assert "\u202e".encode() not in chat.raw
+        chat.type("n")
+        chat.wait_ready()
+        assert "It did not run" in chat.unwrapped
+        chat.ask('call delete {"path": "a.txt"}')
+        chat.wait_for("y yes", times=2)
+        chat.press("ctrl-c")  # stops the turn
+        chat.hear("say go on")
+        assert chat.says("go on") == 1
+        chat.ask('call wait_for_it {"name": "it"} then call delete {"path": "precious"}')
+        chat.wait_file("it-started")
+        chat.type("yes, and say more")  # before the question is asked
+        (tmp_path / "it").touch()
+        chat.wait_for("y yes", times=3)
+        chat.wait_quiet()
+        assert not (tmp_path / "deleted").exists()
+        chat.type("n")
+        chat.wait_for("It did not run", times=2)
+        assert not (tmp_path / "deleted").exists()
+        chat.wait_until(lambda: chat.waits, "a prompt")
+        chat.press("ctrl-a", "ctrl-k")
+        chat.leave()
 
 
 class TestKeys:
-    @pytest.mark.untraced
     def test_many_lines_history_and_what_is_typed_during_a_turn(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.wait_ready()
@@ -214,9 +199,15 @@ class TestKeys:
             chat.wait_for(re.compile("^unfinished$", re.MULTILINE), times=2)
             chat.leave()
 
-    @pytest.mark.untraced
-    def test_ctrl_c_empties_the_line_and_twice_leaves(self, tmp_path: Path) -> None:
+    def test_no_tool_takes_keys_colors_are_no_mouse_and_ctrl_c_twice_leaves(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.ask("call read_a_key {}")
+            chat.wait_for("read_a_key: Error", timeout=5)
+            chat.hear("say still mine")
+            assert chat.says("still mine") == 1
+            chat.type("\x1b[31msay still here\r")
+            chat.wait_for("still here", times=2)
+            assert "Exception" not in chat.everything
             chat.wait_ready()
             chat.type("never mind")
             chat.wait_for("> never mind")
@@ -229,30 +220,11 @@ class TestKeys:
             assert chat.wait_exit() == 0
             assert "Traceback" not in chat.everything
 
-    def test_codes_of_colours_are_no_mouse(self, tmp_path: Path) -> None:
-        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
-            chat.wait_ready()
-            chat.type("\x1b[31msay still here\r")
-            chat.wait_for("still here", times=2)
-            assert "Exception" not in chat.everything
-            chat.leave()
-
-    @pytest.mark.untraced
-    def test_no_tool_takes_the_users_keys(self, tmp_path: Path) -> None:
-        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
-            chat.ask("call read_a_key {}")
-            chat.wait_for("read_a_key: Error", timeout=5)
-            chat.hear("say still mine")
-            assert chat.says("still mine") == 1
-            chat.leave()
-
 
 class TestWindow:
-    @pytest.mark.untraced
-    @pytest.mark.parametrize("columns", [40, 20])
-    def test_a_narrow_window_shows_everything(self, columns: int, tmp_path: Path) -> None:
+    def test_a_narrow_window_shows_everything(self, tmp_path: Path) -> None:
         path = "/home/somebody/documents/letters/to-a-friend.txt"
-        with Chat(tmp_path, "-m", "simulator:anthropic", columns=columns, lines=24) as chat:
+        with Chat(tmp_path, "-m", "simulator:anthropic", columns=20, lines=24) as chat:
             chat.hear("What is the weather in Paris?")
             assert "get_weather: Paris: 21 degrees." in chat.unwrapped
             chat.ask(f'call delete {{"path": "{path}"}}')
@@ -263,7 +235,6 @@ class TestWindow:
             assert (tmp_path / "deleted").exists()
             chat.leave()
 
-    @pytest.mark.untraced
     def test_a_new_size_in_the_middle_of_anything(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-responses") as chat:
             chat.wait_ready()
@@ -287,14 +258,12 @@ class TestWindow:
             assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", chat.everything)
             chat.leave()
 
-    @pytest.mark.untraced
     def test_without_colours(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:anthropic", NO_COLOR="1") as chat:
             chat.hear("What is the weather in Paris?")
             chat.leave()
         assert not COLOURS.search(chat.raw)
 
-    @pytest.mark.untraced
     def test_a_dumb_terminal_gets_plain_lines(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:anthropic", TERM="dumb") as chat:
             chat.wait_for("/help")
@@ -314,7 +283,6 @@ class TestWindow:
             assert chat.wait_exit() == 0
         assert b"\x1b" not in chat.raw
 
-    @pytest.mark.untraced
     def test_a_very_long_answer_is_shown_whole_and_once(self, tmp_path: Path) -> None:
         words = [f"w{number}" for number in range(34_000)]
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
