@@ -37,10 +37,16 @@ def invoke(*words: str) -> int:
     return int(app(list(words), standalone_mode=False) or 0)
 
 
-def run_cli(*words: str, stdin: str | bytes = b"", **env: str) -> Outcome:
+class TerminalStream(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def run_cli(*words: str, stdin: str | bytes = b"", is_terminal: bool = False, **env: str) -> Outcome:
     """Run a command in this process."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    streams = [io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", write_through=True) for text in (data, b"", b"")]
+    stream_type = TerminalStream if is_terminal else io.TextIOWrapper
+    streams = [stream_type(io.BytesIO(text), encoding="utf-8", write_through=True) for text in (data, b"", b"")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["toolglot", *words])
         for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):

@@ -1,7 +1,6 @@
 """`login` and `logout` as somebody at a terminal, or a script, has them. GitHub is a stand-in on loopback."""
 
 import asyncio
-import io
 import json
 import sys
 import threading
@@ -13,7 +12,7 @@ from typing import Any
 
 import keyring
 import pytest
-from cli_kit import Capture, Patch, invoke
+from cli_kit import Capture, Patch, invoke, run_cli
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
 
@@ -22,7 +21,6 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import GitHub
 from toolglot.engine.signin.environment import KEY_VARIABLES
-from toolglot.errors import AuthenticationFailed, ToolglotError, UnknownName, UsageError
 from toolglot.messages import user
 from toolglot.request import Request
 
@@ -73,115 +71,87 @@ def memory(monkeypatch: Patch, tmp_path: Path) -> Iterator[Memory]:
     keyring.set_keyring(before)
 
 
-def pipe(monkeypatch: Patch, text: str) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 class TestKeys:
     @pytest.mark.parametrize(
         ("provider", "account"),
         [("anthropic", "anthropic"), ("openai", "openai"), ("openai-chat", "openai"), ("azure", "azure"), ("google", "gemini")],
     )
-    def test_a_key_from_a_pipe(self, provider: str, account: str, memory: Memory, monkeypatch: Patch, capsys: Capture) -> None:
-        pipe(monkeypatch, f"{KEY}\nanother line\n")
-        assert invoke("login", provider) == 0
+    def test_a_key_from_a_pipe(self, provider: str, account: str, memory: Memory) -> None:
+        outcome = run_cli("login", provider, stdin=f"{KEY}\nanother line\n")
+        assert outcome == (0, f"stored the key for {account} in the system keyring\n", "")
         assert memory.kept == {("toolglot", account): KEY}
-        out, err = capsys.readouterr()
-        assert (out, err) == (f"stored the key for {account} in the system keyring\n", "")
 
-    def test_a_key_that_is_typed_is_not_shown(self, memory: Memory, monkeypatch: Patch, capsys: Capture) -> None:
-        monkeypatch.setattr(sys, "stdin", Terminal())
-        asked: list[str] = []
+    def test_a_key_that_is_typed_is_not_shown(self, memory: Memory, monkeypatch: Patch) -> None:
+        prompts: list[str] = []
 
-        def typed(prompt: str) -> str:
-            asked.append(prompt)
+        def read(prompt: str) -> str:
+            prompts.append(prompt)
             return f" {KEY} "
 
-        monkeypatch.setattr("toolglot.cli.login.getpass", typed)
-        assert invoke("login", "groq") == 0
+        monkeypatch.setattr("toolglot.cli.login.getpass", read)
+        code, out, err = run_cli("login", "groq", is_terminal=True)
+        assert (code, KEY in out + err, "groq" in prompts[0]) == (0, False, True)
         assert memory.kept == {("toolglot", "groq"): KEY}
-        assert "groq" in asked[0]
-        assert KEY not in "".join(capsys.readouterr())
 
-    @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (EOFError, None)])
-    def test_somebody_thinks_better_of_it(
-        self, error: type[BaseException], code: int | None, memory: Memory, monkeypatch: Patch
+    @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (EOFError, 2)])
+    def test_user_who_cancels_stores_nothing(
+        self, error: type[BaseException], code: int, memory: Memory, monkeypatch: Patch
     ) -> None:
-        monkeypatch.setattr(sys, "stdin", Terminal())
-
-        def typed(_: str) -> str:
+        def cancel(_: str) -> str:
             raise error
 
-        monkeypatch.setattr("toolglot.cli.login.getpass", typed)
-        if code is None:
-            with pytest.raises(UsageError, match="no key was entered"):
-                invoke("login", "groq")
-        else:
-            assert invoke("login", "groq") == code
+        monkeypatch.setattr("toolglot.cli.login.getpass", cancel)
+        assert run_cli("login", "groq", is_terminal=True).code == code
         assert memory.kept == {}
 
     @pytest.mark.parametrize(
-        ("text", "words"), [("", "no key was entered"), ("\n", "GROQ_API_KEY"), ("a b c", "not a key"), ("ключ", "not a key")]
+        ("text", "message"), [("", "no key was entered"), ("\n", "GROQ_API_KEY"), ("a b c", "not a key"), ("ключ", "not a key")]
     )
-    def test_what_is_no_key(self, text: str, words: str, memory: Memory, monkeypatch: Patch) -> None:
-        pipe(monkeypatch, text)
-        with pytest.raises(UsageError, match=words):
-            invoke("login", "groq")
+    def test_input_that_is_not_a_key(self, text: str, message: str, memory: Memory) -> None:
+        code, out, err = run_cli("login", "groq", stdin=text)
+        assert (code, out) == (2, "")
+        assert message in err
         assert memory.kept == {}
 
-    def test_a_variable_that_goes_first_is_named(self, monkeypatch: Patch, capsys: Capture) -> None:
-        monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "other-key")
-        pipe(monkeypatch, KEY)
-        invoke("login", "anthropic")
-        assert capsys.readouterr().err == "note: ANTHROPIC_AUTH_TOKEN is set and takes precedence over the stored key\n"
-        invoke("logout", "anthropic")
-        assert capsys.readouterr().err == "note: ANTHROPIC_AUTH_TOKEN is still set\n"
+    def test_a_variable_that_takes_precedence_is_named(self) -> None:
+        outcome = run_cli("login", "anthropic", stdin=KEY, ANTHROPIC_AUTH_TOKEN="other-key")
+        assert outcome.err == "note: ANTHROPIC_AUTH_TOKEN is set and takes precedence over the stored key\n"
+        outcome = run_cli("logout", "anthropic", ANTHROPIC_AUTH_TOKEN="other-key")
+        assert outcome.err == "note: ANTHROPIC_AUTH_TOKEN is still set\n"
 
-    def test_no_package(self, monkeypatch: Patch) -> None:
-        monkeypatch.setitem(sys.modules, "keyring", None)
-        with pytest.raises(ToolglotError, match=r"pip install 'toolglot\[keyring\]'`, or set GROQ_API_KEY"):
-            invoke("login", "groq")
+    @pytest.mark.parametrize(
+        ("words", "code", "message"),
+        [
+            (("login", "vertex"), 2, "gcloud auth application-default login"),
+            (("login", "antropic"), 2, "did you mean 'anthropic'"),
+            (("logout", "antropic"), 2, "did you mean 'anthropic'"),
+            (("login", "groq", "--host", "company.ghe.com"), 2, "only applies to copilot"),
+            (("login", "copilot", "--host", "https://company.ghe.com/"), 2, "not a host"),
+        ],
+    )
+    def test_wrong_usage(self, words: tuple[str, ...], code: int, message: str) -> None:
+        outcome = run_cli(*words)
+        assert outcome[:2] == (code, "")
+        assert message in outcome.err
 
-    def test_no_keyring(self) -> None:
+    def test_without_a_keyring_the_variable_is_named(self, monkeypatch: Patch) -> None:
         keyring.set_keyring(fail.Keyring())
-        with pytest.raises(ToolglotError, match="no usable keyring: set GROQ_API_KEY"):
-            invoke("login", "groq")
+        assert "no usable keyring: set GROQ_API_KEY" in run_cli("login", "groq").err
+        monkeypatch.setitem(sys.modules, "keyring", None)
+        assert "pip install 'toolglot[keyring]'`, or set GROQ_API_KEY" in run_cli("login", "groq").err
 
-    def test_a_keyring_that_does_not_do_it(self, monkeypatch: Patch) -> None:
+    def test_a_keyring_that_fails(self) -> None:
         stubborn = Stubborn()
         keyring.set_keyring(stubborn)
-        pipe(monkeypatch, KEY)
-        with pytest.raises(ToolglotError, match="did not accept the key") as caught:
-            invoke("login", "groq")
-        assert KEY not in str(caught.value)
+        code, _, err = run_cli("login", "groq", stdin=KEY)
+        assert (code, "did not accept the key" in err, KEY in err) == (1, True, False)
         stubborn.kept["toolglot", "groq"] = KEY
-        with pytest.raises(ToolglotError, match="refuses to delete"):
-            invoke("logout", "groq")
+        assert "refuses to delete" in run_cli("logout", "groq").err
 
-    def test_vertex_takes_no_key_that_lasts(self) -> None:
-        with pytest.raises(UsageError, match="gcloud auth application-default login"):
-            invoke("login", "vertex")
-
-    def test_who_is_unknown(self) -> None:
-        for command in ("login", "logout"):
-            with pytest.raises(UnknownName, match="anthropic"):
-                invoke(command, "antropic")
-
-    def test_a_host_is_githubs(self) -> None:
-        with pytest.raises(UsageError, match="only applies to copilot"):
-            invoke("login", "groq", "--host", "company.ghe.com")
-
-    def test_logout(self, memory: Memory, monkeypatch: Patch, capsys: Capture) -> None:
-        pipe(monkeypatch, KEY)
-        invoke("login", "azure-chat")
-        capsys.readouterr()
-        assert [invoke("logout", "azure"), invoke("logout", "azure")] == [0, 0]
-        assert capsys.readouterr().out == "deleted the key for azure\nno key is stored for azure\n"
+    def test_logout(self, memory: Memory) -> None:
+        run_cli("login", "azure-chat", stdin=KEY)
+        assert run_cli("logout", "azure")[:2] == (0, "deleted the key for azure\n")
+        assert run_cli("logout", "azure")[:2] == (0, "no key is stored for azure\n")
         assert memory.kept == {}
 
 
@@ -290,24 +260,18 @@ class TestCopilot:
         assert invoke("logout", "copilot") == 0
         assert copilot.find_login() is None
 
-    def test_an_account_without_copilot_is_not_kept(self, github: StandIn) -> None:
-        github.exchange = 403
-        with pytest.raises(AuthenticationFailed, match="an account that has Copilot"):
-            invoke("login", "copilot")
+    @pytest.mark.parametrize(
+        ("change", "value", "code", "message"),
+        [
+            ("exchange", 403, 1, "an account that has Copilot"),
+            ("looks", [{"error": "access_denied"}], 1, "denied at GitHub"),
+            ("interrupt", True, 130, "waiting for GitHub"),
+        ],
+    )
+    def test_a_failed_sign_in_is_not_stored(self, github: StandIn, change: str, value: Any, code: int, message: str) -> None:
+        setattr(self if change == "interrupt" else github, change, value)
+        outcome = run_cli("login", "copilot")
+        assert outcome.code == code
+        assert message in outcome.err
+        assert "Traceback" not in outcome.err
         assert copilot.find_login() is None
-
-    def test_somebody_thinks_better_of_it(self, github: StandIn, capsys: Capture) -> None:
-        self.interrupt = True
-        assert invoke("login", "copilot") == 130
-        assert "Traceback" not in "".join(capsys.readouterr())
-        assert copilot.find_login() is None
-
-    def test_somebody_refuses(self, github: StandIn) -> None:
-        github.looks = [{"error": "access_denied"}]
-        with pytest.raises(AuthenticationFailed, match="denied at GitHub"):
-            invoke("login", "copilot")
-
-
-def test_a_host_is_not_a_url() -> None:
-    with pytest.raises(UsageError, match="not a host"):
-        invoke("login", "copilot", "--host", "https://company.ghe.com/")
