@@ -46,7 +46,8 @@ def run_cli(*words: str, stdin: str | bytes = b"", is_terminal: bool = False, **
     """Run a command in this process."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     stream_type = TerminalStream if is_terminal else io.TextIOWrapper
-    streams = [stream_type(io.BytesIO(text), encoding="utf-8", write_through=True) for text in (data, b"", b"")]
+    buffers = [io.BytesIO(text) for text in (data, b"", b"")]
+    streams = [stream_type(buffer, encoding="utf-8", write_through=True) for buffer in buffers]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["toolglot", *words])
         for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
@@ -55,7 +56,7 @@ def run_cli(*words: str, stdin: str | bytes = b"", is_terminal: bool = False, **
             patch.setenv(name, value)
         with pytest.raises(SystemExit) as end:
             main()
-    code, (out, err) = end.value.code, (stream.buffer.getvalue().decode() for stream in streams[1:])
+    code, (out, err) = end.value.code, (buffer.getvalue().decode() for buffer in buffers[1:])
     return Outcome(1, out, f"{err}{code}\n") if isinstance(code, str) else Outcome(int(code or 0), out, err)
 
 

@@ -15,28 +15,41 @@ from typing import Any, ClassVar
 
 import click
 import pytest
-from cli_kit import json_lines, run_cli, run_program
+from cli_kit import Outcome, json_lines, run_cli, run_program
 
+from aws_events import encode_aws_event
 from toolglot.cli.main import COMMANDS
+from toolglot.providers.catalog import PROFILES
 
 ROOT = Path(__file__).parents[2]
 CHAT = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
 REPLY = {"id": "c1", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
 
 
-def records(out: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in out.splitlines()]
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
+SEARCH = {"type": "web_search_call", "id": "ws"}
+EVENTS: list[dict[str, Any]] = [
+    {"type": "message_start", "message": {"id": "m", "content": [], "model": "claude"}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
+    {"type": "message_stop"},
+]
+THOUGHT: dict[str, Any] = {"type": "thinking", "text": "", "opaque": {"summary": []}}
+AWS_STREAM = base64.b64encode(b"".join(encode_aws_event(json.dumps(event).encode()) for event in EVENTS)).decode()
 
 
 def exchange(body: Any, **more: Any) -> dict[str, Any]:
     text = body if isinstance(body, str) else json.dumps(body)
-    return {
-        "id": "x",
-        "streaming": False,
-        "status": 200,
-        "response_content_type": "application/json",
-        "response_body": text,
-    } | more
+    record = {"id": "x", "streaming": False, "status": 200, "response_content_type": "application/json", "response_body": text}
+    return record | more
+
+
+def decode(wire: str, *lines: Any) -> Outcome:
+    return run_cli("decode", "--wire", wire, "--jsonl", stdin=json_lines(*lines))
+
+
+def convert(source: str, target: str, *lines: Any, model: str = "") -> Outcome:
+    words = ("--model", model) if model else ()
+    return run_cli("convert", "--from", source, "--to", target, *words, "--jsonl", stdin=json_lines(*lines))
 
 
 def test_version() -> None:
@@ -45,98 +58,82 @@ def test_version() -> None:
     assert out.startswith("toolglot ")
 
 
-AS_A_PROGRAM: dict[str, tuple[list[str], str]] = {
-    "an answer in a line": (["decode", "--wire", "openai-chat", "--jsonl"], json_lines(exchange(REPLY), "not json")),
-    "a body": (["convert", "--from", "openai-chat", "--to", "gemini"], json.dumps(CHAT | {"n": 2})),
-    "no JSON": (["convert", "--from", "openai-chat", "--to", "gemini"], "{"),
-    "wrong usage": (["decode", "--wire", "morse"], ""),
-    "tools": (["check", "-", "--for", "openai-chat", "--for", "gemini"], '[{"name": "f"}]'),
-    "a file that is missing": (["check", "nope.json"], ""),
-    "help": ([], ""),
-}
-
-
-@pytest.mark.parametrize("what", AS_A_PROGRAM)
-def test_a_program_says_what_is_said_in_this_process(what: str) -> None:
-    words, stdin = AS_A_PROGRAM[what]
-    code, out, err = run_program(*words, stdin=stdin)
-    assert run_cli(*words, stdin=stdin) == (code, out, err)
-    assert out or err
+@pytest.mark.parametrize(
+    ("words", "stdin"),
+    [
+        (["decode", "--wire", "openai-chat", "--jsonl"], json_lines(exchange(REPLY), "not json")),
+        (["convert", "--from", "openai-chat", "--to", "gemini"], json.dumps(CHAT | {"n": 2})),
+        (["decode", "--wire", "morse"], ""),
+        (["check", "-", "--for", "openai-chat", "--for", "gemini"], '[{"name": "f"}]'),
+        ([], ""),
+    ],
+    ids=["lines", "a body", "wrong usage", "tools", "help"],
+)
+def test_a_program_prints_what_is_printed_in_this_process(words: list[str], stdin: str) -> None:
+    outcome = run_program(*words, stdin=stdin)
+    assert run_cli(*words, stdin=stdin) == outcome
+    assert outcome.out or outcome.err
 
 
 class TestDecode:
     def test_a_batch_answers_in_order(self) -> None:
-        stdin = json_lines(
-            exchange(REPLY, id="a"),
-            exchange({"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}, id="b", status=429),
-        )
-        code, out, err = run_cli("decode", "--wire", "openai-chat", "--jsonl", stdin=stdin)
-        first, second = records(out)
-        assert (code, err) == (0, "")
-        assert first["id"] == "a"
+        limited = exchange({"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}, id="b", status=429)
+        outcome = decode("openai-chat", exchange(REPLY, id="a"), limited)
+        first, second = outcome.records()
+        assert (outcome.code, outcome.err) == (0, "")
+        assert (first["id"], first["reply"]["stop"], first["losses"]) == ("a", "end", [])
         assert first["reply"]["blocks"] == [{"type": "text", "text": "Hello"}]
-        assert first["reply"]["stop"] == "end"
-        assert first["losses"] == []
-        assert second["id"] == "b"
-        assert second["error"] == {"type": "RateLimited", "message": "Slow down", "retryable": True}
+        assert second == {"id": "b", "error": {"type": "RateLimited", "message": "Slow down", "retryable": True}}
 
-    def test_calls_have_every_field(self) -> None:
-        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
-        body = {"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
-        _, out, _ = run_cli("decode", "--wire", "openai-chat", "--jsonl", stdin=json_lines(exchange(body)))
-        assert records(out)[0]["reply"]["blocks"] == [
-            {"type": "tool_call", "id": "1", "name": "f", "arguments": None, "raw": "[1]"}
-        ]
+    @pytest.mark.parametrize(
+        ("wire", "line", "blocks"),
+        [
+            (
+                "openai-chat",
+                exchange({"choices": [{"message": {"tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}),
+                [{"type": "tool_call", "id": "1", "name": "f", "arguments": None, "raw": "[1]"}],
+            ),
+            (
+                "openai-responses",
+                exchange({"model": "m", "status": "completed", "output": [SEARCH, {"type": "reasoning", "summary": []}]}),
+                [{"type": "foreign", "wire": "openai-responses", "item": SEARCH}, THOUGHT],
+            ),
+            (
+                "anthropic-messages",
+                exchange(AWS_STREAM, streaming=True, response_body_encoding="base64"),
+                [{"type": "text", "text": "Hi"}],
+            ),
+        ],
+        ids=["a call has every field", "other blocks", "base64"],
+    )
+    def test_blocks(self, wire: str, line: dict[str, Any], blocks: list[Any]) -> None:
+        (record,) = decode(wire, "", line).records()  # a blank line is ignored
+        assert record["reply"]["blocks"] == blocks
 
-    def test_other_blocks_and_blank_lines(self) -> None:
-        item = {"type": "web_search_call", "id": "ws"}
-        body: dict[str, Any] = {
-            "id": "r",
-            "model": "m",
-            "status": "completed",
-            "output": [item, {"type": "reasoning", "summary": []}],
-        }
-        _, out, _ = run_cli("decode", "--wire", "openai-responses", "--jsonl", stdin="\n" + json_lines(exchange(body)))
-        reply = records(out)[0]["reply"]
-        assert reply["blocks"] == [
-            {"type": "foreign", "wire": "openai-responses", "item": item},
-            {"type": "thinking", "text": "", "opaque": {"summary": []}},
-        ]
-        assert reply["model"] == "m"
-
-    def test_base64_bodies(self) -> None:
-        from aws_events import encode_aws_event
-
-        events: list[dict[str, Any]] = [
-            {"type": "message_start", "message": {"id": "m", "content": [], "model": "claude"}},
-            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
-            {"type": "message_stop"},
-        ]
-        body = base64.b64encode(b"".join(encode_aws_event(json.dumps(event).encode()) for event in events)).decode()
-        _, out, _ = run_cli(
-            "decode",
-            "--wire",
-            "anthropic-messages",
-            "--jsonl",
-            stdin=json_lines(exchange(body, streaming=True, response_body_encoding="base64")),
-        )
-        assert records(out)[0]["reply"]["blocks"] == [{"type": "text", "text": "Hi"}]
-
-    def test_a_single_raw_body_whole_or_streamed(self, tmp_path: Path) -> None:
-        file = tmp_path / "answer"
-        file.write_text(json.dumps(REPLY))
-        assert json.loads(run_cli("decode", "--wire", "openai-chat", str(file))[1])["reply"]["blocks"][0]["text"] == "Hello"
-        stream = 'data: {"choices":[{"index":0,"delta":{"content":"Yo"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-        assert json.loads(run_cli("decode", "--wire", "openai-chat", stdin=stream)[1])["reply"]["blocks"][0]["text"] == "Yo"
+    @pytest.mark.parametrize(
+        ("body", "text"),
+        [
+            (json.dumps(REPLY), "Hello"),
+            ('data: {"choices":[{"index":0,"delta":{"content":"Yo"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n', "Yo"),
+        ],
+        ids=["complete", "streamed"],
+    )
+    def test_a_single_raw_body(self, body: str, text: str, tmp_path: Path) -> None:
+        (tmp_path / "answer").write_text(body)
+        for outcome in (
+            run_cli("decode", "--wire", "openai-chat", str(tmp_path / "answer")),
+            run_cli("decode", "--wire", "openai-chat", stdin=body),
+        ):
+            assert json.loads(outcome.out)["reply"]["blocks"][0]["text"] == text
 
     def test_a_truncated_stream_is_an_answer(self) -> None:
         stream = 'data: {"choices":[{"index":0,"delta":{"content":"Yo"}}]}\n\n'
-        code, out, _ = run_cli("decode", "--wire", "openai-chat", "--jsonl", stdin=json_lines(exchange(stream, streaming=True)))
-        assert code == 0
-        assert records(out)[0]["error"]["type"] == "TruncatedStream"
+        outcome = decode("openai-chat", exchange(stream, streaming=True))
+        assert outcome.code == 0
+        assert outcome.records()[0]["error"]["type"] == "TruncatedStream"
 
     @pytest.mark.parametrize(
-        ("bad", "words"),
+        ("line", "message"),
         [
             ("not json", "not a JSON object"),
             ("[1]", "not a JSON object"),
@@ -147,37 +144,33 @@ class TestDecode:
         ],
         ids=["text", "array", "no body", "status", "base64", "html"],
     )
-    def test_a_bad_line_is_named_and_passed(self, bad: Any, words: str) -> None:
-        code, out, err = run_cli(
-            "decode", "--wire", "openai-chat", "--jsonl", stdin=json_lines(exchange(REPLY, id=1), bad, exchange(REPLY, id=3))
-        )
-        said = records(out)
-        assert code == 1
-        assert [one["id"] for one in said[::2]] == [1, 3]
-        assert words in said[1]["error"]["message"]
-        assert err.startswith("line 2: ")
-        assert len(err.strip().splitlines()) == 1
+    def test_a_bad_line_is_named_and_passed(self, line: Any, message: str) -> None:
+        outcome = decode("openai-chat", exchange(REPLY, id=1), line, exchange(REPLY, id=3))
+        first, second, third = outcome.records()
+        assert (outcome.code, first["id"], third["id"]) == (1, 1, 3)
+        assert message in second["error"]["message"]
+        assert outcome.err.startswith("line 2: ")
+        assert len(outcome.err.strip().splitlines()) == 1
 
 
 class TestConvert:
     def test_a_batch(self) -> None:
-        stdin = json_lines({"id": "a", "request": CHAT}, {"id": "b", "request": CHAT | {"logit_bias": {"1": 2}}})
-        code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "anthropic-messages", "--jsonl", stdin=stdin)
-        first, second = records(out)
-        assert (code, err) == (0, "")
+        lines = {"id": "a", "request": CHAT}, {"id": "b", "request": CHAT | {"logit_bias": {"1": 2}}}
+        outcome = convert("openai-chat", "anthropic-messages", *lines)
+        first, second = outcome.records()
+        assert (outcome.code, outcome.err) == (0, "")
         assert first["model"] == "gpt-4o"
         assert first["request"]["messages"] == [{"role": "user", "content": "Hi"}]
-        assert [one["what"] for one in first["repairs"]] == ["max_tokens"]
-        assert [one["what"] for one in second["losses"]] == ["logit_bias"]
+        assert [repair["what"] for repair in first["repairs"]] == ["max_tokens"]
+        assert [loss["what"] for loss in second["losses"]] == ["logit_bias"]
 
-    def test_another_model(self) -> None:
-        stdin = json_lines({"id": 1, "model": "gemini-2.5-flash", "request": {"contents": [{"parts": [{"text": "Hi"}]}]}})
-        _, out, _ = run_cli("convert", "--from", "gemini", "--to", "openai-chat", "--model", "gpt-4o", "--jsonl", stdin=stdin)
-        assert records(out)[0]["model"] == records(out)[0]["request"]["model"] == "gpt-4o"
-        _, out, _ = run_cli("convert", "--from", "gemini", "--to", "openai-chat", "--jsonl", stdin=stdin)
-        assert records(out)[0]["request"]["model"] == "gemini-2.5-flash"
+    @pytest.mark.parametrize(("model", "expected"), [("gpt-4o", "gpt-4o"), ("", "gemini-2.5-flash")])
+    def test_another_model(self, model: str, expected: str) -> None:
+        line = {"id": 1, "model": "gemini-2.5-flash", "request": {"contents": [{"parts": [{"text": "Hi"}]}]}}
+        (record,) = convert("gemini", "openai-chat", line, model=model).records()
+        assert record["model"] == record["request"]["model"] == expected
 
-    def test_one_body_prints_the_body_and_says_the_rest_on_stderr(self, tmp_path: Path) -> None:
+    def test_a_single_body_is_printed_and_its_losses_go_to_stderr(self, tmp_path: Path) -> None:
         file = tmp_path / "request.json"
         file.write_text(json.dumps(CHAT | {"n": 2}))
         code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "gemini", str(file))
@@ -186,7 +179,7 @@ class TestConvert:
         assert err.startswith("lost: n at request")
 
     @pytest.mark.parametrize(
-        ("bad", "words"),
+        ("line", "message"),
         [
             ({"id": 2}, "request"),
             ({"id": 2, "request": [1]}, "request"),
@@ -195,37 +188,31 @@ class TestConvert:
         ],
         ids=["missing", "array", "model", "shape"],
     )
-    def test_a_bad_line_is_named_and_passed(self, bad: Any, words: str) -> None:
-        stdin = json_lines({"id": 1, "request": CHAT}, bad, {"id": 3, "request": CHAT})
-        code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "gemini", "--jsonl", stdin=stdin)
-        assert code == 1
-        assert [one["id"] for one in records(out)] == [1, 2, 3]
-        assert words in records(out)[1]["error"]["message"]
-        assert err.startswith("line 2: ")
-
-    def test_no_json_is_one_sentence(self) -> None:
-        code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "gemini", stdin="{")
-        assert (code, out) == (2, "")
-        assert err.startswith("toolglot: the request is not a JSON object")
-        assert "Traceback" not in err
+    def test_a_bad_line_is_named_and_passed(self, line: Any, message: str) -> None:
+        outcome = convert("openai-chat", "gemini", {"id": 1, "request": CHAT}, line, {"id": 3, "request": CHAT})
+        assert outcome.code == 1
+        assert [record["id"] for record in outcome.records()] == [1, 2, 3]
+        assert message in outcome.records()[1]["error"]["message"]
+        assert outcome.err.startswith("line 2: ")
 
 
-class TestUsage:
-    @pytest.mark.parametrize(
-        "words",
-        [
-            ["decode"],
-            ["decode", "--wire", "morse"],
-            ["convert", "--from", "gemini"],
-            ["decode", "--wire", "gemini", "/no/such/file"],
-            ["sing"],
-        ],
-        ids=["no wire", "unknown wire", "no target", "no file", "no command"],
-    )
-    def test_wrong_usage_exits_2(self, words: list[str]) -> None:
-        code, _, err = run_cli(*words)
-        assert code == 2
-        assert "Traceback" not in err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["decode"], "Missing option '--wire'"),
+        (["decode", "--wire", "morse"], "'morse' is not one of"),
+        (["convert", "--from", "gemini"], "Missing option '--to'"),
+        (["convert", "--from", "openai-chat", "--to", "gemini"], "the request is not a JSON object"),
+        (["decode", "--wire", "gemini", "/no/such/file"], "File '/no/such/file' does not exist"),
+        (["config"], "Missing command"),
+        (["sing"], "No such command 'sing'"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(words: list[str], message: str) -> None:
+    code, out, err = run_cli(*words, stdin="{")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("toolglot: ")
+    assert message in err
 
 
 class TestCheck:
@@ -236,11 +223,9 @@ class TestCheck:
     }
 
     def test_every_provider_is_checked(self) -> None:
-        from toolglot.providers.catalog import PROFILES
-
-        code, out, _ = run_cli("check", "-", "--json", stdin=json.dumps([self.TOOL]))
-        found = {one["provider"]: one for one in records(out)}
-        assert code == 0
+        outcome = run_cli("check", "-", "--json", stdin=json.dumps([self.TOOL]))
+        found = {record["provider"]: record for record in outcome.records()}
+        assert outcome.code == 0
         assert set(found) == set(PROFILES)
         assert found["anthropic"]["losses"] == []
         assert any(loss["where"].startswith("tool 'lookup'") for loss in found["gemini"]["losses"])
@@ -264,8 +249,8 @@ class TestCheck:
         ids=["mcp", "anthropic", "chat", "responses", "gemini", "ours"],
     )
     def test_a_tool_in_any_form(self, tool: dict[str, Any]) -> None:
-        code, out, _ = run_cli("check", "-", "--for", "openai-chat", "--json", stdin=json.dumps([tool]))
-        assert (code, records(out)[0]["losses"]) == (0, [])
+        outcome = run_cli("check", "-", "--for", "openai-chat", "--json", stdin=json.dumps([tool]))
+        assert (outcome.code, outcome.records()[0]["losses"]) == (0, [])
 
     def test_over_a_limit_is_refused(self) -> None:
         many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(129)]

@@ -63,8 +63,8 @@ def directory(isolated_home: Path) -> Path:
     return isolated_home
 
 
-def run(*words: str, stdin: str | bytes = b"", **env: str) -> Outcome:
-    return run_cli("run", *words, stdin=stdin, **env)
+def run(*words: str, **options: Any) -> Outcome:
+    return run_cli("run", *words, **options)
 
 
 def run_with_tools(*words: str) -> Outcome:
