@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Capture, Patch, invoke
+from cli_kit import Patch, run_cli
 
 from toolglot.cli.doctor import EXTRAS
 from toolglot.providers.catalog import PROFILES
@@ -24,19 +24,15 @@ ROOT = Path(__file__).parents[2]
 class Doctor:
     """Runs the command in a directory without settings, keys, programs, sign-ins and keyring."""
 
-    def __init__(self, directory: Path, capsys: Capture, monkeypatch: Patch) -> None:
-        self.directory, self._capsys, self.setenv = directory, capsys, monkeypatch.setenv
-        variables = {name for row in PROFILES.values() for name in (*row.key_env, *row.token_env, *row.base_env)}
-        prefixes = ("TOOLGLOT_", "AZURE_", "GOOGLE_", "IDENTITY_", "MSI_")
-        for name in variables | {name for name in os.environ if name.startswith(prefixes)}:
+    def __init__(self, directory: Path, monkeypatch: Patch) -> None:
+        self.directory, self.columns, self.setenv = directory, 80, monkeypatch.setenv
+        variables = {name for row in PROFILES.values() for name in row.base_env}
+        for name in variables | {name for name in os.environ if name.startswith(("AZURE_", "GOOGLE_", "IDENTITY_", "MSI_"))}:
             monkeypatch.delenv(name, raising=False)
-        for name in ("HOME", "TOOLGLOT_STATE", "XDG_CONFIG_HOME"):
-            self.setenv(name, str(directory))
+        self.setenv("TOOLGLOT_STATE", str(directory))
         self.setenv("TOOLGLOT_CONFIG", str(directory / "config.toml"))
         self.setenv("PATH", str(directory / "bin"))
-        self.setenv("COLUMNS", "80")
         monkeypatch.setattr("toolglot.engine.auth.load_key", lambda _account: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        monkeypatch.chdir(directory)
 
     def configure(self, text: str) -> "Doctor":
         (self.directory / "config.toml").write_text(text)
@@ -46,24 +42,18 @@ class Doctor:
         (self.directory / "audit.jsonl").write_text("\n".join(lines))
 
     def report(self, *flags: str, broken: bool = False) -> dict[str, Any]:
-        assert invoke("doctor", "--json", *flags) == int(broken)
-        out, err = self._capsys.readouterr()
-        assert (out.count("\n"), err) == (1, "")
-        report: dict[str, Any] = json.loads(out)
-        assert bool(report["problems"]) == broken
+        outcome = run_cli("doctor", "--json", *flags)
+        (report,) = outcome.records()
+        assert (outcome.code, outcome.err, bool(report["problems"])) == (int(broken), "", broken)
         return report
 
     def text(self, *flags: str) -> str:
-        invoke("doctor", *flags)
-        return self._capsys.readouterr().out
+        return run_cli("doctor", *flags, COLUMNS=str(self.columns)).out
 
 
 @pytest.fixture
-def doctor(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> Doctor:
-    return Doctor(tmp_path, capsys, monkeypatch)
-
-
-# ---- what is installed
+def doctor(isolated_home: Path, monkeypatch: Patch) -> Doctor:
+    return Doctor(isolated_home, monkeypatch)
 
 
 def test_versions_of_packages(doctor: Doctor) -> None:
@@ -94,19 +84,14 @@ def test_extras_match_the_project() -> None:
         assert list(packages) == [re.split(r"[^\w-]", line, maxsplit=1)[0] for line in for_users[name]]
 
 
-def program(folder: Path, name: str, script: str) -> None:
-    (folder / "bin").mkdir(exist_ok=True)
-    file = folder / "bin" / name
-    file.write_text(f"#!/bin/sh\n{script}\n")
-    file.chmod(0o755)
-
-
 def test_programs_are_found_but_not_started(doctor: Doctor) -> None:
-    program(doctor.directory, "git", f"touch {doctor.directory}/started")
-    program(doctor.directory, "google-chrome", f"touch {doctor.directory}/started")
+    directory = doctor.directory / "bin"
+    directory.mkdir()
+    for name in ("git", "google-chrome"):
+        (directory / name).write_text(f"#!/bin/sh\ntouch {doctor.directory}/started\n")
+        (directory / name).chmod(0o755)
     programs = doctor.report()["programs"]
-    bin = doctor.directory / "bin"
-    assert programs == {"rg": None, "git": str(bin / "git"), "chromium": str(bin / "google-chrome")}
+    assert programs == {"rg": None, "git": str(directory / "git"), "chromium": str(directory / "google-chrome")}
     assert not (doctor.directory / "started").exists()
 
 
@@ -136,9 +121,6 @@ def test_sandbox(doctor: Doctor, level: int, run: str, why: dict[str, str], monk
     assert sandbox.get("gaps") == (None if level == 2 else "others can be seen")
 
 
-# ---- configuration and keys
-
-
 def test_changed_settings_have_an_origin(doctor: Doctor) -> None:
     report = doctor.configure("[policy]\nmax_turns = 7\n").report()
     origin = f"user file {doctor.directory}/config.toml"
@@ -147,7 +129,7 @@ def test_changed_settings_have_an_origin(doctor: Doctor) -> None:
 
 
 def test_default_settings(doctor: Doctor) -> None:
-    doctor.setenv("COLUMNS", "300")
+    doctor.columns = 300
     out = doctor.text()
     assert f"user file  {doctor.directory}/config.toml (does not exist)" in out
     assert "settings   all defaults" in out
@@ -168,7 +150,7 @@ def test_unreadable_configuration_is_a_problem(doctor: Doctor) -> None:
     assert report["settings"] == []
 
 
-def test_keys_are_never_shown(doctor: Doctor, capsys: Capture) -> None:
+def test_keys_are_never_shown(doctor: Doctor) -> None:
     doctor.setenv("ANTHROPIC_API_KEY", KEY)
     doctor.setenv("OPENAI_API_KEY", KEY)
     doctor.setenv("MY_GROQ", KEY)
@@ -210,9 +192,6 @@ def test_unusable_model_is_a_problem(doctor: Doctor, model: str, key: str, probl
     assert problem is None or problem in report["problems"][0]
 
 
-# ---- the audit log
-
-
 def call(tool: str, outcome: str = "ok", seconds: float = 1.0, **more: Any) -> str:
     return json.dumps({"tool": tool, "outcome": outcome, "seconds": seconds, "ran": True, **more})
 
@@ -233,17 +212,14 @@ def test_statistics_by_tool(doctor: Doctor) -> None:
     assert re.search(r"write +3 +3 +9.000 +9.000 +timeout 2, rejected 1", out)
 
 
-def test_tool_that_never_ran_has_no_percentiles(doctor: Doctor) -> None:
-    doctor.write_audit(call("x", "rejected", 0.0, ran=False))
-    assert doctor.report()["audit"]["tools"][0]["p50"] is None
-
-
 def test_only_the_end_of_a_long_log_is_read(doctor: Doctor, monkeypatch: Patch) -> None:
-    lines = [call("old"), *[call("new")] * 3]
+    lines = [call("old"), *[call("new", "rejected", ran=False)] * 3]
     doctor.write_audit(*lines)
     monkeypatch.setattr("toolglot.cli.audit_summary.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
     audit = doctor.report()["audit"]
-    assert ([entry["tool"] for entry in audit["tools"]], audit["damaged"], audit["whole"]) == (["new"], 0, False)
+    # A tool that never ran has no percentiles.
+    assert audit["tools"] == [{"tool": "new", "calls": 3, "errors": {"rejected": 3}, "p50": None, "p95": None}]
+    assert (audit["damaged"], audit["whole"]) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +231,7 @@ def test_only_the_end_of_a_long_log_is_read(doctor: Doctor, monkeypatch: Patch) 
     ],
 )
 def test_location_of_the_audit_log(doctor: Doctor, setting: str, file: str | None, said: str) -> None:
-    doctor.setenv("COLUMNS", "300")
+    doctor.columns = 300
     assert doctor.configure(setting).report()["audit"]["file"] == (file and str(doctor.directory / file))
     assert said in doctor.configure(setting).text()
 
@@ -266,16 +242,13 @@ def test_unreadable_audit_log_is_a_problem(doctor: Doctor) -> None:
 
 
 def test_hostile_tool_names_are_escaped(doctor: Doctor) -> None:
-    doctor.setenv("COLUMNS", "60")
+    doctor.columns = 60
     lines = [call(f"\x1b[31m{'x' * 100}{n}") for n in range(30)]
     doctor.write_audit(*lines)
     out = doctor.text()
     assert "\x1b" not in out
     assert "and 10 more tools" in out
     assert max(map(len, out.splitlines())) <= 60
-
-
-# ---- who answers
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -308,6 +281,8 @@ def test_any_response_means_reachable(doctor: Doctor, server: ThreadingHTTPServe
     doctor.setenv("OPENAI_API_KEY", KEY)
     address = f"http://127.0.0.1:{server.server_port}/v1"
     doctor.configure(f'[providers.openai]\nbase_url = "{address}"\n')
+    assert doctor.report()["online"] is None
+    assert Answering.seen == []
     (reached,) = doctor.report("--online")["online"]
     assert reached["providers"] == ["openai-chat", "openai-responses"]
     assert (reached["address"], reached["status"], reached["problem"]) == (address, 404, None)
@@ -316,14 +291,6 @@ def test_any_response_means_reachable(doctor: Doctor, server: ThreadingHTTPServe
     assert (method, path) == ("GET", "/v1")
     assert KEY not in str(headers)
     assert "openai-chat, openai-responses: HTTP 404" in doctor.text("--online")
-
-
-def test_nothing_is_sent_without_online(doctor: Doctor, server: ThreadingHTTPServer) -> None:
-    doctor.setenv("OPENAI_API_KEY", KEY)
-    address = f"http://127.0.0.1:{server.server_port}"
-    assert doctor.configure(f'[providers.openai]\nbase_url = "{address}"\n').report()["online"] is None
-    assert doctor.report()["online"] is None
-    assert Answering.seen == []
 
 
 def test_unreachable_provider_is_a_problem(doctor: Doctor) -> None:
@@ -349,12 +316,9 @@ def test_providers_without_a_key_are_not_contacted(doctor: Doctor) -> None:
     assert "no provider with a key was reached" in doctor.text("--online")
 
 
-# ---- text
-
-
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_text_fits_the_terminal(doctor: Doctor, columns: int) -> None:
-    doctor.setenv("COLUMNS", str(columns))
+    doctor.columns = columns
     doctor.setenv("ANTHROPIC_API_KEY", KEY)
     doctor.write_audit(call("a_tool_of_some_length", "timeout"))
     out = doctor.configure("[policy]\nmax_turns = 7\n[providers.anthropic]\nparallel = false\n").text()
