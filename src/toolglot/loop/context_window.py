@@ -19,16 +19,7 @@ from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, token_factor
 from toolglot.textutil import pluralize
 
-__all__ = [
-    "ContextMeter",
-    "ContextPolicy",
-    "ContextUsage",
-    "ConversationWindow",
-    "Summarize",
-    "Truncation",
-    "answer_tokens",
-    "render_transcript",
-]
+__all__ = ["ContextMeter", "ContextPolicy", "ContextUsage", "ConversationWindow", "Summarize", "Truncation"]
 
 Summarize = Callable[[Sequence[Message]], "str | Awaitable[str]"]
 """Summarizes the messages that are going to be left out."""

@@ -43,33 +43,29 @@ class ConversationState:
         self.system_messages: tuple[Message, ...] = ()
         self._engine_state: EngineState | None = None
         self._window: ConversationWindow | None = None
-        self._is_busy = False
+        self.is_busy = False
+        """Whether a run is in progress."""
         self._reader_gone: Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- one run at a time
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a run is in progress."""
-        return self._is_busy
 
     async def enter(self, reader_gone: Event | None) -> None:
         """Start a run. A stream that nobody reads any more is about to end, and is waited for.
 
         `reader_gone` is set when the stream of the run was garbage collected without being closed.
         """
-        while self._is_busy and self._reader_gone is not None and self._reader_gone.is_set():
+        while self.is_busy and self._reader_gone is not None and self._reader_gone.is_set():
             if self._loop is not None and self._loop.is_closed():  # nobody is left who could end it
                 self.leave()
             await asyncio.sleep(0.001)
-        if self._is_busy:
+        if self.is_busy:
             raise UsageError("a run is in progress on this conversation; wait for it, or pass another conversation")
-        self._is_busy, self._reader_gone, self._loop = True, reader_gone, asyncio.get_running_loop()
+        self.is_busy, self._reader_gone, self._loop = True, reader_gone, asyncio.get_running_loop()
 
     def leave(self) -> None:
         """End a run."""
-        self._is_busy, self._reader_gone, self._loop = False, None, None
+        self.is_busy, self._reader_gone, self._loop = False, None, None
 
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from toolglot.errors import UnknownName, UsageError
+from toolglot.errors import UsageError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_for_model, find_facade
 from toolglot.facades.view import Facade
@@ -19,7 +19,7 @@ from toolglot.providers.profile import Profile
 from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.hosted import HOSTED_TOOLS, find_hosted_tool
+from toolglot.tools.hosted import find_hosted_tool
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.wire.writer import is_same_model
@@ -34,22 +34,14 @@ class HostedTools:
 
     def __init__(self, names: Iterable[str] = (), definitions: Iterable[ToolDefinition] = ()) -> None:
         self.names, self.definitions = tuple(names), tuple(definitions)
-        for name in self.names:
-            if name not in HOSTED_TOOLS:
-                raise UnknownName("hosted tool", name, HOSTED_TOOLS)
+        self.all_names = (*(definition.name for definition in self.definitions), *self.names)
+        self.definitions_for("")  # a name that no wire has is an error now
         for definition in self.definitions:
             if definition.kind != "hosted":
                 raise UsageError(f"{definition.name!r} is only a definition: give it a function with tool_from_schema")
 
-    @property
-    def all_names(self) -> tuple[str, ...]:
-        """The names of all of them."""
-        return (*(definition.name for definition in self.definitions), *self.names)
-
     def definitions_for(self, wire: str) -> tuple[ToolDefinition, ...]:
         """The definitions that a wire is sent."""
-        if not self.names:
-            return self.definitions
         named = (find_hosted_tool(name, wire) for name in self.names)
         return (*self.definitions, *(definition for definition in named if definition is not None))
 

@@ -34,8 +34,6 @@ __all__ = [
     "as_result",
     "collect_async_generator",
     "collect_generator",
-    "describe_error",
-    "escape_surrogates",
     "limit_result",
     "read_result_tool",
 ]

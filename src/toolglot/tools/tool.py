@@ -77,11 +77,6 @@ class _ToolSpec(msgspec.Struct, frozen=True):
     sole_parameter: str = ""
     """The one parameter that takes all the arguments as a dict, or the text of a freeform call."""
 
-    @property
-    def is_simple(self) -> bool:
-        """Whether the function is called with keyword arguments only."""
-        return self.context_parameter is None and not self.positional and not self.sole_parameter
-
 
 class ToolOptions(TypedDict, total=False):
     """The options of a tool. Those up to `parameters` replace what is derived from its function."""
@@ -165,29 +160,24 @@ class Tool:
         if not callable(self.function):
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called")
         name = options.get("name") or function_name(self.function)
-        self._name = definition.name if definition else _check_name(name, self.function)
+        self.name = definition.name if definition else _check_name(name, self.function)
         self.namespace = definition.namespace if definition else options.get("namespace", "")
-        self.key = (self.namespace, self._name)
+        self.key = (self.namespace, self.name)
         self.tags = definition.tags if definition else frozenset(options.get("tags", ()))
-        self.effects = _check_effects(options.get("effects", ()), self._name)
+        self.effects = _check_effects(options.get("effects", ()), self.name)
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
         self._call_style = detect_call_style(self.function)
         self.is_async = self._call_style in ("coroutine", "async generator")
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
-        _check_no_varargs(self.function, self._name)
+        _check_no_varargs(self.function, self.name)
         for attribute in ("__doc__", "__module__", "__name__", "__qualname__"):
             if (value := getattr(self.function, attribute, None)) is not None:
                 setattr(self, attribute, value)
         self.__wrapped__ = self.function
 
     # -- what a model sees
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        return self._name
 
     @property
     def definition(self) -> ToolDefinition:
@@ -230,25 +220,22 @@ class Tool:
         except InvalidArguments as e:
             message = explain_issues(spec.definition, e.issues)
             raise ToolError(
-                message, kind="validation", code="invalid_arguments", tool=self._name, call_id=call.id, details=e.issues
+                message, kind="validation", code="invalid_arguments", tool=self.name, call_id=call.id, details=e.issues
             ) from None
         except UsageError as e:
-            raise ToolError(f"The tool {self._name} cannot be called: {e}", tool=self._name, call_id=call.id) from None
+            raise ToolError(f"The tool {self.name} cannot be called: {e}", tool=self.name, call_id=call.id) from None
         return BoundArguments(arguments, values, repairs + more_repairs)
 
     def call(self, values: dict[str, Any], context: Context) -> Any:
         """Call the function in this thread; returns its value, or an awaitable of it."""
         spec = self._spec
         values = deep_copy(values)  # the next attempt must find them unchanged
-        if spec.is_simple:
-            value = self.function(**values)
-        else:
-            if spec.sole_parameter and spec.definition.kind != "freeform":
-                values = {spec.sole_parameter: values}
-            if spec.context_parameter is not None:
-                values[spec.context_parameter] = context
-            positional = [values.pop(name) for name in spec.positional if name in values]
-            value = self.function(*positional, **values)
+        if spec.sole_parameter and spec.definition.kind != "freeform":
+            values = {spec.sole_parameter: values}
+        if spec.context_parameter is not None:
+            values[spec.context_parameter] = context
+        positional = [values.pop(name) for name in spec.positional if name in values]
+        value = self.function(*positional, **values)
         if isinstance(value, GeneratorType):
             return collect_generator(cast(Iterator[Any], value))
         return collect_async_generator(cast(AsyncIterator[Any], value)) if self._call_style == "async generator" else value
@@ -274,7 +261,7 @@ class Tool:
         return Tool(self.function, **{**self._options, **changes})
 
     def __repr__(self) -> str:
-        return f"<Tool {self._name!r}: {qualified_name(self.function)}>"
+        return f"<Tool {self.name!r}: {qualified_name(self.function)}>"
 
     # -- methods
 
@@ -296,7 +283,7 @@ class Tool:
             self._bound_tools = WeakValueDictionary()
         bound = self._bound_tools.get(id(holder))  # a bound tool keeps its object alive, so the id is unique
         if bound is None:
-            options: dict[str, Any] = self._options | {"name": self._name}
+            options: dict[str, Any] = self._options | {"name": self.name}
             bound = Tool(cast(Any, MethodType(self.function, holder)), **options)
             bound._unbound_tool = self if first_parameter(self.function) in ("self", "cls") else None
             self._bound_tools[id(holder)] = bound
@@ -335,12 +322,12 @@ class Tool:
         options = self._options
         given = options.get("description")
         return ToolDefinition(
-            self._name,
+            self.name,
             description if given is None else given,
             schema,
             strict=options.get("strict"),
             namespace=self.namespace,
-            examples=tuple(_to_example(example, self._name) for example in options.get("examples", ())),
+            examples=tuple(_to_example(example, self.name) for example in options.get("examples", ())),
             tags=self.tags,
             version=options.get("version", ""),
         )
