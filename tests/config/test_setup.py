@@ -232,12 +232,11 @@ class TestAgents:
         agent.switch("simulator:gemini")
         assert (agent.system, agent.config, len(agent.registry)) == ("Be long.", config, 3)
 
-    @pytest.mark.parametrize("through_setup", [True, False])
-    def test_a_switch_applies_the_rules_of_the_other_provider(self, through_setup: bool) -> None:
+    def test_a_switch_applies_the_rules_of_the_other_provider(self) -> None:
         providers = {"gemini": {"tools": {"allow": ["read"]}, "parallel": False, "generation": {"top_p": 0.5}}}
         setup = Setup(settings(providers=providers, aliases={"g": "gemini:gemini-3-pro-preview"}))
         agent = setup.create_agent("simulator", tools=TOOLS)
-        setup.switch(agent, "g") if through_setup else agent.switch("g")
+        agent.switch("g")
         assert agent.model == "gemini:gemini-3-pro-preview"
         assert (agent.config.allowed_tools, agent.config.parallel, agent.options.top_p) == ({"read"}, False, 0.5)
         agent.switch("simulator")
@@ -399,7 +398,7 @@ class TestHostedTools:
         setup = Setup(settings(policy=policy), transport=DeafTransport())
         agent = setup.create_agent(CLAUDE, tools=[read, git_log, self.FETCH], hosted=["web_search"])
         assert self.offered(agent) == expected
-        setup.switch(agent, "anthropic:claude-haiku-4-5")
+        agent.switch("anthropic:claude-haiku-4-5")
         assert self.offered(agent) == expected
 
     def test_the_filter_of_a_provider(self) -> None:
@@ -407,5 +406,5 @@ class TestHostedTools:
         setup = Setup(settings(**document), transport=DeafTransport())
         agent = setup.create_agent(CLAUDE, tools=[read, git_log], hosted=["web_search"])
         for model in (CLAUDE, "gemini:gemini-2.5-flash", CLAUDE):
-            setup.switch(agent, model)
+            agent.switch(model)
             assert self.offered(agent) == ({"read"} if model != CLAUDE else {"read", "git_log", "web_search"})

@@ -199,45 +199,37 @@ class Setup:
             "fallbacks": tuple(self.engine(engine) if isinstance(engine, str) else engine for engine in fallbacks),
             "hosted": [name for name in explicit.get("hosted", ()) if _is_allowed(name, self._policy_filter)],
         }
-        agent = _ConfiguredAgent(self.engine(model, **options), setup=self, tools=tools, **arguments)
-        self.apply_rules(agent)
-        return agent
+        return _ConfiguredAgent(self.engine(model, **options), setup=self, tools=tools, **arguments)
 
     def resolve_facade(self) -> "str | Facade":
         """How models see the built-in tools. Raises UsageError."""
         name = self.settings.facade
         return name if name == "auto" or name in FACADE_MODULES else load_facade_by_name(name)
 
-    def switch(self, agent: Orchestrator, model: str) -> None:
-        """Switch to another model, with the rules and options of its provider. If that fails, nothing changes."""
-        agent.switch(self.engine(model))
-        self.apply_rules(agent)
-
-    def apply_rules(self, agent: Orchestrator) -> None:
-        """Give an agent the rules and options of its current provider, except those it was created with."""
-        explicit = agent.explicit_options if isinstance(agent, _ConfiguredAgent) else frozenset[str]()
-        if "config" not in explicit:
-            agent.config = self.tool_config(agent.model, agent.tool_names)
-        if "options" not in explicit:
-            agent.options = self.generation_options(agent.model)
-
 
 class _ConfiguredAgent(Orchestrator):
-    """An agent whose models come from a setup, whoever switches them."""
+    """An agent whose models come from a setup; it has the rules and options of its current provider, except explicit ones."""
 
-    def __init__(self, model: str | Engine = SIMULATOR, *, setup: Setup, **options: Any) -> None:
-        self._setup, self.explicit_options = setup, frozenset(options)
-        super().__init__(setup.engine(model) if isinstance(model, str) else model, **options)
+    def __init__(self, engine: Engine, *, setup: Setup, **options: Any) -> None:
+        self._setup, self._explicit_options = setup, frozenset(options)
+        super().__init__(engine, **options)
+        self._apply_rules()
 
     def switch(self, model: str | Engine, **engine: Any) -> None:
         super().switch(self._setup.engine(model, **engine) if isinstance(model, str) else model)
-        self._setup.apply_rules(self)
+        self._apply_rules()
 
     def use_fallback(self, used: int) -> int | None:
         index = super().use_fallback(used)
         if index is not None:
-            self._setup.apply_rules(self)
+            self._apply_rules()
         return index
+
+    def _apply_rules(self) -> None:
+        if "config" not in self._explicit_options:
+            self.config = self._setup.tool_config(self.model, self.tool_names)
+        if "options" not in self._explicit_options:
+            self.options = self._setup.generation_options(self.model)
 
 
 @cache

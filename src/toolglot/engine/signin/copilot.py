@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -43,6 +42,7 @@ CLIENT_ID = "Iv1.b507a08c87ecfe98"  # the public id of Copilot's editor plug-ins
 _LOGIN_COMMAND = "run `toolglot login copilot`"
 _GRANT_TYPE = "urn:ietf:params:oauth:grant-type:device_code"
 _SLOW_DOWN_SECONDS = 5.0  # added to the polling interval on `slow_down` (RFC 8628, section 3.5)
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _BASE_HEADERS = {"accept": "application/json", "user-agent": "toolglot"}
 _REFUSAL_MESSAGES = {
     401: f"GitHub no longer accepts the login for Copilot: {_LOGIN_COMMAND}",
@@ -169,15 +169,10 @@ async def exchange_login(login: Login, clock: Callable[[], float] = time.time) -
 def _is_secure_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        host = parts.hostname or ""
+        host = parts.hostname
     except ValueError:
         return False
-    if parts.scheme == "https":
-        return bool(host)
-    try:
-        return parts.scheme == "http" and (host == "localhost" or ip_address(host).is_loopback)
-    except ValueError:  # a name
-        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in _THIS_MACHINE))
 
 
 # ---- the device flow
