@@ -86,7 +86,7 @@ class AgentCore:
             definitions = [item for item in tools if isinstance(item, ToolDefinition)]
             tools = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
         self.registry = tools
-        self._hosted = HostedTools(hosted, definitions) if hosted or definitions else None
+        self._hosted = HostedTools(hosted, definitions)
         if isinstance(facade, Facade):
             check_facade(facade, self.engine.model, [tool.name for tool in tools if BUILTIN_TAG in tool.tags])
         elif facade != "auto":
@@ -113,7 +113,7 @@ class AgentCore:
         self._engine_options, self._options_profile = options, self.engine.profile.id
 
     def create_engine(self, model: str | Engine) -> Engine:
-        """An engine for another model, with the options of the present one as far as they concern it."""
+        """Return an engine for another model, with the options of the present one as far as they concern it."""
         if isinstance(model, Engine):
             return model
         provider, _, name = model.partition(":")
@@ -146,10 +146,10 @@ class AgentCore:
     @property
     def tool_names(self) -> tuple[str, ...]:
         """The names of all tools, including those that a provider runs."""
-        return (*(tool.name for tool in self.registry), *(self._hosted.all_names if self._hosted is not None else ()))
+        return (*(tool.name for tool in self.registry), *self._hosted.all_names)
 
     def view(self, engine: Engine | None = None) -> ModelView:
-        """What a model sees of the agent; the present model by default."""
+        """Return what a model sees of the agent; the present model by default."""
         profile = (engine or self.engine).profile
         if self._view is None or not self._view.is_current(profile, self.facade, self._config):
             view = ModelView(profile, self.registry, facade=self.facade, config=self._config, hosted=self._hosted)
@@ -159,13 +159,13 @@ class AgentCore:
         return self._view
 
     def loop_tools(self, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
-        """The tools that the loop adds: for structured output, and to read on in results that were too long."""
+        """Return the tools that the loop adds: for structured output, and to read on in results that were too long."""
         if self._read_result_tool is None and len(self.store) and "read_result" not in self.registry:
             self._read_result_tool = read_result_tool(self.store)
         return tuple(tool for tool in (answer_tool, self._read_result_tool) if tool is not None)
 
     async def system_prompt(self, conversation: Sequence[Message]) -> str:
-        """The system prompt, written by the caller's function where it is one."""
+        """Return the system prompt; it is the caller's text, or written by the caller's function."""
         prompt = self.system
         if callable(prompt):
             tools = self.view().tools(self.loop_tools())
@@ -177,7 +177,7 @@ class AgentCore:
     # ---- conversations and runs
 
     def new_state(self, conversation: Conversation) -> ConversationState:
-        """The state of a conversation that the agent has not seen before."""
+        """Return the state of a conversation that the agent has not seen before."""
         executor = ToolExecutor(
             self.registry,
             self._config,
@@ -191,7 +191,7 @@ class AgentCore:
         return ConversationState(conversation, executor)
 
     def new_run(self, conversation: Conversation, state: RunState | None = None) -> Run:
-        """A run over a conversation, or one that was saved."""
+        """Return a run over a conversation, or one that was saved."""
         config = self._config
         tool_choice = config.tool_choice if config.enabled else None
         return Run(conversation, max_iterations=config.max_iterations, tool_choice=tool_choice, state=state)

@@ -25,7 +25,7 @@ Summarize = Callable[[Sequence[Message]], "str | Awaitable[str]"]
 """Summarizes the messages that are going to be left out."""
 RenderMessage = Callable[[Message, dict[Loss, None]], Message]
 """A reply of another model as this one would have written it; adds what it cannot express to the losses."""
-_DEFAULT_ANSWER_TOKENS = 8_192  # where the model's limit is unknown
+_DEFAULT_ANSWER_TOKENS = 8_192  # if the model's limit is unknown
 _SAFETY_FACTOR = 0.95  # of the context window: estimates are estimates
 _CALIBRATION_RANGE = (0.4, 3.0)  # a provider's count changes our estimate by no more than this
 _MIN_CALIBRATION_TOKENS = 200  # shorter requests say little about a model's tokenizer
@@ -33,12 +33,12 @@ _NOTE_TOKENS = 40  # of the message that says what is left out
 
 
 class ContextPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done when a conversation outgrows its model."""
+    """What to do when a conversation no longer fits the context window."""
 
     when_full: Literal["compact", "trim", "off"] = "compact"
-    """compact: the model sums up the older part · trim: the older part is left out · off: nothing, the provider may refuse."""
+    """compact: the model summarizes the older part · trim: it is left out · off: nothing, the provider may refuse."""
     budget: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Tokens of a request; unset: what the model takes, minus room for the answer."""
+    """Tokens of a request; unset: the model's context window, minus room for the answer."""
     keep: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.5
     """Fraction of the budget that the conversation may use after truncation."""
 
@@ -57,11 +57,11 @@ class Truncation(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: str = ""
 
     def omitted_count(self, conversation: Sequence[Message]) -> int:
-        """The number of messages that are not shown."""
+        """Return the number of messages that are not shown."""
         return max(0, self.start - (self.prompt is not None) - len(_leading_instructions(conversation)))
 
     def leading_messages(self, conversation: Sequence[Message]) -> tuple[Message, ...]:
-        """What replaces the messages that are left out, after the instructions that the conversation began with."""
+        """Return what replaces the messages that are left out, after the instructions that the conversation began with."""
         if not self.start:
             return ()
         count = self.omitted_count(conversation)
@@ -86,7 +86,7 @@ class ContextUsage(msgspec.Struct, frozen=True):
 
 
 def answer_tokens(profile: Profile, max_tokens: int | None) -> int:
-    """Tokens to reserve for the answer."""
+    """Return the tokens to reserve for the answer."""
     window = profile.limits.context or 4 * _DEFAULT_ANSWER_TOKENS
     return min(max_tokens or profile.default_max_tokens or _DEFAULT_ANSWER_TOKENS, window // 4)
 
@@ -103,7 +103,7 @@ class ContextMeter:
     # ---- size
 
     def estimate_tokens(self, conversation: Sequence[Message], profile: Profile, overhead: int = 0) -> int:
-        """Tokens of the next request. `overhead`: of everything but the conversation, by the uncalibrated estimate."""
+        """Return the tokens of the next request. `overhead`: uncalibrated tokens of everything but the conversation."""
         self._update_sums(conversation)
         truncation = self.truncation
         tokens = overhead + self._tail_tokens(truncation)
@@ -124,18 +124,18 @@ class ContextMeter:
         self._rejected_limits[profile.model] = max(tokens * 3 // 4, 2 * self.scale_tokens(profile, overhead), 1)
 
     def token_budget(self, profile: Profile, policy: ContextPolicy, max_tokens: int | None) -> int | None:
-        """Tokens that a request may have; None if no limit is known."""
+        """Return the tokens that a request may have; None if no limit is known."""
         window = profile.limits.context
         limit = int(window * _SAFETY_FACTOR) - answer_tokens(profile, max_tokens) if window else None
         limits = [bound for bound in (limit, policy.budget, self._rejected_limits.get(profile.model)) if bound is not None]
         return min(limits) if limits else None
 
     def scale_tokens(self, profile: Profile, tokens: int) -> int:
-        """An estimate as the model counts."""
+        """Scale an estimate to the model's tokenizer."""
         return int(tokens * self._token_factor(profile))
 
     def with_truncation(self, truncation: Truncation) -> "ContextMeter":
-        """A meter that knows the same about the models, for a conversation that begins elsewhere."""
+        """Return a copy with another truncation, keeping what was learned about each model."""
         other = ContextMeter(truncation)
         other._calibration, other._rejected_limits = self._calibration.copy(), self._rejected_limits.copy()
         return other
@@ -148,7 +148,7 @@ class ContextMeter:
             self._sums.append(self._sums[-1] + estimate_message(message))
 
     def _tail_tokens(self, truncation: Truncation) -> int:
-        """Tokens of the part of the conversation that is still shown."""
+        """Return the tokens of the part of the conversation that is still shown."""
         sums, prompt = self._sums, truncation.prompt
         return sums[-1] - sums[truncation.start] + (0 if prompt is None else sums[prompt + 1] - sums[prompt])
 
@@ -157,7 +157,7 @@ class ContextMeter:
     def find_truncation(
         self, conversation: Sequence[Message], profile: Profile, overhead: int, target: int
     ) -> Truncation | None:
-        """The smallest truncation that brings a request down to `target` tokens, else the largest; None if there is none."""
+        """Return the smallest truncation that brings a request down to `target` tokens, else the largest, if any."""
         self._update_sums(conversation)
         first, omitted = len(_leading_instructions(conversation)), self.truncation.omitted_count(conversation)
         room = target / self._token_factor(profile) - overhead - self._sums[first]
@@ -173,7 +173,7 @@ class ContextMeter:
         return best
 
     def tokens_by_part(self, conversation: Sequence[Message], profile: Profile) -> dict[str, int]:
-        """Tokens of what is shown, by what they are for."""
+        """Return the tokens of what is shown, by category."""
         parts: dict[str, int] = {}
         for message in ConversationWindow((), conversation, self.truncation):
             for kind, tokens in estimate_by_kind(message).items():
@@ -183,7 +183,7 @@ class ContextMeter:
 
 
 def count_phrase(count: int) -> str:
-    """`1 older message`, `2 older messages`."""
+    """Return `1 older message`, `2 older messages`."""
     return pluralize(count, "older message")
 
 
@@ -192,7 +192,7 @@ def _leading_instructions(conversation: Sequence[Message]) -> list[Message]:
 
 
 def can_start_at(conversation: Sequence[Message], index: int) -> bool:
-    """Whether requests can begin with a message: it is a prompt, or a reply whose calls all have results after it."""
+    """Return whether requests can begin with a message: a prompt, or a reply whose calls all have results after it."""
     message = conversation[index]
     if message.role == "user":
         return True
@@ -264,7 +264,7 @@ SUMMARY_PROMPT = (
 
 
 def render_transcript(messages: Sequence[Message], summary: str, limit: int) -> str:
-    """Messages as plain text of at most `limit` characters; long parts lose their middle."""
+    """Return messages as plain text of at most `limit` characters; long parts lose their middle."""
     lines = [f"(before that) {summary}"] if summary else []
     message_limit = max(200, limit // max(1, len(messages)))
     for message in messages:
@@ -276,7 +276,7 @@ def render_transcript(messages: Sequence[Message], summary: str, limit: int) -> 
 
 
 def elide_middle(text: str, limit: int) -> str:
-    """A text without its middle, if it is longer than `limit` characters."""
+    """Return a text without its middle, if it is longer than `limit` characters."""
     if len(text) <= limit:
         return text
     half = max(0, limit - 20) // 2

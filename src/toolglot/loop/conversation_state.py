@@ -70,13 +70,13 @@ class ConversationState:
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
 
     def engine_state(self, engine: Engine) -> EngineState:
-        """The encoding state of the engine that is asked now."""
+        """Return the encoding state of the engine that is asked now."""
         if self._engine_state is None or self._engine_state.engine is not engine:
             self._engine_state = engine.new_state()
         return self._engine_state
 
     def visible_messages(self, view: ModelView, instructions: str) -> Sequence[Message]:
-        """The messages of the next request: system messages, the part of the conversation that is shown, rendered."""
+        """Return the messages of the next request: system messages, then what is shown of the conversation, rendered."""
         if (system_messages := view.system_messages(instructions)) != self.system_messages:
             self.system_messages = system_messages
         render = view.render_message if view.facade is not None else None
@@ -96,7 +96,7 @@ class ConversationState:
     # ---- save, restore, undo
 
     def save_header(self, tools: str) -> dict[str, Any]:
-        """What the header of the saved conversation says. `tools`: a fingerprint of the tools."""
+        """Return what the header of the saved conversation says. `tools`: a fingerprint of the tools."""
         header: dict[str, Any] = {}
         if uses := self.executor.policy.uses:
             header["uses"] = [(*key, count) for key, count in uses.items()]
@@ -121,13 +121,13 @@ class ConversationState:
         return saved.run
 
     def take_result(self, driver: "Driver") -> RunResult:
-        """The result of a run that has ended; one that waits for approvals is kept."""
+        """Return the result of a run that has ended; one that waits for approvals is kept."""
         result = driver.result()
         self.paused = driver.run if result.stop == "approval" else None
         return result
 
     def last_prompt(self) -> int | None:
-        """The index of the user's last prompt."""
+        """Return the index of the user's last prompt."""
         prompts = (index for index, message in enumerate(self.conversation) if is_user_prompt(message))
         return max(prompts, default=None)
 

@@ -78,7 +78,7 @@ class Driver:
                 await self._eager_tools.stop()
 
     def _next_step(self) -> AskModel | CallTools | None:
-        """What to do now; None when the run is over or waits."""
+        """Return what to do now; None when the run is over or waits."""
         while True:
             step = self.run.next()
             if isinstance(step, AskModel | CallTools):
@@ -124,7 +124,7 @@ class Driver:
         return max_cost is not None and self._cost is not None and self._cost >= max_cost
 
     def result(self) -> RunResult:
-        """The result of the run so far."""
+        """Return the result of the run so far."""
         self._close_turn()
         run, step = self.run, self.run.next()
         stop = step.stop if isinstance(step, Done) else "approval"
@@ -208,8 +208,8 @@ class Driver:
         self._record_refusals()
 
     def _use_fallback(self, error: ProviderError | TransportError | MalformedReply, failed: EngineState) -> EngineState:
-        """Another model to ask. Raises the error if there is none."""
-        # Another model may help where this one cannot be reached, is busy, fails, or is not paid for.
+        """Switch to another model. Raises the error if there is none."""
+        # Another model may help if this one cannot be reached, is busy, fails, or is not paid for.
         may_help = isinstance(error, TransportError | MalformedReply | QuotaExceeded) or error.retryable
         other = self._requests.use_fallback() if may_help else None
         if other is None:
@@ -279,7 +279,7 @@ class Driver:
             await batch.run(ready)
 
     async def _prepare_call(self, index: int, call: ToolCall | InterpretedCall) -> CallWork | ToolOutcome | None:
-        """A call that may run or runs already, its outcome, or None if it waits for a decision."""
+        """Return a call that may run or runs already, its outcome, or None if it waits for a decision."""
         executor = self._executor
         if self._eager_tools is not None and (task := self._eager_tools.take(call)) is not None:
             self.run.mark_started(index)

@@ -65,7 +65,7 @@ class EagerTools:
             emit(event)
 
     def take(self, call: AnyCall) -> "asyncio.Task[ToolOutcome] | None":
-        """The task that was started for exactly this call."""
+        """Return the task that was started for exactly this call."""
         native = call.call if isinstance(call, InterpretedCall) else call
         started = self._running.get(native.id)
         if started is None or started[0] != replace(native, base_call=None):

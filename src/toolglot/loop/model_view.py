@@ -41,9 +41,12 @@ class HostedTools:
                 raise UsageError(f"{definition.name!r} is only a definition: give it a function with tool_from_schema")
 
     def definitions_for(self, wire: str) -> tuple[ToolDefinition, ...]:
-        """The definitions that a wire is sent."""
+        """Return the definitions that a wire is sent."""
         named = (find_hosted_tool(name, wire) for name in self.names)
         return (*self.definitions, *(definition for definition in named if definition is not None))
+
+
+_NO_HOSTED_TOOLS = HostedTools()
 
 
 class ModelView:
@@ -59,7 +62,7 @@ class ModelView:
         *,
         facade: str | Facade = "auto",
         config: ToolConfig = _DEFAULT_CONFIG,
-        hosted: HostedTools | None = None,
+        hosted: HostedTools = _NO_HOSTED_TOOLS,
     ) -> None:
         self.profile, self.registry, self.config = profile, registry, config
         self._facade, self._hosted = facade, hosted
@@ -67,7 +70,7 @@ class ModelView:
         self._tools: tuple[Sequence[Tool], tuple[ToolDefinition, ...]] | None = None
 
     def is_current(self, profile: Profile, facade: str | Facade, config: ToolConfig) -> bool:
-        """Whether this is still what the model sees."""
+        """Return whether this is still what the model sees."""
         return (
             self.registry.version == self._version
             and config is self.config
@@ -80,7 +83,7 @@ class ModelView:
         """The model's own names for the built-in tools; None if none is registered."""
         allowed = self.config.allowed_tools
         base_tools: list[str] = []
-        other_names = [] if self._hosted is None else [*self._hosted.all_names]
+        other_names = [*self._hosted.all_names]
         for tool in self.registry:
             if BUILTIN_TAG not in tool.tags:
                 other_names.append(tool.name)
@@ -96,7 +99,7 @@ class ModelView:
     # ---- tools
 
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
-        """The tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
+        """Return the tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
         if self._tools is None or self._tools[0] != loop_tools:
             self._tools = (loop_tools, self._list_tools(loop_tools))
         return self._tools[1]
@@ -109,7 +112,7 @@ class ModelView:
         definitions = self.registry.definitions()
         if facade is not None:
             definitions = facade.visible_tools(definitions)
-        hosted = self._hosted.definitions_for(self.profile.wire) if self._hosted is not None else ()
+        hosted = self._hosted.definitions_for(self.profile.wire)
         if allowed is not None:
             native = {definition.name for definition in facade.definitions} if facade is not None else set[str]()
             definitions = tuple(item for item in definitions if item.name in allowed or item.name in native)
@@ -117,7 +120,7 @@ class ModelView:
         return (*definitions, *added, *hosted) if added or hosted else definitions
 
     def names_for(self, tool: Tool) -> tuple[str, ...]:
-        """The names under which the model sees a tool; none if it is not shown."""
+        """Return the names under which the model sees a tool; none if it is not shown."""
         allowed, facade = self.config.allowed_tools, self.facade
         if not self.config.enabled or (allowed is not None and tool.name not in allowed):
             return ()
@@ -126,7 +129,7 @@ class ModelView:
         return tuple(view.qualified_name for view in facade.views if tool.name in view.base_tools)
 
     def map_tool_choice(self, choice: ToolChoice | None) -> ToolChoice | None:
-        """A choice between tools by the names that the model has for them."""
+        """Return a choice between tools by the names that the model has for them."""
         if choice is None or not choice.names or self.facade is None:
             return choice
         return replace(choice, names=tuple(name for base in choice.names for name in self.facade.native_names(base)))
@@ -134,8 +137,6 @@ class ModelView:
     @property
     def hosted_losses(self) -> tuple[Loss, ...]:
         """Hosted tools that the model's provider does not have."""
-        if self._hosted is None:
-            return ()
         profile = self.profile
         return tuple(
             Loss(f"hosted tool {name!r}", "tools", f"{profile.title} has none of this name")
@@ -146,13 +147,13 @@ class ModelView:
     # ---- messages
 
     def system_messages(self, instructions: str) -> tuple[Message, ...]:
-        """The system prompt, followed by the facade's note on how to work with the built-in tools."""
+        """Return the system prompt, followed by the facade's note on how to work with the built-in tools."""
         facade = self.facade if self.config.enabled else None
         text = "\n\n".join(part for part in (instructions, facade.note if facade is not None else "") if part)
         return (system(text),) if text else ()
 
     def render_message(self, message: Message, losses: dict[Loss, None]) -> Message:
-        """A reply with its calls under this model's names; a reply of the model itself stays as it was."""
+        """Return a reply with its calls under this model's names; a reply of the model itself stays as it was."""
         if self.facade is None:
             return message
         origin, profile = message.origin, self.profile
@@ -164,11 +165,11 @@ class ModelView:
         return self.facade.render_message(message, is_own=is_own, losses=losses)
 
     def interpret(self, call: ToolCall) -> ToolCall | InterpretedCall:
-        """What a call means; a call of a tool that is not built in means itself."""
+        """Return what a call means; a call of a tool that is not built in means itself."""
         return call if self.facade is None else self.facade.interpret(call)
 
     def annotate(self, reply: Reply) -> tuple[Reply, Mapping[str, InterpretedCall]]:
-        """A reply with the base call attached to each call, and the interpretations by call id."""
+        """Return a reply with the base call attached to each call, and the interpretations by call id."""
         facade = self.facade
         if facade is None or not reply.calls:
             return reply, {}

@@ -108,12 +108,12 @@ class Orchestrator(AgentCore):
     # ---- state
 
     def save(self) -> bytes:
-        """The conversation, and a run that is paused, as JSON lines: `Orchestrator.load` continues it in any process."""
+        """Return the conversation and a paused run as JSON lines: `Orchestrator.load` continues it in any process."""
         return save(self.conversation, model=self.engine.name, **self._state.save_header(_fingerprint(self.registry)))
 
     @classmethod
     def load(cls, data: bytes, model: str | Engine | None = None, **options: Any) -> "Orchestrator":
-        """An agent that continues what `save` wrote; tools and all other options are passed anew. Raises MalformedData."""
+        """Return an agent that continues what `save` wrote; all other options are passed anew. Raises MalformedData."""
         if model is None and not isinstance(model := load(data)[1].get("model", "simulator"), str):
             raise MalformedData("line 1: the saved model is not a string")
         agent = cls(model, **options)
@@ -150,11 +150,11 @@ class Orchestrator(AgentCore):
     # ---- looking at the agent
 
     def needs_approval(self, tool: Tool) -> bool:
-        """Whether somebody has to approve the calls of a tool."""
+        """Return whether somebody has to approve the calls of a tool."""
         return self._state.executor.policy.needs_approval(tool)
 
     async def context_usage(self) -> ContextUsage:
-        """How full the model's context window is, and of what; an estimate."""
+        """Return how full the model's context window is, and of what; an estimate."""
         state, profile, view = self._state, self.engine.profile, self.view()
         instructions = sum(map(estimate_message, view.system_messages(await self.system_prompt(state.conversation))))
         tools = sum(map(estimate_tool, view.tools(self.loop_tools())))
@@ -173,7 +173,7 @@ class Orchestrator(AgentCore):
         )
 
     async def preview_request(self, model: str | Engine | None = None) -> EncodedBody:
-        """The conversation with one more prompt as a request, and what would be lost and repaired. Nothing is sent."""
+        """Return the next request, with one more prompt, and what would be lost and repaired. Nothing is sent."""
         engine = self.engine if model is None else self.create_engine(model)
         view, state = self.view(engine), self._state
         system_messages = view.system_messages(await self.system_prompt(state.conversation))
@@ -185,7 +185,7 @@ class Orchestrator(AgentCore):
     # ---- inside
 
     def _state_for(self, conversation: Conversation | None) -> ConversationState:
-        """The state of a conversation; it lives as long as the conversation does."""
+        """Return the state of a conversation; it lives as long as the conversation does."""
         if conversation is None or conversation is self._state.conversation:
             return self._state
         if conversation.attachments is None:
@@ -249,7 +249,7 @@ async def _finish(state: ConversationState, driver: Driver) -> RunResult:
 
 
 def _watch(state: ConversationState, start: Callable[[Event], Awaitable[Driver]]) -> AsyncGenerator[RunEvent]:
-    """A stream that tells the conversation when its reader has gone without closing it."""
+    """Return a stream that tells the conversation when its reader has gone without closing it."""
     reader_gone = Event()
     events = _stream(state, start, reader_gone)
     finalize(events, reader_gone.set).atexit = False

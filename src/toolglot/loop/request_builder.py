@@ -39,7 +39,7 @@ class RequestBuilder:
         self.engine_state()
 
     def engine_state(self) -> EngineState:
-        """The state of the engine that is asked now; the executor is set to its tools."""
+        """Return the state of the engine that is asked now; the executor is set to its tools."""
         agent, executor = self.agent, self.state.executor
         executor.model = agent.engine.name
         if executor.config is not agent.config:
@@ -56,7 +56,7 @@ class RequestBuilder:
         return self.state.engine_state(agent.engine)
 
     def build_request(self, step: AskModel, stream: bool) -> Request:
-        """The request for a step of the run."""
+        """Return the request for a step of the run."""
         agent, output, view = self.agent, self.structured_output, self.view
         tools, choice = self._tools, step.tool_choice
         has_answer_tool = FINAL_ANSWER_TOOL in self.state.executor.loop_tools
@@ -88,7 +88,7 @@ class RequestBuilder:
         self.state.meter.calibrate(self.agent.engine.profile, self._estimated_tokens, usage.input)
 
     def _overhead_tokens(self) -> int:
-        """Tokens of tools and system messages, uncalibrated; estimated again only when the tools change."""
+        """Return the tokens of tools and system messages, uncalibrated; estimated again only when the tools change."""
         tools = self._tools
         if self._overhead[0] is not tools:
             system_messages = self.view.system_messages(self._instructions)
@@ -102,7 +102,7 @@ class RequestBuilder:
         return self.state.meter.token_budget(agent.engine.profile, agent.context, agent.options.max_tokens)
 
     def needs_fitting(self, *, was_rejected: bool = False) -> bool:
-        """Whether the next request would be too long, or the last one was rejected as such."""
+        """Return whether the next request would be too long, or the last one was rejected as such."""
         state, agent = self.state, self.agent
         tokens = state.meter.estimate_tokens(state.conversation, agent.engine.profile, self._overhead_tokens())
         self._estimated_tokens = tokens
@@ -134,7 +134,7 @@ class RequestBuilder:
         return ContextTruncated(text + (f" ({problem})" if problem else ""), omitted, before, after, summary), usage
 
     async def _summarize(self, truncation: Truncation, budget: int) -> tuple[str, Usage, str]:
-        """A summary of what is going to be left out, what it cost, and why there is none."""
+        """Return a summary of what is going to be left out, what it cost, and why there is none."""
         agent, state = self.agent, self.state
         older = state.conversation[: truncation.start]
         try:

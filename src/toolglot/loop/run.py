@@ -93,7 +93,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     """Ordered calls: while they wait, the calls after them wait too."""
 
     def open_indexes(self) -> list[int]:
-        """Calls without a result."""
+        """Return the indexes of the calls without a result."""
         return [index for index, result in enumerate(self.results) if result is None]
 
     def refuse(
@@ -146,7 +146,7 @@ class Run:
             turn.results[index] = make_unknown_result(turn.calls[index])
 
     def snapshot(self, tools: str = "") -> RunState:
-        """The run as a value."""
+        """Return the run as a value."""
         state = _copy_turn(self._turn)
         state.iteration, state.length, state.tools = self.iteration, len(self.conversation), tools
         state.stop, state.last = self._stop, self.iteration >= self._max_iterations
@@ -155,7 +155,7 @@ class Run:
     # ---- what to do
 
     def next(self) -> Step:
-        """What to do now."""
+        """Return what to do now."""
         turn = self._turn
         if turn.calls:
             open_indexes = turn.open_indexes()
@@ -202,7 +202,7 @@ class Run:
         self._refusals += [(index, call, result) for index, (call, result) in results if result is not None]
 
     def take_refusals(self) -> list[tuple[int, ToolCall, ToolResult]]:
-        """The calls that were answered without being run since this was last called."""
+        """Return the calls that were answered without being run since this was last called."""
         refusals, self._refusals = self._refusals, []
         return refusals
 
@@ -250,7 +250,7 @@ class Run:
         self._turn.waiting.clear()
 
     def is_approved(self, index: int) -> bool:
-        """Whether somebody has approved a call."""
+        """Return whether somebody has approved a call."""
         return self._turn.decisions.get(index) == "yes"
 
     def mark_started(self, index: int) -> None:
@@ -296,7 +296,7 @@ class Run:
 
 
 def _copy_turn(state: RunState) -> RunState:
-    """The turn of a state, without what the state says about the run."""
+    """Return the turn of a state, without what the state says about the run."""
     return RunState(
         calls=state.calls,
         results=[*state.results],
@@ -308,17 +308,17 @@ def _copy_turn(state: RunState) -> RunState:
 
 
 def _as_loop_message(message: Message) -> Message:
-    """A message that the loop adds in the user's place."""
+    """Return a message that the loop adds in the user's place."""
     return replace(message, origin=_LOOP_ORIGIN)
 
 
 def is_user_prompt(message: Message) -> bool:
-    """Whether a message is the user's own, and not one that the loop added."""
+    """Return whether a message is the user's own, and not one that the loop added."""
     return message.role == "user" and message.origin != _LOOP_ORIGIN
 
 
 def with_unique_ids(reply: Reply) -> Reply:
-    """The reply with a different id for every call: some servers use one twice, and a decision must mean one call."""
+    """Return the reply with a different id for every call: some servers repeat one, and a decision must mean one call."""
     calls = reply.calls
     if len({call.id for call in calls}) == len(calls):
         return reply
@@ -341,7 +341,7 @@ def with_unique_ids(reply: Reply) -> Reply:
 
 
 def _truncated_calls(reply: Reply) -> list[int]:
-    """The calls of a reply that was truncated by the length limit which may be incomplete, by index."""
+    """Return the indexes of the calls that may be incomplete because the reply was truncated by the length limit."""
     last = len(reply.calls) - 1 if reply.blocks and isinstance(reply.blocks[-1], ToolCall) else -1
     broken = [index for index, call in enumerate(reply.calls) if call.arguments is None and not call.freeform]
     return [*broken, last]

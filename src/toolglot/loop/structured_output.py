@@ -1,6 +1,6 @@
 """The answer in a given shape.
 
-Natively, where the wire enforces a schema and still calls tools; otherwise through a tool that takes the answer as its
+Natively, if the wire enforces a schema and still calls tools; otherwise through a tool that takes the answer as its
 parameters. Either way it is validated here, and an invalid answer is returned to the model with the reason.
 """
 
@@ -49,7 +49,7 @@ class StructuredOutput:
         )
 
     def answer_tool(self, profile: Profile, *, with_tools: bool) -> Tool | None:
-        """The tool that takes the answer; None if the wire enforces the schema."""
+        """Return the tool that takes the answer; None if the wire enforces the schema."""
         is_native = profile.json_output == "schema" and (not with_tools or SPECS[profile.wire].output_with_tools)
         return None if is_native else self._answer_tool
 
@@ -59,7 +59,7 @@ class StructuredOutput:
         return self._failures > 0
 
     def check_reply(self, reply: Reply) -> Message | None:
-        """None if the output is there; otherwise the complaint to send. Raises MalformedReply after too many failures."""
+        """Return None if the output is there, else the complaint to send. Raises MalformedReply after too many failures."""
         if self.is_complete:
             return None
         try:

@@ -32,7 +32,7 @@ class InterpretedCall(msgspec.Struct, frozen=True):
 
 
 def base_call(call: ToolCall | InterpretedCall) -> ToolCall:
-    """The call that runs: the base call of a facade, also of one that was saved, else the call itself."""
+    """Return the call that runs: the base call of a facade, also of one that was saved, else the call itself."""
     if isinstance(call, InterpretedCall):
         return call.base
     if call.base_call is None or call.base_call.tool == call.name:

@@ -41,7 +41,7 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("jitter of a retry must be at most 1")
 
     def delay(self, attempt: int, random_fraction: float) -> float:
-        """Seconds to wait after an attempt (the first is 0). `random_fraction`: in [0, 1)."""
+        """Return the seconds to wait after an attempt (the first is 0). `random_fraction`: in [0, 1)."""
         try:
             delay = min(self.max_delay, self.base * self.factor**attempt)
         except OverflowError:
@@ -78,7 +78,7 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     """Input and output tokens per run."""
     max_cost: float | None = None
-    """US dollars per run, where the model's price is known."""
+    """US dollars per run, if the model's price is known."""
     max_repeats: int = 3
     """Equal calls with equal results before the next one is refused. 0: no limit."""
     eager_start: bool = False

@@ -1,4 +1,4 @@
-"""Prepared calls while they run: each in a task of its own, with a time limit, retried where that is allowed.
+"""Prepared calls while they run: each in a task of its own, with a time limit, retried if that is allowed.
 
 Invariants: a call always has an outcome, whatever its function does. A function that never returns, or that ignores its
 cancellation, is abandoned, so that whoever waits gets on in time. What would end the event loop is an error like any other.
@@ -68,7 +68,7 @@ CallWork = PreparedCall | asyncio.Task[ToolOutcome]
 
 
 def error_outcome(call: ToolCall, error: ToolError, *, ran: bool = False) -> ToolOutcome:
-    """The outcome of a call that failed."""
+    """Return the outcome of a call that failed."""
     text = describe_error(error)
     with suppress(Exception):  # its __str__ may fail
         text = str(error)
@@ -229,7 +229,7 @@ class Execution:
             self._batch.executor.record(outcome, prepared.tool, prepared.target, approved=prepared.approved)
 
     async def _run_attempts(self) -> ToolOutcome:
-        """Call the function, again where that is allowed."""
+        """Call the function, again if that is allowed."""
         prepared, executor = self._prepared, self._batch.executor
         call, tool, retry = prepared.call, prepared.tool, executor.config.retry
         attempt = 0
@@ -311,7 +311,7 @@ class Execution:
         )
 
     def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:
-        """A function that reports progress from any thread, in order, for as long as somebody waits for the call."""
+        """Return a function that reports progress from any thread, in order, as long as somebody waits for the call."""
         call, emit = self._prepared.call, self._batch.emit
         loop, home_thread = asyncio.get_running_loop(), threading.get_ident()
 

@@ -44,7 +44,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     effects: frozenset[Effect]
     target: str
     arguments: dict[str, Any] = {}
-    """As they will be used: repaired where the model got them wrong."""
+    """As they will be used: repaired if the model got them wrong."""
     preview: str = ""
     """What the call would do, as the tool describes it: the full command, or a diff."""
 
@@ -84,7 +84,7 @@ class ToolExecutor:
         self.loop_tools: dict[str, Tool] = {}
         """Tools that the loop adds to those of the registry, by name."""
         self.native_names: tuple[str, ...] | None = None
-        """The model's own names for the built-in tools, where a facade gives it some."""
+        """The model's own names for the built-in tools, if a facade gives it some."""
         self.run_id = run_id or uuid4().hex[:12]
         """Identifies this conversation in the audit log."""
         self._audit = audit
@@ -124,24 +124,24 @@ class ToolExecutor:
     # ---- the steps, for the loop
 
     def find_tool(self, call: AnyCall) -> Tool | None:
-        """The tool that a call would run; None if there is none, or the call is not valid."""
+        """Return the tool that a call would run; None if there is none, or the call is not valid."""
         if isinstance(call, InterpretedCall) and call.error is not None:
             return None
         base = base_call(call)
         return self.loop_tools.get(base.name) or self.registry.find(base.name, base.namespace)
 
     def is_ordered(self, call: AnyCall) -> bool:
-        """Whether a call keeps its place among the others of a turn."""
+        """Return whether a call keeps its place among the others of a turn."""
         tool = self.find_tool(call)
         return tool is not None and tool.ordered
 
     def needs_approval(self, call: AnyCall) -> bool:
-        """Whether somebody has to approve a call."""
+        """Return whether somebody has to approve a call."""
         tool = self.find_tool(call)
         return tool is not None and self.policy.needs_approval(tool)
 
     async def prepare(self, call: AnyCall) -> PreparedCall | ToolOutcome:
-        """A call that is ready to run, or the outcome that says why it does not run."""
+        """Return a call that is ready to run, or the outcome that says why it does not run."""
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
         base, policy, target = base_call(call), self.policy, ""
         tool = self.find_tool(call)
@@ -212,7 +212,7 @@ class ToolExecutor:
         *,
         approved: bool | None = None,
     ) -> ToolOutcome:
-        """The outcome of a call that does not run, as the model's own harness would word it."""
+        """Return the outcome of a call that does not run, as the model's own harness would word it."""
         outcome = error_outcome(call, error)
         if interpreted is not None and interpreted.render is not None:
             outcome = replace(outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details))
@@ -253,7 +253,7 @@ class ToolExecutor:
 
 
 def _describe(tool: Tool, describe: Callable[[dict[str, Any]], str] | None, arguments: dict[str, Any]) -> str:
-    """What a tool says about a call before it runs: its target or its preview."""
+    """Return what a tool says about a call before it runs: its target or its preview."""
     if describe is None:
         return ""
     try:

@@ -12,7 +12,7 @@ __all__ = ["detect_call_style", "find_local_names", "first_parameter", "is_conte
 
 
 def qualified_name(function: Any) -> str:
-    """`module.name` of a function, for messages."""
+    """Return `module.name` of a function, for messages."""
     while isinstance(function, partial):
         function = cast(Any, function).func
     named = function if hasattr(function, "__qualname__") else cast(Any, type(function))
@@ -20,7 +20,7 @@ def qualified_name(function: Any) -> str:
 
 
 def detect_call_style(function: Any) -> Literal["", "coroutine", "async generator"]:
-    """How the function returns its value."""
+    """Return how the function returns its value."""
     while isinstance(function, partial):
         function = cast(Any, function).func
     if not inspect.isroutine(function) and not inspect.isclass(function):
@@ -32,25 +32,25 @@ def detect_call_style(function: Any) -> Literal["", "coroutine", "async generato
 
 
 def is_context_annotation(annotation: Any) -> bool:
-    """Whether a parameter is annotated with Context, also as a string."""
+    """Return whether a parameter is annotated with Context, also as a string."""
     if isinstance(annotation, str):
         return re.fullmatch(r"(?:\w+\.)*Context(?:\s*\|\s*None)?", annotation.strip()) is not None
     return annotation is Context or Context in get_args(annotation)
 
 
 def is_in_class(function: FunctionType) -> bool:
-    """Whether a function was defined in the body of a class."""
+    """Return whether a function was defined in the body of a class."""
     holder = function.__qualname__.rpartition(".")[0]
     return bool(holder) and not holder.endswith("<locals>")
 
 
 def first_parameter(function: FunctionType) -> str:
-    """The name of the first parameter; "" without parameters."""
+    """Return the name of the first parameter; "" without parameters."""
     return function.__code__.co_varnames[0] if function.__code__.co_argcount else ""
 
 
 def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
-    """Local names that string annotations refer to, from the frame in which the function is defined."""
+    """Return local names that string annotations refer to, from the frame in which the function is defined."""
     if frame.f_code.co_name == "<module>":
         return None
     annotations = [text for text in getattr(function, "__annotations__", {}).values() if isinstance(text, str)]

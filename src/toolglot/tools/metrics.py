@@ -49,7 +49,7 @@ class ToolMetrics:
                 statistics.errors[kind] = statistics.errors.get(kind, 0) + 1
 
     def snapshot(self) -> Mapping[str, ToolStatistics]:
-        """The statistics so far, by tool; a copy."""
+        """Return the statistics so far, by tool; a copy."""
         with _LOCK:
             return {
                 name: msgspec.convert(msgspec.to_builtins(statistics), ToolStatistics)

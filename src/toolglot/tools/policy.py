@@ -115,7 +115,7 @@ class ToolPolicy:
                 raise _refusal(message, "rate_limit")
 
     def needs_approval(self, tool: Tool) -> bool:
-        """Whether somebody has to approve the calls of a tool."""
+        """Return whether somebody has to approve the calls of a tool."""
         needed = tool.approval or (tool.approval is None and bool(tool.effects & self.config.approval_effects))
         return needed and tool.key not in self._always_allowed
 
@@ -136,7 +136,7 @@ class ToolPolicy:
                 del self._recent[0]
 
     def _previous_results(self, key: bytes, *, since_last_write: bool) -> list[Any]:
-        """Earlier results of a call; only those after the last new write, as things may look different since."""
+        """Return earlier results of a call; only those after the last new write, as things may look different since."""
         results: list[Any] = []
         seen: set[bytes] = set()
         for past in self._recent:
@@ -158,7 +158,7 @@ def _can_write(tool: Tool | None) -> bool:
 
 
 def _call_key(call: ToolCall) -> bytes:
-    """Equal for calls that differ only in case, white space or the order of fields."""
+    """Return a key that is equal for calls that differ only in case, white space or the order of fields."""
     try:
         arguments = dumps(_normalize(call.arguments if call.arguments is not None else call.raw or ""))
     except RecursionError:  # nested too deeply to be compared

@@ -47,7 +47,7 @@ class ToolRegistry:
             return tool
 
     def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]") -> None:
-        """Add all tools of another registry, or none where a name is taken. Raises NameConflict."""
+        """Add all tools of another registry, or none if a name is taken. Raises NameConflict."""
         self._add([_to_tool(tool) for tool in other])
 
     def _add(self, added: Iterable[Tool], *, replace: bool = False) -> None:
@@ -73,7 +73,7 @@ class ToolRegistry:
         return self._state[0]
 
     def find(self, name: str, namespace: str = "") -> Tool | None:
-        """The tool of a name. Without a namespace, a tool of any namespace is found if it is the only one of its name."""
+        """Return the tool of a name. Without a namespace, the only tool of that name in any namespace is found."""
         tools = self._state[1]
         tool = tools.get((namespace, name))
         if tool is None and not namespace:
@@ -89,7 +89,7 @@ class ToolRegistry:
         return tool
 
     def unknown_name(self, name: str, namespace: str = "") -> UnknownName:
-        """The error for a name that is not registered."""
+        """Return the error for a name that is not registered."""
         return UnknownName("tool", _join_key((namespace, name)), map(_join_key, self._state[1]))
 
     def __contains__(self, name: object) -> bool:
@@ -105,11 +105,11 @@ class ToolRegistry:
         return iter(self._state[1].values())
 
     def list(self) -> "list[Tool]":
-        """The tools in order."""
+        """Return the tools in order."""
         return [*self]
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """What a model sees; computed once for each version."""
+        """Return what a model sees; computed once for each version."""
         (version, tools), cached = self._state, self._definitions
         if cached[0] != version:
             cached = self._definitions = version, tuple(tool.definition for tool in tools.values())
@@ -118,7 +118,7 @@ class ToolRegistry:
     # -- copies
 
     def clone(self) -> "ToolRegistry":
-        """An independent registry with the same tools."""
+        """Return an independent registry with the same tools."""
         other = ToolRegistry()
         other._state, other._definitions = self._state, self._definitions
         return other

@@ -28,15 +28,7 @@ from toolglot.request import ToolDefinition
 if TYPE_CHECKING:
     from toolglot.tools.tool import Tool
 
-__all__ = [
-    "ResultStore",
-    "ToolOutput",
-    "as_result",
-    "collect_async_generator",
-    "collect_generator",
-    "limit_result",
-    "read_result_tool",
-]
+__all__ = ["ResultStore", "ToolOutput", "as_result", "limit_result", "read_result_tool"]
 
 ResultBlock = Text | Media | Foreign
 
@@ -100,7 +92,7 @@ class _Unrepresentable(ValueError):
 
 
 def _to_content(value: Any) -> tuple[tuple[ResultBlock, ...], Any]:
-    """What the model reads, and the value as data if it is data."""
+    """Return what the model reads, and the value as data if it is data."""
     if isinstance(value, GeneratorType):
         value = collect_generator(cast(Iterator[Any], value))
     if isinstance(value, str):
@@ -125,7 +117,7 @@ def _to_content(value: Any) -> tuple[tuple[ResultBlock, ...], Any]:
 
 
 def _is_block(value: Any) -> bool:
-    """Whether a value is content by itself, and not data."""
+    """Return whether a value is content by itself, and not data."""
     if type(value) in _SCALARS or type(value) in (dict, list):
         return False
     return isinstance(value, (Text, Media, Foreign, bytes, bytearray, memoryview)) or _is_pil_image(value)
@@ -141,7 +133,7 @@ def _to_media(data: bytes) -> Media:
 
 
 def _to_json(value: Any) -> tuple[str, Any]:
-    """JSON text and the plain value. Raises _Unrepresentable."""
+    """Return JSON text and the plain value. Raises _Unrepresentable."""
     if isinstance(value, CoroutineType):
         cast(Any, value).close()
         raise _Unrepresentable("a coroutine that was never awaited; an async tool must await what it calls")
@@ -185,7 +177,7 @@ _encode = msgspec.json.Encoder(enc_hook=_encode_hook).encode
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether no number inside is NaN or infinite: msgspec encodes those as null."""
+    """Return whether no number inside is NaN or infinite: msgspec encodes those as null."""
     try:
         json.dumps(msgspec.to_builtins(value, enc_hook=_encode_hook, str_keys=True), allow_nan=False)
     except ValueError:
@@ -236,7 +228,7 @@ class _GeneratorOutput:
 
 
 def collect_generator(pieces: Iterator[Any]) -> Any:
-    """Everything that a generator yields, up to a limit."""
+    """Return everything that a generator yields, up to a limit."""
     output = _GeneratorOutput()
     for piece in pieces:
         if not output.add(piece):
@@ -247,7 +239,7 @@ def collect_generator(pieces: Iterator[Any]) -> Any:
 
 
 async def collect_async_generator(pieces: AsyncIterator[Any]) -> Any:
-    """Everything that an async generator yields, up to a limit."""
+    """Return everything that an async generator yields, up to a limit."""
     output = _GeneratorOutput()
     try:
         async for piece in pieces:
@@ -294,7 +286,7 @@ class ResultStore:
         return text[offset : offset + max(limit, 1)]
 
     def size(self, handle: str) -> int:
-        """The length of a text in characters. Raises ToolError (not_found)."""
+        """Return the length of a text in characters. Raises ToolError (not_found)."""
         return len(self._text(handle))
 
     def _text(self, handle: str) -> str:
@@ -310,7 +302,7 @@ class ResultStore:
 
 
 def limit_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResult:
-    """The result with at most `limit` characters of text: the start, a line that says how to read the rest, the end."""
+    """Return the result with at most `limit` characters of text: the start, a line on how to read the rest, the end."""
     if len(result.content) == 1 and result.data is None:  # the usual case: one text that fits
         block = result.content[0]
         if isinstance(block, Text) and len(block.text) <= limit:
@@ -334,7 +326,7 @@ def limit_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResu
 
 
 def _truncate(text: str, limit: int, handle: str) -> str:
-    """The start and the end of a text, both at line ends where one is near, and how to read what is between."""
+    """Return the start and the end of a text, both at line ends if one is near, and how to read what is between."""
     head, tail = limit - limit // 3, limit // 3
     if (end := text.rfind("\n", max(head - LINE_END_WINDOW, 0), head)) > head // 2:
         head = end + 1
@@ -347,7 +339,7 @@ def _truncate(text: str, limit: int, handle: str) -> str:
 
 
 def read_result_tool(store: ResultStore, page_size: int = MAX_PAGE) -> "Tool":
-    """The tool with which a model reads the rest of a truncated result, `page_size` characters at a time."""
+    """Make the tool with which a model reads the rest of a truncated result, `page_size` characters at a time."""
     from toolglot.tools.tool import tool_from_definition
 
     def read_result(handle: str, offset: int = 0, limit: int = page_size) -> str:

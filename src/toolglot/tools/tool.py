@@ -249,7 +249,7 @@ class Tool:
         return self.function(*args, **kwargs)
 
     def replace(self, **changes: Any) -> "Tool":
-        """A copy of the tool with other options."""
+        """Return a copy of the tool with other options."""
         definition = self._options["definition"]
         if definition and (fields := {key: changes.pop(key) for key in _DEFINITION_FIELDS if key in changes}):
             name = _check_name(fields.get("name", definition.name), self.function)
@@ -356,13 +356,13 @@ def tool(function: Function | None = None, /, **options: Any) -> Tool | Callable
 
 
 def tool_from_definition(definition: ToolDefinition, function: Function, **options: Any) -> Tool:
-    """A tool with a given definition. A freeform tool passes the model's text to the function's first parameter."""
+    """Make a tool with a given definition. A freeform tool passes the model's text to the function's first parameter."""
     _check_name(definition.name, function)
     return Tool(function, definition=definition, **options)
 
 
 def tool_from_schema(name: str, description: str, parameters: dict[str, Any], function: Function, **options: Any) -> Tool:
-    """A tool from a JSON Schema. The function is called with keyword arguments.
+    """Make a tool from a JSON Schema. The function is called with keyword arguments.
 
     If it has exactly one parameter that is no property of the schema, that parameter gets all the arguments as a dict.
     """
@@ -370,7 +370,7 @@ def tool_from_schema(name: str, description: str, parameters: dict[str, Any], fu
 
 
 def tools_of(obj: Any, *, prefix: str = "") -> list[Tool]:
-    """The public methods of an object as tools, in the order of their definition; a module gives its own functions."""
+    """Make tools of the public methods of an object, in the order of their definition, or of a module's own functions."""
     local_names = vars(cast(type[Any], type(obj)))
     tools = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in _public_members(obj)]
     return [tool.replace(name=prefix + tool.name) if prefix else tool for tool in tools]
