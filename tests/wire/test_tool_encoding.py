@@ -132,13 +132,12 @@ def test_model_is_asked_where_it_cannot_be_forced() -> None:
 
 def test_arguments_as_an_object() -> None:
     writer = Writer(CLAUDE)
-    assert writer.to_arguments_object(ToolCall("a", "get", {"x": 1}, '{"x": 1}'), "") == {"x": 1}
-    assert writer.to_arguments_object(ToolCall("a", "sql", None, "select 1", freeform=True), "") == {"input": "select 1"}
-    assert writer.to_arguments_object(ToolCall("a", "sql", None, None, freeform=True), "") == {"input": ""}
+    assert writer.to_arguments_object(ToolCall("a", "get", {"x": 1}, '{"x": 1}')) == {"x": 1}
+    assert writer.to_arguments_object(ToolCall("a", "sql", None, "select 1", freeform=True)) == {"input": "select 1"}
+    assert writer.to_arguments_object(ToolCall("a", "sql", None, None, freeform=True)) == {"input": ""}
     assert writer.repairs == []
-    assert writer.to_arguments_object(ToolCall("a", "get", None, '{"x": "tru'), "messages[1]") == {
-        "invalid_arguments": '{"x": "tru'
-    }
+    writer.enter("messages[1]")
+    assert writer.to_arguments_object(ToolCall("a", "get", None, '{"x": "tru')) == {"invalid_arguments": '{"x": "tru'}
     assert [(done.subject, done.where) for done in writer.repairs] == [("arguments of 'get'", "messages[1]")]
 
 
@@ -163,10 +162,10 @@ def test_result_as_text(result: ToolResult, text: str) -> None:
 
 def test_media_beside_results_say_whose_they_are() -> None:
     writer, image = Writer(OPENAI), Media("image", url="http://x")
-    assert writer.detach_media(Message("tool", (ToolResult("a", (Text("1"),)),)), "messages[1]") == []
+    assert writer.detach_media(Message("tool", (ToolResult("a", (Text("1"),)),))) == []
     results = (ToolResult("a", (Text("1"), image), "get"), ToolResult("b", (image,)), ToolResult("c", (Text("1"),)))
     captions = [Text("[media of the result of get]"), image, Text("[media of the result of b]"), image]
-    assert writer.detach_media(Message("tool", results), "messages[1]") == captions
+    assert writer.detach_media(Message("tool", results)) == captions
     assert [repair.subject for repair in writer.repairs] == ["media of a tool result"]
 
 
@@ -179,7 +178,8 @@ def test_media_beside_results_say_whose_they_are() -> None:
 ])  # fmt: skip
 def test_media_that_is_not_accepted_is_named_and_is_a_loss(media: Media, text: str) -> None:
     writer = Writer(OPENAI)
-    assert writer.replace_media(media, "messages[1]") == text
+    writer.enter("messages[1]")
+    assert writer.replace_media(media) == text
     assert losses(writer) == [(media.kind, "messages[1]")]
 
 
@@ -189,5 +189,5 @@ def test_copied_writer_goes_on_alone() -> None:
     other = writer.copy()
     assert (other.model, other.map_call_id("call_1")) == ("m", writer.map_call_id("call_1"))
     other.map_tool_name("a.b")
-    other.record_loss("x", "y", "z")
+    other.record_loss("x", "z")
     assert (writer.names, writer.losses, len(writer.repairs)) == ({}, [], 1)

@@ -178,13 +178,16 @@ def test_same_model(one: str, other: str, same: bool) -> None:
 def test_state_of_others_is_dropped_and_said_where_it_told_the_model_something() -> None:
     writer = Writer(OPENAI)
     opaque: Opaque = {"citations": [1], "signature": "s", "cache_control": {}, "id": "x", "empty": [], "audio": None}
-    assert writer.echo_opaque(opaque, Origin("anthropic-messages"), "messages[1]") == {}
+    writer.enter("messages[1]", Origin("anthropic-messages"))
+    assert writer.echo_opaque(opaque) == {}
     assert writer.losses == [Loss("citations", "messages[1]", "only anthropic-messages understands it")]
-    assert writer.echo_opaque({"note": 1}, None, "messages[2]") == {}
+    writer.enter("messages[2]")
+    assert writer.echo_opaque({"note": 1}) == {}
     assert "its origin" in writer.losses[-1].reason
-    assert writer.echo_opaque(None, None, "") == {}
+    assert writer.echo_opaque(None) == {}
     own = {"name": "Ann"}
-    assert writer.echo_opaque(own, Origin("openai-chat", "openai-chat"), "") is own
+    writer.enter("messages[3]", Origin("openai-chat", "openai-chat"))
+    assert writer.echo_opaque(own) is own
 
 
 # ---- options

@@ -32,7 +32,7 @@ class RequestEncoder(Protocol):
         """Return what the body around the history depends on in the history, None if nothing."""
         ...
 
-    def encode_message(self, message: Message, writer: Writer, where: str) -> list[Doc]:
+    def encode_message(self, message: Message, writer: Writer) -> list[Doc]:
         """Encode one neutral message as items of the history."""
         ...
 
@@ -89,7 +89,8 @@ def encode_messages(history: Sequence[Message], encoder: RequestEncoder, writer:
     for index, message in enumerate(history, first):
         for call in message.calls:
             writer.calls[call.id] = call  # a result is encoded by the call that it answers
-        items += encoder.encode_message(message, writer, f"messages[{index}]")
+        writer.enter(f"messages[{index}]", message.origin)
+        items += encoder.encode_message(message, writer)
     return items
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from toolglot.messages import Block, Foreign, Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Message, Role, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
@@ -32,8 +32,8 @@ def filter_visible(messages: Sequence[Message], writer: Writer, first: int) -> l
     visible: list[Message] = []
     for index, message in enumerate(messages, first):
         if not _is_plain(message):
-            where = f"messages[{index}]"
-            blocks = tuple(kept for block in message.blocks for kept in _filter_block(block, message, writer, where))
+            writer.enter(f"messages[{index}]", message.origin)
+            blocks = tuple(kept for block in message.blocks for kept in _filter_block(block, message.role, writer))
             message = message if blocks == message.blocks else replace(message, blocks=blocks)
         visible.append(message)
     return visible
@@ -78,27 +78,27 @@ def _is_plain(message: Message) -> bool:
     return True
 
 
-def _filter_block(block: Block, message: Message, writer: Writer, where: str) -> list[Block]:
+def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
     match block:
         case Thinking():
             # Never sent as text instead: Claude starts to imitate <thinking> tags that it finds in the history.
-            if writer.owns_state(message.origin) and writer.profile.reasoning_echo != "no":
+            if writer.is_own and writer.profile.reasoning_echo != "no":
                 return [block]
-            writer.record_loss("thinking", where, "it is only sent back to the model that produced it")
+            writer.record_loss("thinking", "it is only sent back to the model that produced it")
             return []
-        case Foreign() if not writer.accepts_foreign(block, message.origin):
+        case Foreign() if not writer.accepts_foreign(block):
             item = as_dict(block.item)
             subject = as_text(item.get("type")) or next(iter(item), "content")
-            writer.record_loss(subject, where, f"only {block.wire} understands it")
+            writer.record_loss(subject, f"only {block.wire} understands it")
             text = extract_text(block)
             return [Text(text)] if text else []  # the model still reads what was found
-        case Text(text="") if not writer.owns_state(message.origin):  # it only carried a signature
+        case Text(text="") if not writer.is_own:  # it only carried a signature
             return []
-        case ToolCall() if message.role != "assistant":
-            writer.record_loss(f"call {block.name!r}", where, "only the assistant calls tools")
+        case ToolCall() if role != "assistant":
+            writer.record_loss(f"call {block.name!r}", "only the assistant calls tools")
             return []
         case ToolResult():
-            content = tuple(kept for part in block.content for kept in _filter_block(part, message, writer, where))
+            content = tuple(kept for part in block.content for kept in _filter_block(part, role, writer))
             return [block if content == block.content else replace(block, content=content)]
         case _:
             return [block]

@@ -29,7 +29,7 @@ def encode_output_schema(output: Output, writer: Writer) -> Doc:
     """Encode name, schema, description and strictness, which both wires send alike."""
     strict = output.strict
     if strict and not writer.profile.strict_dialect:
-        writer.record_loss("strict", "output", f"{writer.profile.title} has no strict mode")
+        writer.record_loss("strict", f"{writer.profile.title} has no strict mode", at="output")
         strict = None  # omitted: the server would refuse it
     schema = output.schema or {}
     if strict:

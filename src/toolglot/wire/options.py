@@ -35,7 +35,7 @@ def encode_sampling(options: Options, writer: Writer) -> dict[str, Any]:
             accepted[name] = value
             continue
         if reason:
-            writer.record_loss(name, "options", reason)
+            writer.record_loss(name, reason, at="options")
     fields = SPECS[profile.wire].options
     return {fields[name]: value for name, value in accepted.items()}
 
@@ -47,12 +47,12 @@ def encode_effort(options: Options, writer: Writer) -> str | None:
         return effort
     model = writer.model or writer.profile.title
     if not levels or effort not in _EFFORT_LEVELS:
-        writer.record_loss("effort", "options", f"{model} has no effort levels")
+        writer.record_loss("effort", f"{model} has no effort levels", at="options")
         return None
     # Of two levels equally near, take the one nearer to high, as DeepSeek does: minimal -> low, xhigh -> high.
     target, high = _EFFORT_LEVELS.index(effort), _EFFORT_LEVELS.index("high")
     nearest = min(map(_EFFORT_LEVELS.index, levels), key=lambda level: (abs(level - target), abs(level - high)))
-    writer.record_loss("effort", "options", f"{model} has no level {effort!r}; sent as {_EFFORT_LEVELS[nearest]!r}")
+    writer.record_loss("effort", f"{model} has no level {effort!r}; sent as {_EFFORT_LEVELS[nearest]!r}", at="options")
     return _EFFORT_LEVELS[nearest]
 
 
@@ -65,5 +65,5 @@ def select_extras(request: Request, writer: Writer) -> dict[str, Any]:
             continue
         for field, value in fields.items():
             if value is not None:
-                writer.record_loss(field, "request", f"{writer.profile.title} has no equivalent of this {family} field")
+                writer.record_loss(field, f"{writer.profile.title} has no equivalent of this {family} field", at="request")
     return accepted

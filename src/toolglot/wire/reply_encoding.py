@@ -37,14 +37,15 @@ class ReplyEncoder(ABC):
         self.model = model
         self.id = ""
         self.created = created
-        self.origin = origin
         self.writer = Writer(resolve_profile(self.provider, model), model)
+        self.writer.enter("reply", origin)
         self.losses = self.writer.losses
         self._sequencer = EventSequencer(self)
 
     def encode_reply(self, reply: Reply) -> Doc:
         """Encode a whole reply."""
-        self.origin, self.id = reply.origin, reply.id
+        self.id = reply.id
+        self.writer.enter("reply", reply.origin)
         self.model = self.model or (reply.origin.model if reply.origin else "")
         return self.build_body(reply)
 
@@ -86,11 +87,7 @@ class ReplyEncoder(ABC):
 
     def echo_opaque(self, block: Block) -> Opaque:
         """Return the opaque state of a block if it belongs to this wire."""
-        return self.writer.echo_opaque(None if isinstance(block, Foreign) else block.opaque, self.origin, "reply")
-
-    def echo_message_opaque(self, reply: Reply) -> Opaque:
-        """Return the opaque state of the whole message if it belongs to this wire."""
-        return self.writer.echo_opaque(reply.opaque, reply.origin, "reply")
+        return self.writer.echo_opaque(None if isinstance(block, Foreign) else block.opaque)
 
     def encode_stop(self, reply: Reply) -> str:
         """Return the wire's stop reason, with a Loss if it has no exact one."""
@@ -99,21 +96,20 @@ class ReplyEncoder(ABC):
         reason = self.similar_stops.get(reply.stop, self.stop_reasons["end"])
         if reply.stop != "refusal" or not any(map(is_refusal, reply.blocks)):
             title = self.writer.profile.title
-            self.writer.record_loss("stop", "reply", f"{title} has no stop reason {reply.stop!r}; sent as {reason!r}")
+            self.writer.record_loss("stop", f"{title} has no stop reason {reply.stop!r}; sent as {reason!r}")
         return reason
 
     def map_call_head(self, call: ToolCall) -> tuple[str, str]:
         """Return the id and the name of a call on the wire."""
-        writer = self.writer
-        return writer.map_call_id(call.id, "reply"), writer.map_tool_name(call.name, call.namespace, "reply")
+        return self.writer.map_call_id(call.id), self.writer.map_tool_name(call.name, call.namespace)
 
     def is_unsupported(self, block: Block) -> bool:
         """Return whether a reply of this wire cannot contain the block, and record the Loss."""
         if isinstance(block, Foreign) and block.wire != self.writer.profile.wire:
-            self.writer.record_loss("content", "reply", f"only {block.wire} understands it")
+            self.writer.record_loss("content", f"only {block.wire} understands it")
             return True
         if isinstance(block, Media) and not self.supports_media(block):
-            self.writer.record_loss(block.kind, "reply", f"a reply of {self.writer.profile.title} cannot contain it")
+            self.writer.record_loss(block.kind, f"a reply of {self.writer.profile.title} cannot contain it")
             return True
         return isinstance(block, ToolResult)
 

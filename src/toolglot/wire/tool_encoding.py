@@ -58,13 +58,14 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
 
     A choice that it cannot express is emulated: tools are omitted, and a prompt hint tells the model.
     """
+    writer.enter("tools")
     tools: list[ToolDefinition] = []
     seen: dict[tuple[str, str], ToolDefinition] = {}
     for tool in request.tools:
         first = seen.get((tool.namespace, tool.name))
         if first is not None and tool.kind != "hosted":  # Anthropic and Gemini refuse two tools with one name
             if first != tool:
-                writer.record_loss(f"tool {tool.name!r}", "tools", "another tool has the same name; the first one is kept")
+                writer.record_loss(f"tool {tool.name!r}", "another tool has the same name; the first one is kept", at="tools")
             continue
         seen[tool.namespace, tool.name] = tool
         if _is_usable(tool, writer):
@@ -76,11 +77,11 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
     choice = request.tool_choice
     if choice is None or not tools:
         if choice and choice.mode == "required":
-            writer.record_loss("tool_choice", "tool_choice", "there are no tools to choose from")
+            writer.record_loss("tool_choice", "there are no tools to choose from", at="tool_choice")
         return tools, None
     names = tuple(tool.name for tool in tools if tool.name in choice.names)
     if choice.names and not names:
-        writer.record_loss("tool_choice", "tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}")
+        writer.record_loss("tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice")
         return tools, None
     return _emulate_choice(tools, choice.mode, names, writer)
 
@@ -97,7 +98,9 @@ def _emulate_choice(
         _omit_tools([tool for tool in tools if tool.name not in names], f"{model} has no such choice", writer)
         tools, names = [tool for tool in tools if tool.name in names], ()
     if mode == "required" and "required" not in choices:
-        writer.record_loss("tool_choice", "tool_choice", f"{model} cannot be forced to call a tool; a prompt hint asks for it")
+        writer.record_loss(
+            "tool_choice", f"{model} cannot be forced to call a tool; a prompt hint asks for it", at="tool_choice"
+        )
         wanted = [writer.map_tool_name(tool.name, tool.namespace) for tool in tools if not names or tool.name in names]
         # A long list of names distracts the model.
         hint = f"Answer with a call to {' or '.join(wanted)}." if len(tools) <= 3 else "Answer with a call to a tool."
@@ -109,7 +112,7 @@ def _emulate_choice(
 def _omit_tools(tools: list[ToolDefinition], reason: str, writer: Writer) -> None:
     names = [writer.map_tool_name(tool.name, tool.namespace) for tool in tools]
     for name in names:
-        writer.record_loss(f"tool {name!r}", "tools", f"omitted from this request: {reason}")
+        writer.record_loss(f"tool {name!r}", f"omitted from this request: {reason}", at="tools")
     if names:  # the history may contain calls to them
         writer.prompt_hints.append(f"These tools cannot be called now: {', '.join(names)}.")
 
@@ -131,16 +134,16 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
     """Encode a tool as a function. A freeform tool becomes a function with one text parameter."""
     name = writer.map_tool_name(tool.name, tool.namespace)
     if tool.kind == "freeform":
-        writer.record_loss("freeform", f"tool {tool.name!r}", "sent as a function with one text parameter")
+        writer.record_loss("freeform", "sent as a function with one text parameter", at=f"tool {tool.name!r}")
         writer.freeform.add(name)
         return EncodedFunction(name, _describe(tool), _FREEFORM_SCHEMA, False, {})
     extra = (tool.opaque or {}) if tool.wire == writer.profile.wire else {}
     is_strict = bool(tool.strict)
     if is_strict and not (writer.profile.features.strict and writer.profile.strict_dialect):
-        writer.record_loss("strict", f"tool {tool.name!r}", f"{writer.profile.title} has no strict mode")
+        writer.record_loss("strict", f"{writer.profile.title} has no strict mode", at=f"tool {tool.name!r}")
         is_strict = False
     elif is_strict and (reason := writer.non_strict.get(name)):
-        writer.record_loss("strict", f"tool {tool.name!r}", reason)
+        writer.record_loss("strict", reason, at=f"tool {tool.name!r}")
         is_strict = False
     dialect = writer.profile.strict_dialect if is_strict else writer.profile.dialect
     lowered = writer.lowerings[name] = _lower_schema(tool, dialect, writer)
@@ -155,13 +158,13 @@ def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: W
         where = f"tool {tool.name!r} at {restoration.pointer}"
         match restoration:
             case Pairs():
-                writer.record_loss("map", where, "sent as a list of keys and values; restored in the call")
+                writer.record_loss("map", "sent as a list of keys and values; restored in the call", at=where)
             case JsonText():
-                writer.record_loss("free value", where, "requested as JSON text; restored in the call")
+                writer.record_loss("free value", "requested as JSON text; restored in the call", at=where)
             case Rename(names=names):
-                writer.record_repair(f"parameters {', '.join(names.values())}", where, "invalid names are mapped, and back")
+                writer.record_repair(f"parameters {', '.join(names.values())}", "invalid names are mapped, and back", at=where)
             case Omit(names=names):
-                writer.record_repair(f"parameters {', '.join(names)}", where, "null means omitted; it is removed again")
+                writer.record_repair(f"parameters {', '.join(names)}", "null means omitted; it is removed again", at=where)
 
 
 def _lower_schema(tool: ToolDefinition, dialect: str, writer: Writer) -> LoweredSchema:
@@ -177,12 +180,12 @@ def _is_usable(tool: ToolDefinition, writer: Writer) -> bool:
         if native_definition(tool, writer):
             return True
         reason = f"only {tool.wire} runs it" if tool.wire != writer.profile.wire else "it has no definition"
-        writer.record_loss(f"hosted tool {tool.name!r}", "tools", reason)
+        writer.record_loss(f"hosted tool {tool.name!r}", reason, at="tools")
         return False
     try:
         _lower_schema(tool, writer.profile.dialect, writer)
     except UsageError as e:
-        writer.record_loss(f"tool {tool.name!r}", "tools", f"omitted: {e}")
+        writer.record_loss(f"tool {tool.name!r}", f"omitted: {e}", at="tools")
         return False
     return True
 

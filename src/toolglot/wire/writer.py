@@ -52,6 +52,8 @@ class Writer:
     def __init__(self, profile: Profile, model: str = "") -> None:
         self.profile = profile
         self.model = model or profile.model
+        self.where = "tools"  # the place in the request of what is being encoded
+        self.origin: Origin | None = None  # the origin of the message that is being encoded
         self.losses: list[Loss] = []
         self.repairs: list[Repair] = []
         self.names: dict[str, tuple[str, str]] = {}
@@ -83,13 +85,17 @@ class Writer:
         losses, repairs = tuple(self.losses), tuple(self.repairs)
         return EncodedRequest(losses, repairs, self.names, self.lowerings, frozenset(self.freeform), body=body)
 
-    def record_loss(self, subject: str, where: str, reason: str) -> None:
-        """Record something that the target cannot express."""
-        self.losses.append(Loss(subject, where, reason))
+    def enter(self, where: str, origin: Origin | None = None) -> None:
+        """Set the place and the origin of what is encoded next."""
+        self.where, self.origin = where, origin
 
-    def record_repair(self, subject: str, where: str, reason: str) -> None:
-        """Record something that was changed or added for the target."""
-        self.repairs.append(Repair(subject, where, reason))
+    def record_loss(self, subject: str, reason: str, *, at: str = "") -> None:
+        """Record something that the target cannot express, here or `at` another place."""
+        self.losses.append(Loss(subject, at or self.where, reason))
+
+    def record_repair(self, subject: str, reason: str, *, at: str = "") -> None:
+        """Record something that was changed or added for the target, here or `at` another place."""
+        self.repairs.append(Repair(subject, at or self.where, reason))
 
     # ---- opaque state
 
@@ -102,24 +108,30 @@ class Writer:
             return False
         return self.profile.state == "profile" or is_same_model(origin.model, self.model)
 
-    def accepts_foreign(self, foreign: Foreign, origin: Origin | None) -> bool:
-        """Return whether the target understands this content: it is of the same wire, and not of another vendor."""
-        return foreign.wire == self.profile.wire and (origin is None or origin.profile in ("", self.profile.id))
+    @property
+    def is_own(self) -> bool:
+        """Whether the target made the message that is being encoded."""
+        return self.owns_state(self.origin)
 
-    def echo_opaque(self, opaque: Opaque | None, origin: Origin | None, where: str) -> Opaque:
+    def accepts_foreign(self, foreign: Foreign) -> bool:
+        """Return whether the target understands this content: it is of the same wire, and not of another vendor."""
+        is_same_vendor = self.origin is None or self.origin.profile in ("", self.profile.id)
+        return foreign.wire == self.profile.wire and is_same_vendor
+
+    def echo_opaque(self, opaque: Opaque | None) -> Opaque:
         """Return the state to send back. Elsewhere it is dropped: a Loss if the model would have read it."""
         if not opaque:
             return {}
-        if self.owns_state(origin):
+        if self.is_own:
             return opaque
         for key, value in opaque.items():
             if key not in _SILENT_KEYS and value not in (None, [], {}, ""):
-                self.record_loss(key, where, f"only {origin.wire if origin else 'its origin'} understands it")
+                self.record_loss(key, f"only {self.origin.wire if self.origin else 'its origin'} understands it")
         return {}
 
     # ---- names and ids
 
-    def map_tool_name(self, name: str, namespace: str = "", where: str = "tools") -> str:
+    def map_tool_name(self, name: str, namespace: str = "") -> str:
         """Return the name of a tool on the wire."""
         key = (namespace, name)
         if key in self._wire_names:
@@ -133,7 +145,7 @@ class Writer:
             attempt += 1
             wire = self._make_legal_name(f"{flat}\0{attempt}")
         if wire != flat:
-            self.record_repair(f"tool name {name!r}", where, f"not valid for {self.profile.title}; sent as {wire!r}")
+            self.record_repair(f"tool name {name!r}", f"not valid for {self.profile.title}; sent as {wire!r}")
         self.names[prefix + wire], self._wire_names[key] = key, wire
         return wire
 
@@ -144,7 +156,7 @@ class Writer:
         base = base if re.match(r"[a-zA-Z_]", base) else "_" + base  # Gemini: the first character is no digit
         return base[: self.profile.limits.name_length - len(suffix)] + suffix
 
-    def map_call_id(self, id: str, where: str = "messages") -> str:
+    def map_call_id(self, id: str) -> str:
         """Return the id of a call on the wire."""
         if id in self._ids:
             return self._ids[id]
@@ -153,7 +165,7 @@ class Writer:
             wire = hash_id(f"{id}\0{attempt}" if attempt else id, min(20, self.profile.limits.call_id_length))
             attempt += 1
         if wire != id:
-            self.record_repair(f"call id {id!r}", where, f"not valid for {self.profile.title}; sent as {wire!r}")
+            self.record_repair(f"call id {id!r}", f"not valid for {self.profile.title}; sent as {wire!r}")
         self._ids[id] = wire
         self._wire_ids.add(wire)
         return wire
@@ -167,15 +179,15 @@ class Writer:
             return self.map_tool_name(call.name, call.namespace)
         return self.map_tool_name(result.name) if result.name else ""
 
-    def replace_media(self, media: Media, where: str, reason: str = "") -> str:
+    def replace_media(self, media: Media, reason: str = "") -> str:
         """Return text instead of media that the target does not accept: of a text file, else a placeholder and a Loss."""
         if (text := extract_file_text(media)) is not None:
             return text
-        self.record_loss(media.kind, where, reason or f"{self.profile.title} does not accept it")
+        self.record_loss(media.kind, reason or f"{self.profile.title} does not accept it")
         name = media.name or media.url or media.media_type or media.kind
         return f"[{media.kind} not shown: {name[:200]}]"
 
-    def detach_media(self, message: Message, where: str) -> list[Block]:
+    def detach_media(self, message: Message) -> list[Block]:
         """Return the media of all results with captions, to be sent in a user message because a result is only text."""
         detached: list[Block] = []
         for result in message.results:
@@ -183,16 +195,16 @@ class Writer:
                 detached += [Text(f"[media of the result of {result.name or result.call_id}]"), *media]
         if detached:
             reason = f"{self.profile.title} accepts only text there; sent in a user message"
-            self.record_repair("media of a tool result", where, reason)
+            self.record_repair("media of a tool result", reason)
         return detached
 
-    def to_arguments_object(self, call: ToolCall, where: str) -> dict[str, Any]:
+    def to_arguments_object(self, call: ToolCall) -> dict[str, Any]:
         """Return the arguments for a wire that requires an object. Text that is not an object is wrapped in one."""
         if call.arguments is not None:
             return call.arguments
         if call.freeform:
             return {"input": call.raw or ""}
-        self.record_repair(f"arguments of {call.name!r}", where, "not a JSON object; sent as text under 'invalid_arguments'")
+        self.record_repair(f"arguments of {call.name!r}", "not a JSON object; sent as text under 'invalid_arguments'")
         return {"invalid_arguments": call.raw or ""}
 
 

@@ -12,7 +12,7 @@ from toolglot.wire.writer import Writer
 __all__ = ["encode_body", "encode_message", "head_key", "leading_count"]
 
 
-def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
+def encode_message(message: Message, writer: Writer) -> list[Doc]:
     calls = [{"id": call.id, "name": writer.map_tool_name(call.name), "text": call.text} for call in message.calls]
     results = [{"id": result.call_id, "text": result.text} for result in message.results]
     return [{"role": message.role, "text": message.text, "calls": calls, "results": results}]

@@ -74,7 +74,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
             return
         if isinstance(block, ToolCall):
             if (self._holds_arguments or not has_pieces) and block.arguments != {}:
-                arguments = dumps_text(self.writer.to_arguments_object(block, "reply"))
+                arguments = dumps_text(self.writer.to_arguments_object(block))
                 yield self._block_delta("input_json_delta", "partial_json", arguments)
         elif isinstance(block, Text | Thinking):
             state = self.echo_opaque(block)
@@ -92,12 +92,12 @@ class AnthropicReplyEncoder(ReplyEncoder):
         return {"id": self.id or "msg_0", "type": "message", "role": "assistant", "model": self.model}
 
     def _stop_fields(self, reply: Reply) -> Doc:
-        return {"stop_reason": self.encode_stop(reply), "stop_sequence": None, **self.echo_message_opaque(reply)}
+        return {"stop_reason": self.encode_stop(reply), "stop_sequence": None, **self.writer.echo_opaque(reply.opaque)}
 
     def _encode_block(self, block: Block) -> Doc | None:
-        if isinstance(block, Thinking) and not self.writer.owns_state(self.origin):
+        if isinstance(block, Thinking) and not self.writer.is_own:
             return {"type": "thinking", "thinking": block.text, "signature": ""}  # the SDK's type requires the field
-        return encode_block(block, self.origin, self.writer, "reply")
+        return encode_block(block, self.writer)
 
     def _block_delta(self, kind: str, field: str, value: object) -> Doc:
         return {"type": "content_block_delta", "index": self._index, "delta": {"type": kind, field: value}}

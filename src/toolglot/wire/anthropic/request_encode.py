@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
@@ -29,35 +29,31 @@ def head_key(request: Request, writer: Writer) -> object:
     return request.options.thinking_budget is not None and _is_loop_without_thinking(request.messages, writer)
 
 
-def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
+def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message. Consecutive messages of one role stay separate: the API merges them."""
     match message.role:
         case "system":
-            if writer.owns_state(message.origin):
-                return [{"role": "system", "content": _encode_blocks(message.blocks, message, writer, where)}]
+            if writer.is_own:
+                return [{"role": "system", "content": _encode_blocks(message.blocks, writer)}]
             # Older models: 400 "role 'system' is not supported on this model"; Sonnet 5 accepts and ignores it.
-            writer.record_repair("system message", where, "not at the start; sent as a user message")
+            writer.record_repair("system message", "not at the start; sent as a user message")
             return [{"role": "user", "content": f"<system>\n{message.text}\n</system>"}]
         case "tool":
             # All results of a turn must be in one message: 400 "`tool_use` ids were found without `tool_result` blocks".
-            return [{"role": "user", "content": [encode_result(result, message, writer, where) for result in message.results]}]
+            return [{"role": "user", "content": [encode_result(result, writer) for result in message.results]}]
         case _:
-            return [{"role": message.role, "content": _encode_content(message.blocks, message, writer, where)}]
+            return [{"role": message.role, "content": join_plain(_encode_blocks(message.blocks, writer))}]
 
 
-def _encode_content(blocks: Sequence[Block], message: Message, writer: Writer, where: str) -> Any:
-    return join_plain(_encode_blocks(blocks, message, writer, where))
+def _encode_blocks(blocks: Sequence[Block], writer: Writer) -> list[Doc]:
+    return [encoded for block in blocks if (encoded := encode_block(block, writer))]
 
 
-def _encode_blocks(blocks: Sequence[Block], message: Message, writer: Writer, where: str) -> list[Doc]:
-    return [encoded for block in blocks if (encoded := encode_block(block, message.origin, writer, where))]
-
-
-def encode_block(block: Block, origin: Origin | None, writer: Writer, where: str) -> Doc | None:
+def encode_block(block: Block, writer: Writer) -> Doc | None:
     """Encode one block of a message or a reply."""
     match block:
         case Text():
-            return {"type": "text", "text": block.text, **writer.echo_opaque(block.opaque, origin, where)}
+            return {"type": "text", "text": block.text, **writer.echo_opaque(block.opaque)}
         case Thinking():
             # Sent back byte for byte, even without text: 400 "`thinking` or `redacted_thinking` blocks … cannot be modified".
             state = block.opaque or {}
@@ -65,33 +61,33 @@ def encode_block(block: Block, origin: Origin | None, writer: Writer, where: str
                 return {"type": "redacted_thinking", "data": state["redacted"]}
             return {"type": "thinking", "thinking": block.text, **state}
         case ToolCall():
-            name = writer.map_tool_name(block.name, block.namespace, where)
-            head: Doc = {"type": "tool_use", "id": writer.map_call_id(block.id, where), "name": name}
-            arguments = writer.to_arguments_object(block, where)
-            return {**head, "input": arguments, **writer.echo_opaque(block.opaque, origin, where)}
+            name = writer.map_tool_name(block.name, block.namespace)
+            head: Doc = {"type": "tool_use", "id": writer.map_call_id(block.id), "name": name}
+            arguments = writer.to_arguments_object(block)
+            return {**head, "input": arguments, **writer.echo_opaque(block.opaque)}
         case Media():
-            return encode_media(block, origin, writer, where)
+            return encode_media(block, writer)
         case Foreign():
             return block.item
         case ToolResult():  # results have a message of their own
             return None
 
 
-def encode_result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:
+def encode_result(result: ToolResult, writer: Writer) -> Doc:
     """Encode a result."""
-    encoded: Doc = {"type": "tool_result", "tool_use_id": writer.map_call_id(result.call_id, where)}
+    encoded: Doc = {"type": "tool_result", "tool_use_id": writer.map_call_id(result.call_id)}
     blocks = [block for block in result.content if not (isinstance(block, Text) and not block.text.strip())]
     if blocks:  # omitted rather than []: an empty list is not portable
-        encoded["content"] = _encode_content(blocks, message, writer, where)
+        encoded["content"] = join_plain(_encode_blocks(blocks, writer))
     if result.is_error:
         encoded["is_error"] = True
         encoded.setdefault("content", "Error")  # an error without content is believed to be refused
-    return {**encoded, **writer.echo_opaque(result.opaque, message.origin, where)}
+    return {**encoded, **writer.echo_opaque(result.opaque)}
 
 
-def encode_media(media: Media, origin: Origin | None, writer: Writer, where: str) -> Doc:
+def encode_media(media: Media, writer: Writer) -> Doc:
     """Encode media."""
-    state = writer.echo_opaque(media.opaque, origin, where)
+    state = writer.echo_opaque(media.opaque)
     media_type = media.media_type or guess_media_type(media)
     source: Doc | None = state.get("source")
     if source:
@@ -107,7 +103,7 @@ def encode_media(media: Media, origin: Origin | None, writer: Writer, where: str
         kind = "image" if media.kind == "image" else "document"
         return {"type": kind, "source": source, **(unknown_fields(state, ("source",)) or {})}
     reason = f"{writer.profile.title} does not accept {media.media_type or media.url or 'it'}"
-    return {"type": "text", "text": writer.replace_media(media, where, reason)}
+    return {"type": "text", "text": writer.replace_media(media, reason)}
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:
@@ -116,7 +112,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     max_tokens = options.max_tokens
     if max_tokens is None:
         max_tokens = writer.profile.default_max_tokens or _DEFAULT_MAX_TOKENS
-        writer.record_repair("max_tokens", "options", f"{writer.profile.title} requires it; {max_tokens} was added")
+        writer.record_repair("max_tokens", f"{writer.profile.title} requires it; {max_tokens} was added", at="options")
     body: Doc = {"model": request.model, "max_tokens": max_tokens}
     tools, choice = select_tools(request, writer)
     if instructions := _encode_system(system, writer):
@@ -125,13 +121,13 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if stops := sampling.pop("stop_sequences", None):  # blank ones are left out: they are believed to be refused
         sampling["stop_sequences"] = [stop for stop in stops if stop.strip()]
         for _ in range(len(stops) - len(sampling["stop_sequences"])):
-            writer.record_loss("stop", "options", "a stop sequence must not be blank")
+            writer.record_loss("stop", "a stop sequence must not be blank", at="options")
     encoded = [encode_tool(tool, writer) for tool in tools]
     wire_choice = encode_choice(choice, tools, request.parallel, writer) if encoded else None
     if thinking := encode_thinking(request, wire_choice, max_tokens, writer):
         body["thinking"] = thinking
         if "temperature" in sampling and sampling["temperature"] != 1:
-            writer.record_loss("temperature", "options", "it must be 1 while thinking is enabled")
+            writer.record_loss("temperature", "it must be 1 while thinking is enabled", at="options")
             del sampling["temperature"]
     body.update(sampling)
     if config := encode_output_config(request, as_dict(extras.pop("output_config", None)), writer):
@@ -153,10 +149,11 @@ def _encode_system(system: Sequence[Message], writer: Writer) -> Any:
     """Encode instructions and prompt hints, without blank text, which is refused."""
     encoded: list[Doc] = []
     for message in system:
+        writer.enter("system", message.origin)
         blocks = [block for block in message.blocks if not (isinstance(block, Text) and not block.text.strip())]
         if len(blocks) < len(message.blocks):
-            writer.record_repair("blank text", "system", "dropped")
-        encoded += _encode_blocks(blocks, message, writer, "system")
+            writer.record_repair("blank text", "dropped")
+        encoded += _encode_blocks(blocks, writer)
     encoded += ({"type": "text", "text": hint} for hint in writer.prompt_hints)
     return join_plain(encoded)
 
@@ -176,7 +173,7 @@ def encode_thinking(request: Request, choice: Doc | None, max_tokens: int, write
     elif _is_loop_without_thinking(request.messages, writer):
         reason = "the current tool loop began without thinking"
     if reason:
-        writer.record_loss("thinking_budget", "options", reason)
+        writer.record_loss("thinking_budget", reason, at="options")
         return None
     return {"type": "enabled", "budget_tokens": max(_MIN_THINKING_BUDGET, min(budget, max_tokens - 1))}
 
@@ -206,7 +203,7 @@ def _is_loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bo
 
 def _is_sent(block: Block, message: Message, writer: Writer) -> bool:
     if isinstance(block, Thinking):
-        return writer.owns_state(message.origin)
+        return writer.is_own
     return not isinstance(block, Text) or bool(block.text.strip())
 
 
@@ -218,7 +215,7 @@ def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
     if (output := request.output) is None:
         return config
     if output.schema is None:
-        writer.record_loss("output", "output", f"{writer.profile.title} has no JSON mode without a schema")
+        writer.record_loss("output", f"{writer.profile.title} has no JSON mode without a schema", at="output")
         return config
     lowered = lower(output.schema, dialects.ANTHROPIC_STRICT, tool_name=output.name)  # always constrained: there is no lax mode
     writer.losses.extend(lowered.losses)

@@ -49,9 +49,9 @@ class GeminiReplyEncoder(ReplyEncoder):
     def _encode_part(self, block: Block) -> Doc | None:
         if self.is_unsupported(block):
             return None
-        if isinstance(block, Thinking) and not self.writer.owns_state(self.origin):
+        if isinstance(block, Thinking) and not self.writer.is_own:
             return {"text": block.text, "thought": True}
-        return encode_block(block, self.origin, self.writer, "reply")
+        return encode_block(block, self.writer)
 
     def _chunk(self, parts: list[Doc]) -> Doc:
         return {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}], **self._head()}
@@ -60,7 +60,7 @@ class GeminiReplyEncoder(ReplyEncoder):
         return {"modelVersion": self.model, **({"responseId": self.id} if self.id else {})}
 
     def _final_chunk(self, reply: Reply, parts: list[Doc]) -> Doc:
-        state, usage = dict(self.echo_message_opaque(reply)), reply.usage
+        state, usage = dict(self.writer.echo_opaque(reply.opaque)), reply.usage
         feedback = state.pop("promptFeedback", None)
         counts = {
             "promptTokenCount": usage.input,

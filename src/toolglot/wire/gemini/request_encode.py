@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_leading_system as leading_count
@@ -19,68 +19,68 @@ __all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading
 DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 
-def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
+def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message as contents."""
     match message.role:
         case "system":
-            writer.record_repair("system message", where, "not at the start; sent as a user message")
+            writer.record_repair("system message", "not at the start; sent as a user message")
             return [{"role": "user", "parts": [{"text": f"<system>\n{message.text}\n</system>"}]}]
         case "tool":
-            return list(encode_results(message, writer, where))
+            return list(encode_results(message, writer))
         case role:
-            parts = _encode_parts(message.blocks, message, writer, where)
+            parts = _encode_parts(message.blocks, writer)
             if role == "assistant" and writer.profile.signatures:
-                _sign_first_call(parts, writer, where)
+                _sign_first_call(parts, writer)
             return [{"role": "model" if role == "assistant" else "user", "parts": parts}] if parts else []
 
 
-def _encode_parts(blocks: Sequence[Block], message: Message, writer: Writer, where: str) -> list[Doc]:
-    return [part for block in blocks if (part := encode_block(block, message.origin, writer, where))]
+def _encode_parts(blocks: Sequence[Block], writer: Writer) -> list[Doc]:
+    return [part for block in blocks if (part := encode_block(block, writer))]
 
 
-def encode_block(block: Block, origin: Origin | None, writer: Writer, where: str) -> Doc | None:
+def encode_block(block: Block, writer: Writer) -> Doc | None:
     """Encode one block of a message or a reply as a part."""
     match block:
         case Text():
-            return {"text": block.text, **writer.echo_opaque(block.opaque, origin, where)}
+            return {"text": block.text, **writer.echo_opaque(block.opaque)}
         case Thinking():
             return {"text": block.text, "thought": True, **(block.opaque or {})}  # its signature is bound to this endpoint
         case ToolCall():
-            state = dict(writer.echo_opaque(block.opaque, origin, where))
-            call: Doc = {"name": writer.map_tool_name(block.name, block.namespace, where)}
-            call["args"] = writer.to_arguments_object(block, where)
+            state = dict(writer.echo_opaque(block.opaque))
+            call: Doc = {"name": writer.map_tool_name(block.name, block.namespace)}
+            call["args"] = writer.to_arguments_object(block)
             # Gemini 3 returns ids and expects them back; older models send none and may refuse one.
             if "id" in state:
                 call["id"] = state.pop("id")
-            elif writer.profile.call_ids and not writer.owns_state(origin):
-                call["id"] = writer.map_call_id(block.id, where)
+            elif writer.profile.call_ids and not writer.is_own:
+                call["id"] = writer.map_call_id(block.id)
             writer.wire_call_ids[block.id] = as_text(call.get("id"))
             return {"functionCall": call, **state}
         case Media():
-            return encode_media(block, origin, writer, where)
+            return encode_media(block, writer)
         case Foreign():
             return block.item
         case ToolResult():  # results have a message of their own
             return None
 
 
-def _sign_first_call(parts: list[Doc], writer: Writer, where: str) -> None:
+def _sign_first_call(parts: list[Doc], writer: Writer) -> None:
     """Add a signature to the first call: 400 "Function call is missing a thought_signature in functionCall parts"."""
     for index, part in enumerate(parts):
         if "functionCall" in part:
             if not part.get("thoughtSignature"):
                 reason = "the first call has no signature of this endpoint; the documented dummy is sent"
-                writer.record_repair("thoughtSignature", where, reason)
+                writer.record_repair("thoughtSignature", reason)
                 parts[index] = {**part, "thoughtSignature": DUMMY_SIGNATURE}
             return
 
 
-def encode_results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
+def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
     """Encode results, then their media in another content: Gemini treats a content with results as the model's."""
     parts: list[Doc] = []
     detached: list[Block] = []
     for result in message.results:
-        state = writer.echo_opaque(result.opaque, message.origin, where)
+        state = writer.echo_opaque(result.opaque)
         name = writer.result_tool_name(result) or "unknown"
         response: Doc = {"name": name, "response": _response_object(result)}
         wire_id = writer.wire_call_ids.get(result.call_id)
@@ -91,15 +91,15 @@ def encode_results(message: Message, writer: Writer, where: str) -> Iterator[Doc
         media = [block for block in result.content if isinstance(block, Media)]
         inline = [block for block in media if block.kind in writer.profile.features.result_media and block.data]
         if inline and "parts" not in state:
-            response["parts"] = _encode_parts(inline, message, writer, where)
+            response["parts"] = _encode_parts(inline, writer)
         if others := [block for block in media if block not in inline]:
             detached += [Text(f"[media of the result of {name}]"), *others]
         parts.append({"functionResponse": {**response, **state}})
     yield {"role": "user", "parts": parts}
     if detached:
         model = writer.model or writer.profile.title
-        writer.record_repair("media of a tool result", where, f"{model} accepts none there; sent in a user message")
-        yield {"role": "user", "parts": _encode_parts(detached, message, writer, where)}
+        writer.record_repair("media of a tool result", f"{model} accepts none there; sent in a user message")
+        yield {"role": "user", "parts": _encode_parts(detached, writer)}
 
 
 def _response_object(result: ToolResult) -> Doc:
@@ -113,11 +113,11 @@ def _response_object(result: ToolResult) -> Doc:
     return {"error" if result.is_error else "output": result.text}
 
 
-def encode_media(media: Media, origin: Origin | None, writer: Writer, where: str) -> Doc:
+def encode_media(media: Media, writer: Writer) -> Doc:
     """Encode media."""
-    state = writer.echo_opaque(media.opaque, origin, where)
+    state = writer.echo_opaque(media.opaque)
     extra = dict(as_dict(state.get("source")))
-    if media.name and writer.owns_state(origin):
+    if media.name and writer.is_own:
         extra["displayName"] = media.name
     siblings = unknown_fields(state, ("source", "more")) or {}
     media_type = media.media_type or guess_media_type(media)
@@ -125,7 +125,7 @@ def encode_media(media: Media, origin: Origin | None, writer: Writer, where: str
         return {"inlineData": {"mimeType": media_type, "data": media.data, **extra}, **siblings}
     if media.url:  # also the URI of a file that was uploaded to Google
         return {"fileData": {"fileUri": media.url, "mimeType": media_type, **extra}, **siblings}
-    return {"text": writer.replace_media(media, where, "a file of another provider cannot be sent")}
+    return {"text": writer.replace_media(media, "a file of another provider cannot be sent")}
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], contents: list[Any]) -> Doc:
@@ -133,7 +133,10 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], con
     body: Doc = {}
     extras = select_extras(request, writer)
     tools, choice = select_tools(request, writer)
-    parts = [part for message in system for part in _encode_parts(message.blocks, message, writer, "system")]
+    parts: list[Doc] = []
+    for message in system:
+        writer.enter("system", message.origin)
+        parts += _encode_parts(message.blocks, writer)
     if parts := [*parts, *({"text": hint} for hint in writer.prompt_hints)]:
         body["systemInstruction"] = {"parts": parts}
     if encoded := encode_tools(tools, writer):
@@ -145,7 +148,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], con
     if config := _deep_merge(config, as_dict(extras.pop("toolConfig", None))):
         body["toolConfig"] = config
     if request.parallel is False:
-        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be limited to one call at a time")
+        writer.record_loss("parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request")
     if generation := _deep_merge(encode_generation(request, writer), as_dict(extras.pop("generationConfig", None))):
         body["generationConfig"] = generation
     return {**body, **extras, "contents": contents}
@@ -197,7 +200,7 @@ def encode_generation(request: Request, writer: Writer) -> Doc:
         thinking["thinkingLevel"] = effort.upper()
     if options.thinking_budget is not None:
         if effort:
-            writer.record_loss("thinking_budget", "options", "a thinking level and a budget exclude each other")
+            writer.record_loss("thinking_budget", "a thinking level and a budget exclude each other", at="options")
         else:
             thinking["thinkingBudget"] = options.thinking_budget
     if thinking:

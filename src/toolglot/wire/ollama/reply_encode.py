@@ -46,7 +46,7 @@ class OllamaReplyEncoder(ReplyEncoder):
                 return {"thinking": block.text} if block.text else {}
             case ToolCall():
                 id, name = self.map_call_head(block)
-                arguments = self.writer.to_arguments_object(block, "reply")
+                arguments = self.writer.to_arguments_object(block)
                 return {"tool_calls": [{"id": id, "function": {"name": name, "arguments": arguments}}]}
             case _:
                 self.is_unsupported(block)  # records the loss

@@ -15,38 +15,38 @@ from toolglot.wire.writer import Writer, format_result_text
 __all__ = ["encode_body", "encode_message", "head_key", "leading_count"]
 
 
-def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
+def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message."""
-    state = writer.echo_opaque(message.opaque, message.origin, where)
+    state = writer.echo_opaque(message.opaque)
     if message.role == "assistant":
-        encoded: Doc = {"role": "assistant", **_encode_content(message.blocks, writer, where)}
+        encoded: Doc = {"role": "assistant", **_encode_content(message.blocks, writer)}
         if thinking := "".join(block.text for block in message.blocks if isinstance(block, Thinking)):
             encoded["thinking"] = thinking  # templates such as those of gpt-oss and qwen use it
-        if calls := [encode_call(call, message, writer, where) for call in message.calls]:
+        if calls := [encode_call(call, writer) for call in message.calls]:
             encoded["tool_calls"] = calls
         return [{**state, **encoded}]
     if message.role != "tool":
-        return [{"role": message.role, **state, **_encode_content(message.blocks, writer, where)}]
+        return [{"role": message.role, **state, **_encode_content(message.blocks, writer)}]
     messages: list[Doc] = []
     for result in message.results:
-        id, name = writer.map_call_id(result.call_id, where), writer.result_tool_name(result)
+        id, name = writer.map_call_id(result.call_id), writer.result_tool_name(result)
         # The server has fields for both; Ollama's Python client (0.6.3) knows only the name.
         encoded = {"role": "tool", "content": format_result_text(result), "tool_call_id": id, "tool_name": name}
-        messages.append({**encoded, **writer.echo_opaque(result.opaque, message.origin, where)})
-    if media := writer.detach_media(message, where):
-        messages.append({"role": "user", **_encode_content(media, writer, where)})
+        messages.append({**encoded, **writer.echo_opaque(result.opaque)})
+    if media := writer.detach_media(message):
+        messages.append({"role": "user", **_encode_content(media, writer)})
     return messages
 
 
-def encode_call(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
+def encode_call(call: ToolCall, writer: Writer) -> Doc:
     """Encode a call."""
-    state = writer.echo_opaque(call.opaque, message.origin, where)
-    name = writer.map_tool_name(call.name, call.namespace, where)
-    function: Doc = {"name": name, "arguments": writer.to_arguments_object(call, where)}
-    return {"id": writer.map_call_id(call.id, where), "function": {**function, **as_dict(state.get("function"))}}
+    state = writer.echo_opaque(call.opaque)
+    name = writer.map_tool_name(call.name, call.namespace)
+    function: Doc = {"name": name, "arguments": writer.to_arguments_object(call)}
+    return {"id": writer.map_call_id(call.id), "function": {**function, **as_dict(state.get("function"))}}
 
 
-def _encode_content(blocks: Sequence[Block], writer: Writer, where: str) -> Doc:
+def _encode_content(blocks: Sequence[Block], writer: Writer) -> Doc:
     """Encode text and media: content is one string, and images are beside it."""
     texts: list[str] = []
     images: list[str] = []
@@ -57,7 +57,7 @@ def _encode_content(blocks: Sequence[Block], writer: Writer, where: str) -> Doc:
             if block.kind == "image" and block.data is not None:
                 images.append(block.data)  # raw base64, without a data URL
             else:
-                texts.append(writer.replace_media(block, where, f"{writer.profile.title} accepts only images, as bytes"))
+                texts.append(writer.replace_media(block, f"{writer.profile.title} accepts only images, as bytes"))
     content: Doc = {"content": "\n\n".join(texts)}
     return {**content, "images": images} if images else content
 
@@ -72,13 +72,13 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if options := {**options, **as_dict(extras.pop("options", None))}:
         body["options"] = options
     if request.options.thinking_budget is not None:
-        writer.record_loss("thinking_budget", "options", f"{writer.profile.title} has no thinking budget")
+        writer.record_loss("thinking_budget", f"{writer.profile.title} has no thinking budget", at="options")
     if effort := encode_effort(request.options, writer):
         body["think"] = False if effort == "none" else effort  # 400 "does not support thinking" for models without it
     if request.output:
         body["format"] = request.output.schema if request.output.schema is not None else "json"
     if request.parallel is False:
-        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be limited to one call at a time")
+        writer.record_loss("parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request")
     if request.stream is not None:
         body["stream"] = request.stream
     tools: list[Doc] = []

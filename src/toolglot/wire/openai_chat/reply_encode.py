@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.messages import Block, Foreign, Media, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.json_values import Doc, as_text
 from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
@@ -26,14 +26,13 @@ class ChatReplyEncoder(ReplyEncoder):
     _kind = _field = ""  # where the pieces of the open block go
 
     def build_body(self, reply: Reply) -> Doc:
-        message: Doc = {"role": "assistant", "content": None, "refusal": None, **self.echo_message_opaque(reply)}
+        message: Doc = {"role": "assistant", "content": None, "refusal": None, **self.writer.echo_opaque(reply.opaque)}
         blocks = [block for block in reply.blocks if not self.is_unsupported(block)]
         parts = any(isinstance(block, Foreign) for block in blocks)
         for block in blocks:
             for field, value in self._message_fields(block, parts).items():
                 message[field] = message[field] + value if message.get(field) else value  # several texts are one content here
-        whole = Message("assistant", reply.blocks, reply.origin)
-        if calls := [encode_call(call, whole, self.writer, "reply", verbatim=True) for call in reply.calls]:
+        if calls := [encode_call(call, self.writer, verbatim=True) for call in reply.calls]:
             message["tool_calls"] = calls
         choice: Doc = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.encode_stop(reply)}
         return {**self._head("chat.completion"), "choices": [choice], "usage": encode_usage(reply.usage)}
@@ -65,7 +64,7 @@ class ChatReplyEncoder(ReplyEncoder):
             yield self._call_chunk({self._kind: {self._field: dumps_text(block.arguments or {})}})
 
     def end_reply(self, reply: Reply) -> Iterator[Doc]:
-        if state := self.echo_message_opaque(reply):
+        if state := self.writer.echo_opaque(reply.opaque):
             yield self._chunk(state)
         yield self._chunk({}, self.encode_stop(reply))
         # As with stream_options.include_usage.

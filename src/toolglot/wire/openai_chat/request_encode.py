@@ -23,36 +23,36 @@ __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
-def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
+def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message."""
     match message.role:
         case "system":
-            state = dict(writer.echo_opaque(message.opaque, message.origin, where))
+            state = dict(writer.echo_opaque(message.opaque))
             role, own_role = writer.profile.system_role, state.pop("role", None)
             if role == "user":  # o1-mini: 400 "does not support 'system' with this model"
-                writer.record_repair("system message", where, f"{writer.model} accepts no instructions; sent as a user message")
+                writer.record_repair("system message", f"{writer.model} accepts no instructions; sent as a user message")
             elif role == "system":
                 role = own_role or role
-            return [{"role": role, **state, "content": _encode_content(message, writer, where)}]
+            return [{"role": role, **state, "content": _encode_content(message.blocks, writer)}]
         case "user":
-            state = writer.echo_opaque(message.opaque, message.origin, where)
-            return [{"role": "user", **state, "content": _encode_content(message, writer, where)}]
+            state = writer.echo_opaque(message.opaque)
+            return [{"role": "user", **state, "content": _encode_content(message.blocks, writer)}]
         case "assistant":
-            return [encode_assistant(message, writer, where)]
+            return [encode_assistant(message, writer)]
         case "tool":
-            return encode_results(message, writer, where)
+            return encode_results(message, writer)
 
 
-def encode_assistant(message: Message, writer: Writer, where: str) -> Doc:
+def encode_assistant(message: Message, writer: Writer) -> Doc:
     """Encode an assistant message."""
-    state = writer.echo_opaque(message.opaque, message.origin, where)
+    state = writer.echo_opaque(message.opaque)
     texts = [block for block in message.blocks if isinstance(block, Text | Foreign)]
-    refusals = [block for block in texts if isinstance(block, Text) and writer.owns_state(message.origin) and is_refusal(block)]
+    refusals = [block for block in texts if isinstance(block, Text) and writer.is_own and is_refusal(block)]
     texts = [block for block in texts if block not in refusals]
-    calls = [encode_call(block, message, writer, where) for block in message.calls]
-    reasoning = encode_reasoning(message, writer, where, bool(calls))
+    calls = [encode_call(block, writer) for block in message.calls]
+    reasoning = encode_reasoning(message, writer, bool(calls))
     thoughts = as_list(reasoning.pop("content", None))
-    content = [part for block in texts for part in _encode_part(block, message, writer, where)]
+    content = [part for block in texts for part in _encode_part(block, writer)]
     encoded: Doc = {"role": "assistant"}
     if thoughts or any(isinstance(block, Foreign) for block in texts):
         encoded["content"] = [*thoughts, *content]
@@ -69,29 +69,29 @@ def encode_assistant(message: Message, writer: Writer, where: str) -> Doc:
         encoded["tool_calls"] = calls
     for block in message.blocks:
         if isinstance(block, Media):
-            writer.record_loss(block.kind, where, f"{writer.profile.title} accepts no media from the assistant")
+            writer.record_loss(block.kind, f"{writer.profile.title} accepts no media from the assistant")
     return {**state, **encoded}
 
 
-def encode_call(call: ToolCall, message: Message, writer: Writer, where: str, *, verbatim: bool = False) -> Doc:
+def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Doc:
     """Encode one call of a message or a reply. `verbatim` keeps arguments that are not JSON."""
     state: Doc = {}
     if call.opaque:
-        state = unknown_fields(writer.echo_opaque(call.opaque, message.origin, where), ("legacy",)) or {}
-    name = writer.map_tool_name(call.name, call.namespace, where)
-    head: Doc = {"id": writer.map_call_id(call.id, where)}
+        state = unknown_fields(writer.echo_opaque(call.opaque), ("legacy",)) or {}
+    name = writer.map_tool_name(call.name, call.namespace)
+    head: Doc = {"id": writer.map_call_id(call.id)}
     if call.freeform and writer.profile.features.freeform:
         return {**head, "type": "custom", "custom": {"name": name, "input": call.raw or ""}, **state}
     text = call.text
     if not text or text.isspace():  # otherwise exactly as it came: caches compare bytes
         text = "{}"
     # Arguments that are no JSON object go back only to the endpoint that they came from.
-    if call.freeform or (call.arguments is None and not (verbatim or writer.owns_state(message.origin))):
-        text = dumps_text(writer.to_arguments_object(call, where))
+    if call.freeform or (call.arguments is None and not (verbatim or writer.is_own)):
+        text = dumps_text(writer.to_arguments_object(call))
     return {**head, "type": "function", "function": {"name": name, "arguments": text}, **state}
 
 
-def encode_reasoning(message: Message, writer: Writer, where: str, has_calls: bool) -> Doc:
+def encode_reasoning(message: Message, writer: Writer, has_calls: bool) -> Doc:
     """Encode reasoning under the field it came in. Reasoning of others was removed before."""
     thoughts = [block for block in message.blocks if isinstance(block, Thinking)]
     if thoughts:
@@ -104,41 +104,41 @@ def encode_reasoning(message: Message, writer: Writer, where: str, has_calls: bo
         return {field: text}
     if writer.profile.reasoning_echo == "required" and has_calls:
         # DeepSeek: 400 "The `reasoning_content` in the thinking mode must be passed back to the API."; "" is accepted.
-        writer.record_repair("reasoning_content", where, "empty text added: a message with calls must have it")
+        writer.record_repair("reasoning_content", "empty text added: a message with calls must have it")
         return {REASONING_FIELDS[0]: ""}
     return {}
 
 
-def encode_results(message: Message, writer: Writer, where: str) -> list[Doc]:
+def encode_results(message: Message, writer: Writer) -> list[Doc]:
     """Encode results, and their media after them."""
     messages: list[Doc] = []
     for result in message.results:
-        state = writer.echo_opaque(result.opaque, message.origin, where)
-        head: Doc = {"role": "tool", "tool_call_id": writer.map_call_id(result.call_id, where)}
+        state = writer.echo_opaque(result.opaque)
+        head: Doc = {"role": "tool", "tool_call_id": writer.map_call_id(result.call_id)}
         if writer.profile.result_name and (name := writer.result_tool_name(result)):
             head["name"] = name  # Mistral
         messages.append({**head, **state, "content": format_result_text(result)})
-    if media := writer.detach_media(message, where):  # text only (openai SDK 3.49); the media must follow all results
+    if media := writer.detach_media(message):  # text only (openai SDK 3.49); the media must follow all results
         if writer.profile.history.filler_after_results:
             messages.append({"role": "assistant", "content": FILLER_TEXT})
-        messages.append({"role": "user", "content": _encode_content(Message("user", tuple(media)), writer, where)})
+        messages.append({"role": "user", "content": _encode_content(media, writer)})
     return messages
 
 
-def _encode_content(message: Message, writer: Writer, where: str) -> Any:
-    parts = [part for block in message.blocks for part in _encode_part(block, message, writer, where)]
-    return join_plain(parts) if all(isinstance(block, Text) for block in message.blocks) else parts
+def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
+    parts = [part for block in blocks for part in _encode_part(block, writer)]
+    return join_plain(parts) if all(isinstance(block, Text) for block in blocks) else parts
 
 
-def _encode_part(block: Block, message: Message, writer: Writer, where: str) -> Iterable[Doc]:
+def _encode_part(block: Block, writer: Writer) -> Iterable[Doc]:
     if isinstance(block, Text):
-        yield {"type": "text", "text": block.text, **writer.echo_opaque(block.opaque, message.origin, where)}
+        yield {"type": "text", "text": block.text, **writer.echo_opaque(block.opaque)}
     elif isinstance(block, Foreign):
         yield block.item
     elif isinstance(block, Media):
-        part = encode_media(block, writer.echo_opaque(block.opaque, message.origin, where), writer)
+        part = encode_media(block, writer.echo_opaque(block.opaque), writer)
         reason = f"{writer.model or writer.profile.title} does not accept it"
-        yield part or {"type": "text", "text": writer.replace_media(block, where, reason)}
+        yield part or {"type": "text", "text": writer.replace_media(block, reason)}
 
 
 def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
@@ -168,14 +168,14 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if effort := encode_effort(options, writer):
         body["reasoning_effort"] = effort
     if options.thinking_budget is not None:
-        writer.record_loss("thinking_budget", "options", f"{writer.profile.title} has no thinking budget")
+        writer.record_loss("thinking_budget", f"{writer.profile.title} has no thinking budget", at="options")
     if request.stream is not None:
         body["stream"] = request.stream
     if (output := request.output) and output.schema is not None and writer.profile.json_output == "schema":
         body["response_format"] = {"type": "json_schema", "json_schema": encode_output_schema(output, writer)}
     elif output:
         if output.schema is not None:
-            writer.record_loss("output schema", "output", f"{writer.profile.title} supports only JSON without a schema")
+            writer.record_loss("output schema", f"{writer.profile.title} supports only JSON without a schema", at="output")
         body["response_format"] = {"type": "json_object"}
     if options.cache and writer.profile.limits.cache_marks:  # a router that passes the mark on to Anthropic
         body["cache_control"] = {"type": "ephemeral"}
@@ -196,7 +196,7 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
     if request.parallel is not None and writer.profile.features.parallel_off:
         body["parallel_tool_calls"] = request.parallel
     elif request.parallel is False:
-        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be limited to one call at a time")
+        writer.record_loss("parallel", f"{writer.profile.title} cannot be limited to one call at a time", at="request")
     return body
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.messages import Block, Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.openai_responses.request_encode import encode_call
 from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder, is_refusal
@@ -133,7 +133,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
                 summary = [{"type": "summary_text", "text": block.text}] if block.text else []
                 return {"type": "reasoning", "summary": summary, **state, "id": self._item_id_for("rs", state)}
             case ToolCall():
-                item = encode_call(block, Message("assistant", (), self.origin), self.writer, "reply", verbatim=True)
+                item = encode_call(block, self.writer, verbatim=True)
                 if "item" in state:
                     return item
                 return {"status": "completed", **item, "id": self._item_id_for("ctc" if block.freeform else "fc", state)}

@@ -35,20 +35,20 @@ def leading_count(messages: Sequence[Message]) -> int:
     return count
 
 
-def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
+def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message as input items."""
     match message.role:
         case "assistant":
-            return list(encode_assistant(message, writer, where))
+            return list(encode_assistant(message, writer))
         case "tool":
-            return [encode_result(result, message, writer, where) for result in message.results]
+            return [encode_result(result, writer) for result in message.results]
         case _:
-            state = {"role": message.role, **writer.echo_opaque(message.opaque, message.origin, where)}
+            state = {"role": message.role, **writer.echo_opaque(message.opaque)}
             state.pop("instructions", None)  # our own mark, not a field
-            return [{**state, "content": _encode_content(message.blocks, message, writer, where)}]
+            return [{**state, "content": _encode_content(message.blocks, writer)}]
 
 
-def encode_assistant(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
+def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
     """Encode an assistant message."""
     blocks = message.blocks
     index = 0
@@ -61,19 +61,19 @@ def encode_assistant(message: Message, writer: Writer, where: str) -> Iterator[D
                 while index < len(blocks) and isinstance(text := blocks[index], Text) and _item_state(text) == state:
                     group.append(text)
                     index += 1
-                yield _encode_texts(group, message, writer, where)
+                yield _encode_texts(group, writer)
             case Thinking():
                 # 400 "Item 'rs_…' of type 'reasoning' was provided without its required following item."
                 if not any(isinstance(later, Text | ToolCall | Foreign) for later in blocks[index:]):
-                    writer.record_repair("reasoning item", where, "dropped: the item that followed it is missing")
+                    writer.record_repair("reasoning item", "dropped: the item that followed it is missing")
                     continue
                 state = unknown_fields(block.opaque or {}, ("part",)) or {}
                 summary = [{"type": "summary_text", "text": block.text}] if block.text else []
                 yield {"type": "reasoning", "summary": summary, **state}  # `summary` is required, even if empty
             case ToolCall():
-                yield encode_call(block, message, writer, where)
+                yield encode_call(block, writer)
             case Media():
-                writer.record_loss(block.kind, where, f"{writer.profile.title} accepts no media from the assistant")
+                writer.record_loss(block.kind, f"{writer.profile.title} accepts no media from the assistant")
             case Foreign():
                 yield block.item
             case ToolResult():  # results have a message of their own
@@ -84,10 +84,10 @@ def _item_state(block: Text) -> Opaque:
     return unknown_fields(block.opaque or {}, ("part", "refusal")) or {}
 
 
-def _encode_texts(group: list[Text], message: Message, writer: Writer, where: str) -> Doc:
+def _encode_texts(group: list[Text], writer: Writer) -> Doc:
     """Encode texts of one assistant item."""
-    state = writer.echo_opaque(_item_state(group[0]), message.origin, where)
-    is_plain = not writer.owns_state(message.origin) or not (state or any(block.opaque for block in group))
+    state = writer.echo_opaque(_item_state(group[0]))
+    is_plain = not writer.is_own or not (state or any(block.opaque for block in group))
     if is_plain and len(group) == 1:
         return {"role": "assistant", "content": group[0].text}
     parts: list[Doc] = []
@@ -100,33 +100,33 @@ def _encode_texts(group: list[Text], message: Message, writer: Writer, where: st
     return {"type": "message", "role": "assistant", **state, "content": parts}
 
 
-def encode_call(call: ToolCall, message: Message, writer: Writer, where: str, *, verbatim: bool = False) -> Doc:
+def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Doc:
     """Encode one call of a message or a reply. `verbatim` keeps arguments that are not JSON."""
-    state = writer.echo_opaque(call.opaque, message.origin, where)
+    state = writer.echo_opaque(call.opaque)
     if item := state.get("item"):
         writer.native_item_types[call.id] = as_text(item["type"])
-        return {**item, "call_id": writer.map_call_id(call.id, where)}
+        return {**item, "call_id": writer.map_call_id(call.id)}
     native_type = f"{writer.native_types.get(call.name, '')}_call"
     required = _REQUIRED_ARGUMENTS.get(native_type)
     if required and call.arguments is not None and all(name in call.arguments for name in required):
         writer.native_item_types[call.id] = native_type
         fields = {NATIVE_ITEMS[native_type][1]: call.arguments, "status": "completed"}
-        return {"type": native_type, "call_id": writer.map_call_id(call.id, where), **fields}
-    head: Doc = {"call_id": writer.map_call_id(call.id, where), "name": writer.map_tool_name(call.name, call.namespace, where)}
+        return {"type": native_type, "call_id": writer.map_call_id(call.id), **fields}
+    head: Doc = {"call_id": writer.map_call_id(call.id), "name": writer.map_tool_name(call.name, call.namespace)}
     if call.namespace and writer.profile.features.namespaces:
         head["namespace"] = call.namespace  # required for tools that were found by tool_search
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **state}
     text = call.text if call.text.strip() else "{}"
-    if call.arguments is None and not verbatim and not writer.owns_state(message.origin):
-        text = dumps_text(writer.to_arguments_object(call, where))
+    if call.arguments is None and not verbatim and not writer.is_own:
+        text = dumps_text(writer.to_arguments_object(call))
     return {"type": "function_call", **head, "arguments": text, **state}
 
 
-def encode_result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:
+def encode_result(result: ToolResult, writer: Writer) -> Doc:
     """Encode a result."""
-    state = dict(writer.echo_opaque(result.opaque, message.origin, where))
-    id = writer.map_call_id(result.call_id, where)
+    state = dict(writer.echo_opaque(result.opaque))
+    id = writer.map_call_id(result.call_id)
     if item := state.get("item"):
         return {**item, "call_id": id}
     call, native_type = writer.calls.get(result.call_id), writer.native_item_types.get(result.call_id)
@@ -137,7 +137,7 @@ def encode_result(result: ToolResult, message: Message, writer: Writer, where: s
     output: Any = format_result_text(result)
     if any(not isinstance(block, Text) for block in result.content):
         flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error and not result.is_rendered else ()
-        output = _encode_content((*flag, *result.content), message, writer, where)
+        output = _encode_content((*flag, *result.content), writer)
     kind = "custom_tool_call_output" if is_freeform else "function_call_output"
     return {"type": kind, "call_id": id, "output": output, **state}
 
@@ -160,17 +160,16 @@ def _native_output(native_type: str, result: ToolResult, call: ToolCall | None) 
             return {"output": result.text}
 
 
-def _encode_content(blocks: Sequence[Block], message: Message, writer: Writer, where: str) -> Any:
-    if len(blocks) == 1 and isinstance(blocks[0], Text) and not writer.echo_opaque(blocks[0].opaque, message.origin, where):
+def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
+    if len(blocks) == 1 and isinstance(blocks[0], Text) and not writer.echo_opaque(blocks[0].opaque):
         return blocks[0].text
     parts: list[Doc] = []
     for block in blocks:
         match block:
             case Text():
-                state = writer.echo_opaque(block.opaque, message.origin, where)
-                parts.append({"type": "input_text", "text": block.text, **state})
+                parts.append({"type": "input_text", "text": block.text, **writer.echo_opaque(block.opaque)})
             case Media():
-                parts.append(encode_media(block, message, writer, where))
+                parts.append(encode_media(block, writer))
             case Foreign():
                 parts.append(block.item)
             case _:
@@ -178,11 +177,11 @@ def _encode_content(blocks: Sequence[Block], message: Message, writer: Writer, w
     return parts
 
 
-def encode_media(media: Media, message: Message, writer: Writer, where: str) -> Doc:
+def encode_media(media: Media, writer: Writer) -> Doc:
     """Encode media."""
-    state = writer.echo_opaque(media.opaque, message.origin, where)
+    state = writer.echo_opaque(media.opaque)
     kind, extra = "input_image" if media.kind == "image" else "input_file", as_dict(state.get("more"))
-    if media.file_id and writer.owns_state(message.origin):  # a file id means nothing elsewhere
+    if media.file_id and writer.is_own:  # a file id means nothing elsewhere
         return {"type": kind, "file_id": media.file_id, **extra}
     url = to_data_url(media)
     if media.kind == "image" and url:
@@ -191,7 +190,7 @@ def encode_media(media: Media, message: Message, writer: Writer, where: str) -> 
         return {"type": kind, "filename": media.name or "file.pdf", "file_data": url, **extra}
     if media.kind == "file" and media.url and media.url.startswith("http"):
         return {"type": kind, "file_url": media.url, **extra}
-    return {"type": "input_text", "text": writer.replace_media(media, where)}  # audio as a file: recorded 400
+    return {"type": "input_text", "text": writer.replace_media(media)}  # audio as a file: recorded 400
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], input: list[Any]) -> Doc:
@@ -201,14 +200,14 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], inp
     body: Doc = {"model": request.model}
     for block in (block for message in system for block in message.blocks if not isinstance(block, Text)):
         subject = block.kind if isinstance(block, Media) else as_text(as_dict(getattr(block, "item", None)).get("type"))
-        writer.record_loss(subject, "system", "instructions are text")
+        writer.record_loss(subject, "instructions are text", at="system")
     if instructions := [*(message.text for message in system if message.text), *writer.prompt_hints]:
         body["instructions"] = "\n\n".join(instructions)
     if options.max_tokens is not None:
         body["max_output_tokens"] = max(_MIN_MAX_TOKENS, options.max_tokens)
         if options.max_tokens < _MIN_MAX_TOKENS:
             reason = f"{options.max_tokens} is below the minimum of {writer.profile.title}; sent as {_MIN_MAX_TOKENS}"
-            writer.record_repair("max_tokens", "options", reason)
+            writer.record_repair("max_tokens", reason, at="options")
     body.update(encode_sampling(options, writer))
     reasoning = as_dict(extras.pop("reasoning", None))
     if effort := encode_effort(options, writer):
@@ -216,7 +215,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], inp
     if reasoning:
         body["reasoning"] = reasoning
     if options.thinking_budget is not None:
-        writer.record_loss("thinking_budget", "options", f"{writer.profile.title} has no thinking budget")
+        writer.record_loss("thinking_budget", f"{writer.profile.title} has no thinking budget", at="options")
     if request.stream is not None:
         body["stream"] = request.stream
     text = as_dict(extras.pop("text", None))
