@@ -80,7 +80,9 @@ def hide_secrets(key: str, value: Any) -> Any:
 
 def _format_value(setting: SettingValue | WithheldSetting) -> str:
     value = hide_secrets(setting.key, setting.value)
-    return "unset" if value is None else shorten(dumps_text(value), _MAX_VALUE)
+    if value is None:
+        return "unset"
+    return "none" if value == "none" else shorten(dumps_text(value), _MAX_VALUE)  # no limit: a word, as unset is
 
 
 @config.command("path")

@@ -4,7 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,28 +29,34 @@ from toolglot.tools.registry import ToolRegistry
 LEVELS = [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK, SandboxLevel.NONE]
 
 
-def make_kit(base: Path, level: SandboxLevel, **options: Any) -> Kit:
-    if level is not SandboxLevel.NONE and (reason := unavailable_reason(level)):
-        pytest.skip(f"{level.label} does not work here: {reason}")
-    return Kit(base, level, **options)
-
-
-@pytest.fixture(params=LEVELS, ids=lambda level: level.label)
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Kit]:
-    kit = make_kit(tmp_path, request.param)
-    yield kit
-    kit.close()
+OpenKit = Callable[..., Kit]
 
 
 @pytest.fixture
-def sandboxed(tmp_path: Path) -> Generator[Kit]:
+def open_kit(tmp_path: Path) -> Generator[OpenKit]:
+    """Makes kits in one directory, and closes them."""
+    kits: list[Kit] = []
+
+    def open_kit(level: SandboxLevel, **options: Any) -> Kit:
+        if level is not SandboxLevel.NONE and (reason := unavailable_reason(level)):
+            pytest.skip(f"{level.label} does not work here: {reason}")
+        kits.append(Kit(tmp_path, level, **options))
+        return kits[-1]
+
+    yield open_kit
+    for kit in kits:
+        kit.close()
+
+
+@pytest.fixture(params=LEVELS, ids=lambda level: level.label)
+def kit(request: pytest.FixtureRequest, open_kit: OpenKit) -> Kit:
+    return open_kit(request.param)
+
+
+@pytest.fixture
+def sandboxed(open_kit: OpenKit) -> Kit:
     """A kit of the best sandbox that works here."""
-    level = next((level for level in LEVELS[:2] if not unavailable_reason(level)), None)
-    if level is None:
-        pytest.skip("no sandbox works here")
-    kit = Kit(tmp_path, level)
-    yield kit
-    kit.close()
+    return open_kit(next((level for level in LEVELS[:2] if not unavailable_reason(level)), LEVELS[1]))
 
 
 class TestResults:
@@ -119,11 +125,10 @@ class TestResults:
         assert data["spill_is_whole"] is False
         assert resident_memory() - before < 48 * 1024 * 1024
 
-    async def test_a_failure_because_of_the_sandbox_is_explained(self, tmp_path: Path) -> None:
-        kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP)
+    async def test_a_failure_because_of_the_sandbox_is_explained(self, open_kit: OpenKit) -> None:
+        kit = open_kit(SandboxLevel.BUBBLEWRAP)
         (kit.work / ".git").mkdir()
         text = await kit.text(command="touch .git/x")
-        kit.close()
         assert "only the workspace is writable in the sandbox, except .git" in text
 
 
@@ -286,15 +291,14 @@ class TestEnds:
         assert set(list_cgroups()) <= set(groups)
         assert (await kit.shell(command="echo fine"))["output"] == "fine\n"
 
-    async def test_more_variables_than_the_kernel_takes(self, tmp_path: Path) -> None:
-        kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP)
+    async def test_more_variables_than_the_kernel_takes(self, open_kit: OpenKit) -> None:
+        kit = open_kit(SandboxLevel.BUBBLEWRAP)
         variables = {f"V{number}": "x" * 32_000 for number in range(100)}
         await kit.shell(command="true")
         before = count_fds()
         for _ in range(10):
             assert "could not be started" in await kit.text(command="true", env=variables)
         assert count_fds() <= before + 2
-        kit.close()
 
     async def test_the_limit_of_running_commands(self, kit: Kit) -> None:
         started = await asyncio.gather(*[kit.shell(command="sleep 31408", background=True) for _ in range(16)])
@@ -427,38 +431,35 @@ class TestApproval:
         assert (outcome.result.error_kind, (sandboxed.work / "escaped").exists()) == ("not_allowed", False)
 
     @pytest.mark.parametrize("answer", ["no", "", "maybe", ["no"], []])
-    async def test_anything_but_yes_means_no(self, tmp_path: Path, answer: Any) -> None:
-        kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP, ask=lambda _: [answer])  # pyright: ignore[reportUnknownLambdaType]
+    async def test_anything_but_yes_means_no(self, open_kit: OpenKit, answer: Any) -> None:
+        kit = open_kit(SandboxLevel.BUBBLEWRAP, ask=lambda _: [answer])  # pyright: ignore[reportUnknownLambdaType]
         outcome = await kit.call("shell", {"command": "touch escaped", "escalate": True})
-        kit.close()
         assert (outcome.result.error_kind, outcome.result.error_code) == ("rejected", "user_declined")
         assert not (kit.work / "escaped").exists()
 
-    async def test_yes_runs_it_outside(self, tmp_path: Path) -> None:
+    async def test_yes_runs_it_outside(self, tmp_path: Path, open_kit: OpenKit) -> None:
         questions: list[UserQuestion] = []
 
         async def ask(asked: list[UserQuestion]) -> list[Any]:
             questions.extend(asked)
             return ["yes"]
 
-        kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP, ask=ask)
+        kit = open_kit(SandboxLevel.BUBBLEWRAP, ask=ask)
         target = tmp_path / "outside"
         data = await kit.shell(command=f"touch {target}", escalate=True, description="needs it")
-        kit.close()
         assert (data["sandbox"], target.exists()) == ("none", True)
         assert f"touch {target}" in questions[0].question
         assert "needs it" in questions[0].question
 
-    async def test_without_a_sandbox_every_command_needs_approval(self, tmp_path: Path) -> None:
+    async def test_without_a_sandbox_every_command_needs_approval(self, open_kit: OpenKit) -> None:
         previews: list[str] = []
 
         def approve(approval: ApprovalRequest) -> ApprovalAnswer:
             previews.append(approval.preview)
             return "no"
 
-        kit = make_kit(tmp_path, SandboxLevel.NONE, approve=approve)
+        kit = open_kit(SandboxLevel.NONE, approve=approve)
         outcome = await kit.call("shell", {"command": "touch x", "cwd": ".", "env": {"A": "b"}})
-        kit.close()
         assert (outcome.result.error_kind, previews) == ("rejected", ["touch x\nin: .\nwith: A=b"])
         assert not (kit.work / "x").exists()
 
@@ -478,7 +479,7 @@ class TestApproval:
         ],
     )
     async def test_input_for_a_command_outside_needs_approval(
-        self, tmp_path: Path, escalate: bool, answers: list[str], question_count: int, is_written: bool
+        self, tmp_path: Path, open_kit: OpenKit, escalate: bool, answers: list[str], question_count: int, is_written: bool
     ) -> None:
         questions: list[str] = []
 
@@ -486,7 +487,7 @@ class TestApproval:
             questions.extend(question.question for question in asked)
             return [answers[len(questions) - 1]]
 
-        kit, target = make_kit(tmp_path, LEVELS[bool(unavailable_reason(LEVELS[0]))], ask=ask), tmp_path / "outside"
+        kit, target = open_kit(LEVELS[bool(unavailable_reason(LEVELS[0]))], ask=ask), tmp_path / "outside"
 
         async def work() -> str:
             handle = (await kit.shell(command="bash", background=True, escalate=escalate))["handle"]
@@ -496,7 +497,6 @@ class TestApproval:
             return outcome.result.error_kind or ""
 
         kind = await work()
-        kit.close()
         assert (kind, target.exists()) == ("rejected" if escalate and not is_written else "", is_written)
         assert len(questions) == question_count
         assert not questions or f"echo x > {target}; exit" in questions[1]
@@ -536,7 +536,7 @@ class TestSandbox:
         await kit.shell(command="echo kept > $TMPDIR/note")
         assert (await kit.shell(command="cat $TMPDIR/note"))["output"] == "kept\n"
 
-    async def test_network_where_it_is_allowed(self, tmp_path: Path) -> None:
+    async def test_network_where_it_is_allowed(self, open_kit: OpenKit) -> None:
         async def work(kit: Kit) -> dict[str, Any]:
             server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
@@ -544,10 +544,9 @@ class TestSandbox:
                 return await kit.shell(command=f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected")
 
         for level in LEVELS[:2]:
-            kit = make_kit(tmp_path, level, network=True)
+            kit = open_kit(level, network=True)
             assert "network" in kit.tools["shell"].effects
             assert (await work(kit))["output"] == "connected\n"
-            kit.close()
 
     def test_the_whole_system_is_not_a_workspace(self) -> None:
         state = ToolState(Workspace("/"))
@@ -555,14 +554,13 @@ class TestSandbox:
             shell_tools(state)
         state.workspace.close()
 
-    async def test_a_bubblewrap_in_the_workspace_is_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        kit = make_kit(tmp_path, SandboxLevel.BUBBLEWRAP)
+    async def test_a_bubblewrap_in_the_workspace_is_not_used(self, open_kit: OpenKit, monkeypatch: pytest.MonkeyPatch) -> None:
+        kit = open_kit(SandboxLevel.BUBBLEWRAP)
         fake = kit.work / "bwrap"
         fake.write_text("#!/bin/sh\necho fooled\n")
         fake.chmod(0o755)
         monkeypatch.setenv("PATH", f"{kit.work}:/usr/bin:/bin")
         assert (await kit.shell(command="echo real"))["output"] == "real\n"
-        kit.close()
 
 
 def test_declarations(sandboxed: Kit) -> None:
