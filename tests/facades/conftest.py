@@ -59,6 +59,10 @@ def site_options(site: str) -> BuiltinOptions:
     return BuiltinOptions(web=WebConfig(browser="none", allow_private=("127.0.0.1",), searxng_url=site))
 
 
+def _approve(_: object) -> bool:
+    return True
+
+
 class Desk:
     """The built-in tools on a directory, and one conversation with models that say what they are told."""
 
@@ -72,7 +76,7 @@ class Desk:
     def work(self, model: str, *calls: ToolCall, facade: str = "auto", live: bool = False, **options: Any) -> list[ToolOutcome]:
         """Let `profile/model` make these calls, one after the other, in the conversation as it was saved before."""
         self.replies += [*(Reply((call,), "tools") for call in calls), Reply((Text("done"),))]
-        options = {"tools": self.own.tools, "approve": lambda request: True, "facade": facade, **options}
+        options = {"tools": self.own.tools, "approve": _approve, "facade": facade, **options}
 
         async def play() -> list[ToolOutcome]:
             profile, _, name = model.partition("/")

@@ -116,7 +116,7 @@ def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.Lo
     agent = Orchestrator(
         make_engine("gemini", transport),
         tools=base_tools(),
-        facade=mine(view({"from_base": back})),
+        facade=mine(view({"from_base": back}, parameters=object_schema("file", file={}))),
         conversation=Conversation(history),
     )
     with caplog.at_level("WARNING"):

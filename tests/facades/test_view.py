@@ -52,8 +52,10 @@ def test_a_native_call_means_a_call_of_a_base_tool(view: View, native: Arguments
 
 @pytest.mark.parametrize(("view", "tool", "base", "native", "lost"), [
     (READ, "read", {"path": "a", "pages": "1-2"}, {"file_path": "a"}, ["pages"]),
+    (READ, "read", {"path": "a", "start_line": 0}, {"file_path": "a"}, ["start_line"]),
     (WRITE, "write", {"path": "a", "content": "x", "mode": "append"}, {"file_path": "a", "content": "x"}, ["mode"]),
-    (EDIT, "edit", {"path": "a", "old": "x", "count": 3}, {"file_path": "a", "old_string": "x"}, ["count"]),
+    (EDIT, "edit", {"path": "a", "old": "x", "new": "", "count": 3}, {"file_path": "a", "old_string": "x", "new_string": ""},
+        ["count"]),
     (EDITOR, "write", {"path": "a", "content": "x", "mode": "append"}, {"command": "add", "path": "a", "text": "x"}, []),
     (EDITOR, "write", {"path": "a", "content": "x"}, {"command": "create", "path": "a", "text": "x"}, []),
     (EDITOR, "read", {"path": "a", "start_line": 2}, {"command": "view", "path": "a"}, ["start_line"]),
@@ -70,7 +72,13 @@ def test_what_a_model_has_no_words_for_is_a_loss(
 
 @pytest.mark.parametrize(
     ("view", "tool", "base"),
-    [(READ, "write", {"path": "a"}), (RUN, "shell", {"command": "a | b"}), (EDITOR, "shell", {"command": "ls"})],
+    [
+        (READ, "write", {"path": "a"}),
+        (READ, "read", {"start_line": 2}),
+        (WRITE, "write", {"path": "a", "content": 5}),
+        (RUN, "shell", {"command": "a | b"}),
+        (EDITOR, "shell", {"command": "ls"}),
+    ],
 )
 def test_an_inexpressible_call_is_none(view: View, tool: str, base: Arguments) -> None:
     assert view.from_base(tool, base) is None

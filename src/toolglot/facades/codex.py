@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolglot.facades import rows
@@ -12,7 +11,7 @@ from toolglot.facades.gpt.patches import APPLY_PATCH, make_apply_patch_function
 from toolglot.facades.gpt.web import WEB_RUN, WEB_SEARCH
 from toolglot.facades.parameters import array, closed_schema, string
 from toolglot.facades.shared_views import make_questions_view
-from toolglot.facades.table import field, make_view
+from toolglot.facades.table import make_view
 from toolglot.facades.view import Facade, RenderContext, View
 from toolglot.jsontext import dumps_text
 
@@ -35,18 +34,13 @@ def make_update_plan(**status: Any) -> View:
             "plan!": rows.todos(array(step, "All steps, in order."), "step"),
         },
         closed=True,
-        can_express=rows.has_items,
         result=lambda context: "Plan updated",
     )
 
 
 def make_view_image(*, has_detail: bool) -> View:
     """Images. `has_detail`: whether the model is shown the parameter `detail`."""
-    detail = field(
-        "detail",
-        string("high scales the image down (default); original does not.", enum=["high", "original"]),
-        from_base=lambda value: value if value in ("high", "original") else UNSET,
-    )
+    detail = string("high scales the image down (default); original does not.", enum=["high", "original"])
     return make_view(
         "view_image",
         "Show an image file of the workspace.",

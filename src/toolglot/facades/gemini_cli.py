@@ -13,7 +13,7 @@ from toolglot.facades.elision import find_elision
 from toolglot.facades.gemini_urls import fetch_from_base, fetch_to_base
 from toolglot.facades.parameters import array, boolean, closed_schema, integer, object_schema, string, string_list
 from toolglot.facades.shared_views import make_questions_view
-from toolglot.facades.table import call_field, field, limit_field, make_view, switch_field, unmapped
+from toolglot.facades.table import call_field, field, make_view, switch_field, unmapped
 from toolglot.facades.view import Arguments, Facade
 
 __all__ = ["TABLES"]
@@ -67,15 +67,9 @@ def delay_from_base(base: Arguments) -> Any:
     return round(base["yield_after"] * 1000)
 
 
-def is_process_id(base: Arguments) -> bool:
-    """Whether a session can be named by a PID."""
-    handle = str(base.get("handle", "")).strip()
-    return handle.isascii() and handle.isdigit()
-
-
 # ---- the tools
 
-_PID = field("handle", integer("PID of the process, as run_shell_command or list_background_processes returned it."), str, int)
+_PID = rows.numeric_handle(integer("PID of the process, as run_shell_command or list_background_processes returned it."))
 _CASE_SENSITIVE = boolean("Match case-sensitively (default false).")
 
 _LIST = _view(
@@ -133,9 +127,9 @@ _GREP = _view(
         "context": unmapped(integer("Lines to show before and after each match.", minimum=0)),
         **rows.context_lines("after", "before", ("context",), integer, minimum=0),
         "no_ignore": boolean("Also search ignored files (default false)."),
-        "max_matches_per_file": limit_field("max_per_file", integer("Maximum number of matches per file.", minimum=1)),
-        "total_max_matches": limit_field(
-            "max_results", integer("Maximum number of matches (default 100).", minimum=1), MAX_MATCHES
+        "max_matches_per_file": field("max_per_file", integer("Maximum number of matches per file.", minimum=1)),
+        "total_max_matches": field(
+            "max_results", integer("Maximum number of matches (default 100).", minimum=1), default=MAX_MATCHES
         ),
     },
     fixed={"auto_context": True, "line_numbers": True},
@@ -230,7 +224,6 @@ _SHELL = _view(
         ),
     },
     fixed={"cwd": ".", "inactivity_timeout": INACTIVITY_TIMEOUT, "max_output": MAX_OUTPUT, "head_share": HEAD_SHARE},
-    can_express=rows.has_command,
     result=gemini.render_command,
     failure=gemini.render_command,
     accepts={"directory": field("cwd", string())},
@@ -260,7 +253,6 @@ _LOG = _view(
         "wait_for_previous": _WAIT,
     },
     fixed={"tail_lines": LOG_LINES, "head_share": 0.0},
-    can_express=is_process_id,
     result=gemini.render_log,
     failure=gemini.render_log,
 )
@@ -292,7 +284,6 @@ _TODOS = _view(
         )
     },
     closed=True,
-    can_express=rows.has_items,
     result=gemini.render_todos,
 )
 _ASK = make_questions_view(
@@ -334,7 +325,6 @@ _KILL = _view(
     "Stop a background process and everything it started.",
     "shell_kill",
     {"pid!": _PID},
-    can_express=is_process_id,
 )
 _FIND = _view(
     "web_find",

@@ -46,7 +46,7 @@ _VIEWS = (
         {
             "path!": rows.FILE,
             "content!": rows.CONTENT_OR_APPENDIX,
-            "mode": rows.write_mode("overwrite replaces the file (default); append adds to its end."),
+            "mode": string("overwrite replaces the file (default); append adds to its end.", enum=["overwrite", "append"]),
         },
         aliases=("write",),
         accepts={"mode": unmapped(string(enum=["overwrite", "append", "create_only"]))},

@@ -11,7 +11,7 @@ from toolglot.facades import gemini_rendering as gemini
 from toolglot.facades import rows
 from toolglot.facades.parameters import array, boolean, integer, number, object_schema, string, string_list
 from toolglot.facades.shared_views import make_notebook_view, make_questions_view, questions_schema
-from toolglot.facades.table import field, limit_field, make_view
+from toolglot.facades.table import field, make_view
 from toolglot.facades.view import Facade
 
 __all__ = ["TABLES"]
@@ -72,7 +72,7 @@ _VIEWS = (
             "pattern!": rows.GREP_TARGET["pattern!"],
             "glob": rows.GREP_TARGET["glob"],
             "path": rows.GREP_TARGET["path"],
-            "limit": limit_field("max_results", integer("Maximum number of lines to show (default 250).", minimum=1)),
+            "limit": field("max_results", integer("Maximum number of lines to show (default 250).", minimum=1)),
         },
         fixed={"ignore_case": True, "mode": "content", "line_numbers": True},
         result=gemini.render_grep,
@@ -112,7 +112,6 @@ _VIEWS = (
             "directory": rows.cwd(),
         },
         fixed={"cwd": ".", "max_output": MAX_OUTPUT},
-        can_express=rows.has_command,
         result=gemini.render_command,
         failure=gemini.render_command,
     ),
@@ -135,7 +134,6 @@ _VIEWS = (
                 lambda form: UNSET if form == "auto" else form,
             ),
         },
-        can_express=rows.is_single_page,
         result=gemini.render_pages,
         failure=gemini.render_pages,
         accepts={"start_line": integer(minimum=1), "start_char": integer(minimum=0)},
@@ -145,7 +143,6 @@ _VIEWS = (
         "Search the web. Open a result with web_fetch.",
         "web_search",
         {"query!": rows.query(minLength=2)},
-        can_express=rows.has_single_query(2),
         result=gemini.render_search,
     ),
     make_view(
@@ -169,7 +166,6 @@ _VIEWS = (
                 defaults=lambda item, position: {"id": str(position)},
             )
         },
-        can_express=rows.has_items,
         result=gemini.render_todos,
     ),
     make_questions_view(

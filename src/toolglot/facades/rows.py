@@ -29,34 +29,6 @@ def to_milliseconds(seconds: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-# ---- which base calls a native tool can express
-
-
-def has_command(base: Arguments) -> object:
-    """Whether a shell call has a command line. A program with an argument list is rewritten as one elsewhere."""
-    return base.get("command")
-
-
-def has_items(base: Arguments) -> bool:
-    """Whether a call replaces the list of tasks; one without items only reads it."""
-    return base.get("items") is not None
-
-
-def is_single_page(base: Arguments) -> bool:
-    """Whether one page is opened, not several."""
-    return isinstance(base.get("target"), str)
-
-
-def has_single_query(min_length: int = 0) -> Callable[[Arguments], bool]:
-    """Whether there is one query, of at least `min_length` characters."""
-
-    def can_express(base: Arguments) -> bool:
-        queries: list[str] = base.get("queries") or []
-        return len(queries) == 1 and len(queries[0]) >= min_length
-
-    return can_express
-
-
 # ---- files
 
 FILE = field("path", string("Path of the file, absolute or relative to the workspace."))
@@ -77,12 +49,6 @@ def replace_all(**keywords: Any) -> Row:
         lambda every: "all" if every else "one",
         lambda count: flags.get(count, UNSET),
     )
-
-
-def write_mode(description: str, **keywords: Any) -> Row:
-    """Whether a file is replaced or appended to; that it must be new cannot be expressed."""
-    schema = string(description, enum=["overwrite", "append"], **keywords)
-    return field("mode", schema, from_base=lambda mode: UNSET if mode == "create_only" else mode)
 
 
 def accept_edits(parameter: str, path: str, old: str, new: str, schema: Schema, result: Renderer) -> dict[str, Any]:
@@ -205,7 +171,8 @@ URL = field("target", string("URL of the page (https://…)."))
 
 def query(**keywords: Any) -> Row:
     """One search query, where the base tool takes several."""
-    return field("queries", string("What to search for.", **keywords), lambda query: [query], lambda queries: queries[0])
+    schema = string("What to search for.", **keywords)
+    return field("queries", schema, lambda query: [query], lambda queries: queries[0] if len(queries) == 1 else UNSET)
 
 
 def prompt(description: str) -> Row:
@@ -214,12 +181,19 @@ def prompt(description: str) -> Row:
 
 
 def timeout(name: str, schema: Schema, limit: float = MAX_TIMEOUT) -> Row:
-    """A timeout in milliseconds, of at most `limit` seconds: longer ones cannot be expressed. `name` is for errors."""
+    """A timeout in milliseconds, of at most `limit` seconds. `name` is for errors."""
     return field(
         "timeout",
         schema,
         lambda value: to_seconds(name, value, limit),
-        lambda seconds: ceil(to_milliseconds(seconds)) or UNSET if seconds <= limit else UNSET,
+        lambda seconds: ceil(to_milliseconds(seconds)) or UNSET,
+    )
+
+
+def numeric_handle(schema: Schema) -> Row:
+    """A background command by a number: a process or session ID. Other handles cannot be expressed."""
+    return field(
+        "handle", schema, lambda number: str(int(number)), lambda handle: int(handle) if str(handle).isdecimal() else UNSET
     )
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any, cast
 
-from msgspec import UNSET
-
 from toolglot.facades.parameters import array, boolean, closed_schema, object_schema, string
 from toolglot.facades.table import field, make_view
 from toolglot.facades.view import Arguments, Renderer, View
@@ -124,11 +122,7 @@ def make_notebook_view(name: str, result: Renderer | None = None, *, requires_so
                 if requires_source
                 else {"new_source": field("source", source)}
             ),
-            "cell_type": field(
-                "cell_type",
-                string("Type of the cell; required for insert.", enum=["code", "markdown"]),
-                from_base=lambda kind: UNSET if kind == "raw" else kind,
-            ),
+            "cell_type": string("Type of the cell; required for insert.", enum=["code", "markdown"]),
             "edit_mode": field("mode", string("What to do (default replace).", enum=["replace", "insert", "delete"])),
         },
         result=result,

@@ -67,11 +67,6 @@ def switch_field(base: str, schema: Schema, on: Any, off: Any, base_default: Any
     )
 
 
-def limit_field(base: str, schema: Schema, default: Any = UNSET) -> Row:
-    """A number of results, at least 1; the base tool's 0, which means all, cannot be expressed."""
-    return field(base, schema, from_base=lambda limit: limit or UNSET, default=default)
-
-
 def unmapped(schema: Schema) -> Row:
     """A parameter that other rows read; the base tool has none like it."""
     return Row(schema)

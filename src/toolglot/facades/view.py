@@ -6,6 +6,7 @@ imports it.
 """
 
 from collections.abc import Callable
+from operator import ge, gt, le
 from typing import Any, Literal, cast
 
 import msgspec
@@ -208,7 +209,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         native = case.from_base(arguments) if case.from_base is not None else _map_fields(case.fields, arguments, to_base=False)
         if native is None or self.parameters is None:
             return native
-        return {name: value for name, value in native.items() if name in self.parameters.get("properties", {})}
+        # A value that the model could not have given is omitted; without a required one there is no such call.
+        shown = self.parameters.get("properties", {})
+        native = {name: value for name, value in native.items() if name in shown and _fits(value, shown[name])}
+        return native if native.keys() >= {*self.parameters.get("required", ())} else None
 
     def _compare_round_trip(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
         """Which base parameters a native call does not bring back, and how many it adds."""
@@ -250,6 +254,18 @@ def _map_fields(fields: tuple[Field | str, ...], arguments: Arguments, *, to_bas
         if value is not msgspec.UNSET:
             mapped[target] = value
     return mapped
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {"string": str, "array": list, "integer": int, "number": (int, float)}
+_LIMITS = {"minimum": ge, "maximum": le, "exclusiveMinimum": gt, "minLength": ge, "minItems": ge, "maxItems": le}
+
+
+def _fits(value: Any, schema: Schema) -> bool:
+    """Whether a value fits what a schema says of it; what it says of its parts is not checked."""
+    if not isinstance(value, _TYPES.get(schema.get("type", ""), object)) or value not in schema.get("enum", [value]):
+        return False
+    measure: Any = len(cast(list[Any], value)) if isinstance(value, str | list) else value
+    return all(compare(measure, schema[key]) for key, compare in _LIMITS.items() if key in schema)
 
 
 def _allow_unknown_keys(node: Any) -> Any:

@@ -4,7 +4,6 @@ from typing import Any, cast
 
 from toolglot.base_errors import invalid_argument
 from toolglot.facades.parameters import string, string_list
-from toolglot.facades.rows import has_single_query
 from toolglot.facades.table import Rows, make_view, pick
 from toolglot.facades.view import Arguments, Case, Renderer, View
 from toolglot.request import Schema
@@ -52,6 +51,11 @@ def search_to_base(native: Arguments) -> Arguments:
     return {"queries": queries, **pick(flat, *_DOMAINS)}
 
 
+def search_from_base(base: Arguments) -> Arguments | None:
+    queries: list[str] = base.get("queries") or []
+    return {"query": queries[0], **pick(base, *_DOMAINS)} if len(queries) == 1 else None
+
+
 def make_search_view(
     name: str,
     description: str,
@@ -59,7 +63,6 @@ def make_search_view(
     *,
     page: Renderer | None = None,
     page_failure: Renderer | None = None,
-    min_length: int = 0,
     **options: Any,
 ) -> View:
     """The search tool of a facade; `rows` are the plain form that the model is shown."""
@@ -79,8 +82,7 @@ def make_search_view(
         "web_search",
         rows,
         to_base=search_to_base,
-        from_base=lambda base: {"query": base["queries"][0], **pick(base, *_DOMAINS)},
-        can_express=has_single_query(min_length),
+        from_base=search_from_base,
         more_cases={
             "open_page": other_case("web_open", "url", result=page, failure=page_failure),
             "find_in_page": other_case("web_find", "url", "pattern"),

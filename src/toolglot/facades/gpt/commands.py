@@ -16,7 +16,7 @@ from toolglot.facades.equivalence import canonical_call, render_patch
 from toolglot.facades.gpt import command_rendering as codex
 from toolglot.facades.gpt.patches import PATCH_FORMAT, extract_patch, rebase_patch, render_patch_failure, render_patch_result
 from toolglot.facades.parameters import boolean, integer, number, string, string_list
-from toolglot.facades.rows import to_milliseconds
+from toolglot.facades.rows import numeric_handle, to_milliseconds
 from toolglot.facades.table import Row, Rows, call_field, field, ignored, make_view, unmapped
 from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
 from toolglot.request import Schema
@@ -108,12 +108,17 @@ def escalate_to_base(native: Arguments) -> Any:
     return native.get("with_escalated_permissions", UNSET)
 
 
-def to_command_line(base: Arguments) -> str:
-    return str(canonical_call("shell", base)["command"])
+def to_command_line(base: Arguments) -> Any:
+    return canonical_call("shell", base).get("command") or UNSET  # a bare restart has no command
 
 
-def to_argv(base: Arguments) -> list[str]:
-    return ["bash", "-lc", str(base["command"])] if base.get("command") else list(base.get("argv") or ())
+def to_argv(base: Arguments) -> Any:
+    return ["bash", "-lc", str(base["command"])] if base.get("command") else base.get("argv") or UNSET
+
+
+def to_command_lines(base: Arguments) -> Any:
+    first = to_command_line(base)
+    return UNSET if first is UNSET else [first, *map(str, base.get("then") or ())]
 
 
 def _timeout(schema: Schema, **options: Any) -> Row:
@@ -179,7 +184,6 @@ def _make_command_view(
         description,
         "shell",
         all_rows,
-        can_express=lambda base: bool(base.get("command") or base.get("argv")),  # a bare restart has no command
         fixed=_EVEN_TRUNCATION,
         result=result,
         failure=failure or codex.render_unless_failed(name, result),
@@ -211,7 +215,7 @@ _TOKENS = call_field(
 _PERMISSIONS = "require_escalated asks the user to run the command outside the sandbox (default use_default)."
 _TIMEOUT = "Milliseconds after which it is stopped"
 _LINE = string("The command line.")
-_SESSION = field("handle", number("The session ID that exec_command returned."), lambda session: str(int(session)), int)
+_SESSION = numeric_handle(number("The session ID that exec_command returned."))
 
 EXEC_COMMAND = _codex_view(
     "exec_command",
@@ -249,11 +253,6 @@ def wait_seconds(native: Arguments) -> float:
     return _clamp_milliseconds(5000, 300_000)(5000 if value is None else value)
 
 
-def is_session(base: Arguments) -> bool:
-    """Whether a command can be named by a session ID, which is a number here."""
-    return str(base.get("handle", "")).isdecimal()
-
-
 WRITE_STDIN = make_view(
     "write_stdin",
     "Type into a command that is still running and return what it has printed since. With empty chars it only waits for "
@@ -278,7 +277,6 @@ WRITE_STDIN = make_view(
         ),
     },
     closed=True,
-    can_express=is_session,
     fixed=_EVEN_TRUNCATION,
     result=codex.render_exec,
     failure=codex.render_session_failure,
@@ -290,7 +288,6 @@ STOP_SESSION = make_view(
     "shell_kill",
     {"session_id!": _SESSION},
     closed=True,
-    can_express=is_session,
     accepts={"handle": string()},
     aliases_for={"session_id": ("handle",)},
 )
@@ -350,7 +347,7 @@ HOSTED_SHELL = _make_command_view(
         ),
         "max_output_length": field("max_output", integer("Characters of output to show."), _clamp_chars),
     },
-    lambda base: [to_command_line(base), *map(str, base.get("then") or ())],
+    to_command_lines,
     _patch_case(render_patch_result, native_data=codex.patch_outputs),
     result=codex.render_all,
     failure=codex.render_all,
