@@ -185,7 +185,8 @@ class TestTolerant:
         [
             *((line, True) for line in ("// ... rest of code ...", "# rest of the methods ...", "/* ... existing code ... */")),
             *((line, True) for line in ("(... unchanged ...)", "<!-- ... remaining markup ... -->", "// … other cases …")),
-            *((line, True) for line in ("# ... existing imports", "... the rest stays as is", "{/* ... other props ... */}")),
+            *((line, True) for line in ("# ... existing imports", "{/* ... other props ... */}")),
+            ("... the rest stays the same", True),
             *((line, False) for line in ("rest of the day", "print('...')", "x = [1, ...]", "# and so on...", "...", "")),
             *((line, False) for line in ("def f(*rest): ...", "existing = load()", "// the remaining items are sorted")),
         ],
