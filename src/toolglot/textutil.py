@@ -15,6 +15,7 @@ __all__ = [
     "render_diff",
     "split_lines",
     "suggest",
+    "to_ascii_punctuation",
     "truncate",
     "unified_diff",
 ]
@@ -22,6 +23,12 @@ __all__ = [
 _CONTEXT_LINES = 3
 _MAX_COMPARED_LINES = 2000  # SequenceMatcher is quadratic: longer changes are shown as one replacement
 _MAX_DIFF_CHARS = 100_000
+_ASCII_PUNCTUATION = {
+    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
+    **dict.fromkeys(range(0x2018, 0x201C), "'"),
+    **dict.fromkeys(range(0x201C, 0x2020), '"'),
+    **dict.fromkeys([0x00A0, *range(0x2002, 0x200B), 0x202F, 0x205F, 0x3000], " "),
+}
 
 
 # ---- words and lines
@@ -51,6 +58,11 @@ def pluralize(count: int, noun: str, plural: str = "") -> str:
 def format_size(size: int) -> str:
     """Return a number of bytes as `ls -h` does: `12B`, `3.4K`, `5.6M`."""
     return f"{size}B" if size < 1024 else f"{size / 1024:.1f}K" if size < 1024**2 else f"{size / 1024**2:.1f}M"
+
+
+def to_ascii_punctuation(text: str) -> str:
+    """Return a text with plain quotes, dashes and spaces instead of typographic ones."""
+    return text if text.isascii() else text.translate(_ASCII_PUNCTUATION)
 
 
 def split_lines(text: str) -> list[str]:

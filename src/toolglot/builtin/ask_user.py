@@ -8,48 +8,27 @@ import inspect
 from dataclasses import replace
 from typing import Any, cast
 
-import msgspec
-
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.text import check_text
-from toolglot.builtin.tool_state import ToolState, UserAnswer, UserOption, UserQuestion, to_data
+from toolglot.builtin.tool_state import ToolState, UserAnswer, UserOption, UserQuestion
 from toolglot.errors import ToolError
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["AnsweredQuestion", "AskUserResult", "create_tools"]
+__all__ = ["create_tools"]
 
 MAX_QUESTIONS = 4
 MIN_OPTIONS, MAX_OPTIONS = 2, 4
 TIMEOUT_SECONDS = 24 * 3600.0
 _MAX_CHARS = {"question": 4000, "header": 100, "label": 300, "description": 2000, "preview": 20_000, "id": 100}
 _MAX_ANSWER_CHARS = 20_000
+_OPTIONS = [
+    {"label": "SQLite", "description": "Nothing to install; in memory"},
+    {"label": "PostgreSQL", "description": "As in production; needs a server"},
+]
 _EXAMPLE = {
-    "questions": [
-        {
-            "question": "Which database should the tests use?",
-            "header": "Database",
-            "options": [
-                {"label": "SQLite", "description": "Nothing to install; in memory"},
-                {"label": "PostgreSQL", "description": "As in production; needs a server"},
-            ],
-        }
-    ]
+    "questions": [{"question": "Which database should the tests use?", "header": "Database", "options": _OPTIONS}],
 }
-
-
-class AnsweredQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's answer to one question: none if the user skipped it, several if it allows that."""
-
-    id: str
-    question: str
-    answers: list[str]
-
-
-class AskUserResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers, in the order of the questions."""
-
-    answers: list[AnsweredQuestion]
 
 
 def create_tools(state: ToolState) -> list[Tool]:
@@ -84,7 +63,7 @@ def create_tools(state: ToolState) -> list[Tool]:
             if len({getattr(question, name) for question in validated}) < len(validated):
                 raise invalid_argument("questions", f"must differ, and two have the same {name}: change one")
         answers = await _ask(state, validated)
-        answered: list[AnsweredQuestion] = []
+        answered: list[dict[str, Any]] = []
         lines: list[str] = []
         for question, answer in zip(validated, answers, strict=True):
             texts = [answer] if isinstance(answer, str) else list(map(str, answer))
@@ -92,10 +71,10 @@ def create_tools(state: ToolState) -> list[Tool]:
             labels = {option.label for option in question.options}
             own_words = question.kind == "choice" and any(text not in labels for text in texts)
             texts = texts if question.multi or len(texts) < 2 else [", ".join(texts)]
-            answered.append(AnsweredQuestion(id=question.id, question=question.question, answers=texts))
+            answered.append({"id": question.id, "question": question.question, "answers": texts})
             suffix = " (in the user's own words)" if own_words else ""
             lines.append(f"{question.question}\n  {', '.join(texts) or '(no answer)'}{suffix}")
-        return ToolOutput("\n".join(lines), to_data(AskUserResult(answers=answered)))
+        return ToolOutput("\n".join(lines), {"answers": answered})
 
     return [ask_user]
 

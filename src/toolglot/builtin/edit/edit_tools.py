@@ -13,7 +13,7 @@ import msgspec
 
 from toolglot.base_errors import EditFailed, LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import check_choice, path_target
-from toolglot.builtin.edit.text_replace import Replacement, Strategy, replace_text
+from toolglot.builtin.edit.text_replace import Replacement, replace_text
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
@@ -33,7 +33,7 @@ from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
-__all__ = ["EditResult", "EditTools", "TextEdit", "build_snippet", "edit_tools"]
+__all__ = ["EditTools", "TextEdit", "build_snippet", "edit_tools"]
 
 MatchMode = Literal["exact", "tolerant"]
 
@@ -58,20 +58,6 @@ class TextEdit:
     new: str
     count: Literal["one", "all"] | int = "one"
     match: MatchMode = "exact"
-
-
-class EditResult(SavedFile, frozen=True, kw_only=True):
-    """The data of `edit`, `multi_edit` and `insert`."""
-
-    replacements: int
-    strategies: list[Strategy]
-    """How each edit matched."""
-    ranges: list[tuple[int, int]]
-    """The first and last line of each change of the last edit."""
-    first: int
-    """The number of the first line of the snippet."""
-    snippet: str
-    """The changed lines with some context, as they are now."""
 
 
 class _EditChange(TextChange, frozen=True, kw_only=True):
@@ -141,16 +127,16 @@ class EditTools:
             return self._save(path, self.plan_insertion(path, after_line, text))
 
     def _save(self, path: str, change: _EditChange) -> ToolOutput:
+        saved = save_change(self._state, path, change)
         first, lines = build_snippet(change)
-        result = EditResult(
-            **save_change(self._state, path, change),
-            replacements=sum(replacement.count for replacement in change.replacements),
-            strategies=[replacement.strategy for replacement in change.replacements],
-            ranges=list(change.replacements[-1].ranges),
-            first=first,
-            snippet="\n".join(lines),
-        )
-        return ToolOutput(_render_edit(result), to_data(result))
+        data = to_data(saved) | {
+            "replacements": sum(replacement.count for replacement in change.replacements),
+            "strategies": [replacement.strategy for replacement in change.replacements],
+            "ranges": list(change.replacements[-1].ranges),
+            "first": first,
+            "snippet": "\n".join(lines),
+        }
+        return ToolOutput(_render_edit(saved, change.replacements, number_lines(lines[:_MAX_RENDERED_LINES], first)), data)
 
     def plan_replacements(
         self, path: str, edits: Sequence[TextEdit], should_stop: Callable[[], bool] = lambda: False
@@ -221,19 +207,19 @@ class EditTools:
         return _EditChange.plan(path, document, after, expected, replacements=(Replacement(after, 1, "exact", (new_range,)),))
 
 
-def _render_edit(result: EditResult) -> str:
-    if result.created:
-        return f"created {result.path!r} ({pluralize(result.lines, 'line')}, {pluralize(result.size, 'byte')})"
-    ranges = [f"{first}-{last}" if first != last else str(first) for first, last in result.ranges[:10]]
-    lines = ", ".join(ranges) + (" …" if len(result.ranges) > len(ranges) else "")
+def _render_edit(saved: SavedFile, replacements: Sequence[Replacement], snippet: str) -> str:
+    if saved.created:
+        return f"created {saved.path!r} ({pluralize(saved.lines, 'line')}, {pluralize(saved.size, 'byte')})"
+    all_ranges = replacements[-1].ranges
+    ranges = [f"{first}-{last}" if first != last else str(first) for first, last in all_ranges[:10]]
+    lines = ", ".join(ranges) + (" …" if len(all_ranges) > len(ranges) else "")
     lines = f"line{'s' if len(ranges) > 1 or '-' in lines else ''} {lines}"
-    edits = len(result.strategies)
-    count, position = (f"{edits} edits, ", "; the last in ") if edits > 1 else ("", " in ")
-    text = f"edited {result.path!r}: {count}{pluralize(result.replacements, 'replacement')}{position}{lines}"
-    inexact = [strategy for strategy in result.strategies if strategy != "exact"]
+    edits, position = (f"{len(replacements)} edits, ", "; the last in ") if len(replacements) > 1 else ("", " in ")
+    count = pluralize(sum(replacement.count for replacement in replacements), "replacement")
+    text = f"edited {saved.path!r}: {edits}{count}{position}{lines}"
+    inexact = [replacement.strategy for replacement in replacements if replacement.strategy != "exact"]
     if not inexact:
         return text
-    snippet = number_lines(result.snippet.split("\n")[:_MAX_RENDERED_LINES], result.first)
     return f"{text}\n[the old text matched only approximately ({', '.join(inexact)}); the file is now:]\n{snippet}"
 
 

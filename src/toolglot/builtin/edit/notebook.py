@@ -15,34 +15,20 @@ import msgspec
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_choice, path_target
 from toolglot.builtin.files.text import check_text, convert_newlines
-from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, SavedFile, TextChange, diff_preview, load_document, save_change
+from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, diff_preview, load_document, save_change
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.textutil import pluralize
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["NotebookEditResult", "notebook_tools"]
+__all__ = ["notebook_tools"]
 
 CellType = Literal["code", "markdown", "raw"]
 EditMode = Literal["replace", "insert", "delete"]
 
 _CELL_INDEX = re.compile(r"(?:cell-)?(\d{1,9})")
 _raw_decode = json.JSONDecoder(strict=False).raw_decode
-
-
-class NotebookEditResult(SavedFile, frozen=True, kw_only=True):
-    """The data of `notebook_edit`."""
-
-    mode: EditMode
-    cell_id: str
-    index: int
-    """Of the cell, counted from 0."""
-    cell_type: str
-    cells: int
-    """Number of cells after the change."""
-    source: str
-    """The new source of the cell."""
 
 
 # ---- positions in JSON text
@@ -246,7 +232,7 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
         text, index, name, kind = notebook.change(mode, index, source.replace("\r\n", "\n"), cell_type)
         after = convert_newlines(text, "crlf") if is_crlf else text
         cells = len(notebook.cells) + {"insert": 1, "delete": -1, "replace": 0}[mode]
-        cell = {"cell_id": name, "index": index, "cell_type": kind, "cells": cells}
+        cell = {"cell_id": name, "index": index, "cell_type": kind, "cells": cells}  # cells: their number after the change
         return _CellChange.plan(path, document, after, expected, cell=cell)
 
     @tool(
@@ -274,10 +260,9 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
         with state.lock:
             change = plan_edit(path, source, cell_id, cell_type, mode)
             saved = save_change(state, path, change)
-        result = NotebookEditResult(**saved, **change.cell, mode=mode, source="" if mode == "delete" else source)
         verb = {"replace": "replaced", "insert": "inserted", "delete": "deleted"}[mode]
-        cell = f"the {result.cell_type} cell {result.cell_id!r} (index {result.index})"
-        text = f"{verb} {cell} of {result.path!r}; it has {pluralize(result.cells, 'cell')} now"
-        return ToolOutput(text, to_data(result))
+        cell = "the {cell_type} cell {cell_id!r} (index {index})".format(**change.cell)
+        text = f"{verb} {cell} of {saved.path!r}; it has {pluralize(change.cell['cells'], 'cell')} now"
+        return ToolOutput(text, {**to_data(saved), **change.cell, "mode": mode, "source": "" if mode == "delete" else source})
 
     return [notebook_edit]

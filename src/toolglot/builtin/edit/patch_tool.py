@@ -39,7 +39,7 @@ from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
-__all__ = ["PatchFileResult", "PatchResult", "patch_tools"]
+__all__ = ["PatchFileResult", "patch_tools"]
 
 MAX_PATCH_CHARS = 4 * 2**20
 MAX_FILES = 200  # each is held open while all are changed
@@ -68,13 +68,6 @@ class PatchFileResult(msgspec.Struct, frozen=True):
     diff: str
     truncated: bool
     """Whether the diff is incomplete, because it is long or the file is not text."""
-
-
-class PatchResult(msgspec.Struct, frozen=True):
-    """What a patch did, section by section."""
-
-    files: list[PatchFileResult]
-    seconds: float = 0.0
 
 
 def patch_tools(state: ToolState) -> list[Tool]:
@@ -128,8 +121,8 @@ class _PatchTool:
                     state.mark_seen(change.path, change.version)
         letters = {"add": "A", "update": "M", "delete": "D"}
         lines = [f"{letters[result.op]} {result.moved_to or result.path}" for result in draft.results]
-        data = PatchResult(draft.results, round(monotonic() - started_at, 4))
-        return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), to_data(data))
+        data = {"files": to_data(draft.results), "seconds": round(monotonic() - started_at, 4)}
+        return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), data)
 
     def target(self, arguments: dict[str, Any]) -> str:
         """Return the files that the paths of a patch lead to; a path itself if it is not allowed."""

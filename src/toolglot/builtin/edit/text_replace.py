@@ -21,7 +21,7 @@ from toolglot.base_errors import EditFailed, invalid_argument
 from toolglot.builtin.files.text import detect_newline
 from toolglot.errors import ToolError
 from toolglot.facades.elision import find_elision
-from toolglot.textutil import count_shared, number_lines, truncate
+from toolglot.textutil import count_shared, number_lines, to_ascii_punctuation, truncate
 
 __all__ = ["ExpectedCount", "Replacement", "Strategy", "edit_distance", "find_elision", "replace_text"]
 
@@ -46,13 +46,6 @@ _MIN_SIMILARITY = 0.6
 _LINE_NUMBER = re.compile(r"^[ \t]*L?\d+(?:\t|: ?|\| ?|→)", re.MULTILINE)
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\"": '"', r"\'": "'", r"\\": "\\", r"\`": "`"}
 _ESCAPE = re.compile(r"""\\[ntr"'\\`]""")
-_TYPOGRAPHY: dict[int, str] = {
-    **dict.fromkeys((0x2018, 0x2019, 0x201A, 0x201B, 0x2032), "'"),
-    **dict.fromkeys((0x201C, 0x201D, 0x201E, 0x201F, 0x2033, 0xAB, 0xBB), '"'),
-    **dict.fromkeys((*range(0x2010, 0x2015), 0x2212), "-"),
-    0xA0: " ",
-}
-_to_ascii_punctuation: Callable[[str], str] = methodcaller("translate", _TYPOGRAPHY)
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -307,8 +300,8 @@ _MODEL_MISTAKES: tuple[_Variant, ...] = (
     ("it has HTML entities instead of the characters of {lines}", html.unescape, False),
 )
 _EQUIVALENCES: tuple[_Variant, ...] = (
-    ("it differs from {lines} only in quotes, dashes or other typographic characters", _to_ascii_punctuation, True),
-    ("it differs from {lines} only in how accents are composed", lambda t: normalize("NFC", _to_ascii_punctuation(t)), True),
+    ("it differs from {lines} only in quotes, dashes or other typographic characters", to_ascii_punctuation, True),
+    ("it differs from {lines} only in how accents are composed", lambda t: normalize("NFC", to_ascii_punctuation(t)), True),
     ("it differs from {lines} only in upper and lower case", str.lower, True),
 )
 

@@ -20,7 +20,6 @@ from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineRea
 from toolglot.builtin.files.text import Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
-    SavedFile,
     TextChange,
     diff_preview,
     load_file,
@@ -39,7 +38,7 @@ from toolglot.tools.context import Context
 from toolglot.tools.results import MAX_MEDIA, ToolOutput
 from toolglot.tools.tool import Tool
 
-__all__ = ["MediaResult", "ReadResult", "WriteResult", "file_tools"]
+__all__ = ["ReadResult", "file_tools"]
 
 WriteMode = Literal["overwrite", "append", "create_only"]
 Detail = Literal["auto", "low", "high", "original"]
@@ -76,29 +75,6 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of lines that were truncated."""
     encoding: Encoding
     final_newline: bool | None
-
-
-class MediaResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of `read` and `view_image` for an image or a document; its bytes are in the content."""
-
-    kind: MediaKind
-    path: str
-    size: int
-    media_type: str
-    pages: str = ""
-    detail: str = ""
-
-
-class WriteResult(SavedFile, frozen=True, kw_only=True):
-    """The data of `write`."""
-
-    mode: WriteMode
-    converted: bool
-    """Line endings were converted to those of the file."""
-    reencoded: bool
-    """The file is UTF-8 now, because its old encoding lacks some of the characters."""
-    snippet: str
-    """The first lines of the file as it is now."""
 
 
 class _ReadRequest(msgspec.Struct, frozen=True):
@@ -144,7 +120,9 @@ class _ReadRequest(msgspec.Struct, frozen=True):
 
 class _WriteChange(TextChange, frozen=True, kw_only=True):
     converted: bool = False
+    """Line endings were converted to those of the file."""
     reencoded: bool = False
+    """The file is UTF-8 now, because its old encoding lacks some of the characters."""
 
 
 def _render_read(result: ReadResult, max_width: int) -> str:
@@ -271,19 +249,11 @@ class _FileTools:
             message = f"{path!r} is {noun} of {entry.status.st_size >> 20} MB; models accept at most {MAX_MEDIA >> 20} MB"
             raise ToolError(f"{message}: make it smaller", kind="limit", code="file_too_large")
         self._state.mark_seen(entry.path, entry.version)
-        result = MediaResult(
-            kind=kind,
-            path=self._state.display_path(entry.path),
-            size=len(data),
-            media_type=media_type,
-            pages=pages or "",
-            detail=detail,
-        )
-        label = Text(
-            f"[{result.path}: {media_type}, {pluralize(len(data), 'byte')}{f'; look at pages {pages}' if pages else ''}]"
-        )
+        display_path, size = self._state.display_path(entry.path), pluralize(len(data), "byte")
+        label = Text(f"[{display_path}: {media_type}, {size}{f'; look at pages {pages}' if pages else ''}]")
         block = Media(kind, media_type, base64.b64encode(data).decode(), name=entry.path.name)
-        return ToolOutput([label, block], to_data(result))
+        fields = {"kind": kind, "path": display_path, "size": len(data), "media_type": media_type}
+        return ToolOutput([label, block], {**fields, "pages": pages or "", "detail": detail})
 
     def view_image(self, path: str, detail: Detail = "auto") -> ToolOutput:
         """Show an image file: PNG, JPEG, GIF or WebP.
@@ -315,16 +285,16 @@ class _FileTools:
         with self._state.lock:
             change = self.plan_write(path, content, mode)
             saved = save_change(self._state, path, change)
-        snippet = "\n".join(line[:MAX_LINE_CHARS] for line in split_lines(change.after)[:5])
-        result = WriteResult(**saved, mode=mode, converted=change.converted, reencoded=change.reencoded, snippet=snippet)
-        verb = "created" if result.created else "appended to" if mode == "append" else "wrote"
-        notes = "; kept its CRLF line endings" if result.converted else ""
-        if result.reencoded:
+        verb = "created" if saved.created else "appended to" if mode == "append" else "wrote"
+        notes = "; kept its CRLF line endings" if change.converted else ""
+        if change.reencoded:
             notes += "; it is UTF-8 now, because its old encoding lacks some of the characters"
-        elif result.encoding != "utf-8":
-            notes += f"; kept its encoding {result.encoding}"
-        text = f"{verb} {result.path!r} ({pluralize(result.lines, 'line')}, {pluralize(result.size, 'byte')}){notes}"
-        return ToolOutput(text, to_data(result))
+        elif saved.encoding != "utf-8":
+            notes += f"; kept its encoding {saved.encoding}"
+        text = f"{verb} {saved.path!r} ({pluralize(saved.lines, 'line')}, {pluralize(saved.size, 'byte')}){notes}"
+        snippet = "\n".join(line[:MAX_LINE_CHARS] for line in split_lines(change.after)[:5])
+        fields = {"mode": mode, "converted": change.converted, "reencoded": change.reencoded, "snippet": snippet}
+        return ToolOutput(text, to_data(saved) | fields)
 
     def plan_write(self, path: str, content: str, mode: WriteMode = "overwrite") -> _WriteChange:
         check_choice("mode", mode, get_args(WriteMode))

@@ -4,6 +4,7 @@ Invariants: a file that the model has not read, or that has changed since, is no
 """
 
 import os
+import posixpath
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
@@ -102,7 +103,7 @@ class TextChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What every tool that changes a text file reports."""
+    """The data that every tool that changes a text file reports; each adds its own."""
 
     path: str
     """For display: relative to the root."""
@@ -124,41 +125,43 @@ def diff_preview(plan: Callable[..., TextChange]) -> Callable[[dict[str, Any]], 
     return make_preview(describe)
 
 
-def save_change(state: ToolState, path: str, change: TextChange) -> dict[str, Any]:
-    """Write a planned change and mark it as seen; return the fields of `SavedFile`. Raises ToolError."""
+def save_change(state: ToolState, path: str, change: TextChange) -> SavedFile:
+    """Write a planned change and mark it as seen. Raises ToolError."""
     result = state.workspace.write(path, change.data, expected=change.expected)
     state.mark_seen(result.path, result.version)
     display_path = state.display_path(result.path)
-    return {
-        "path": display_path,
-        "absolute": str(result.path),
-        "created": result.created,
-        "size": len(change.data),
-        "lines": len(split_lines(change.after)),
-        "diff": unified_diff(change.before, change.after, display_path),
-        "encoding": change.encoding,
-    }
+    return SavedFile(
+        path=display_path,
+        absolute=str(result.path),
+        created=result.created,
+        size=len(change.data),
+        lines=len(split_lines(change.after)),
+        diff=unified_diff(change.before, change.after, display_path),
+        encoding=change.encoding,
+    )
 
 
 def missing_file_error(state: ToolState, path: str) -> ToolError:
     """Return the error for a path where nothing is, with existing paths of similar names."""
-    parent = path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
     hint = did_you_mean(suggest_paths(state.workspace, path, cutoff=0.5)) or "list its directory to see what exists"
     with suppress(ToolError):
-        if state.workspace.inspect(parent) is None:
-            hint = f"there is no directory {parent!r} either: list the one above it"
+        if state.workspace.inspect(directory := _parent_directory(path)) is None:
+            hint = f"there is no directory {directory!r} either: list the one above it"
     return ToolError(f"no such file: {path!r}; {hint}", kind="not_found", code="path_not_found")
+
+
+def _parent_directory(path: str) -> str:
+    return posixpath.dirname(path.rstrip("/")) or "."
 
 
 def suggest_paths(workspace: Workspace, path: str, *, cutoff: float) -> tuple[str, ...]:
     """Return existing paths in the same directory with similar names, best first."""
-    parent, _, name = path.rstrip("/").rpartition("/")
-    directory = parent or ("/" if path.startswith("/") else ".")
+    parent, name = posixpath.split(path.rstrip("/"))
     try:
-        with workspace.open_directory(directory) as entry, os.scandir(entry.fd) as entries:
+        with workspace.open_directory(_parent_directory(path)) as entry, os.scandir(entry.fd) as entries:
             names = [child.name for child in islice(entries, _MAX_SCANNED_NAMES)]
     except (ToolError, OSError):
         return ()
     similar = suggest(name, names, cutoff=cutoff)
     similar = similar or [other for other in names if name and name.casefold() in other.casefold()][:3]
-    return tuple(f"{parent}/{other}" if parent or path.startswith("/") else other for other in similar)
+    return tuple(posixpath.join(parent, other) for other in similar)

@@ -6,31 +6,21 @@ product.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-
-import msgspec
+from operator import itemgetter
 
 from toolglot.builtin.edit.patch.parse import ADDED, CONTEXT, REMOVED, Chunk, PatchLine
 from toolglot.errors import ToolError
-from toolglot.textutil import LineEdit, split_lines, truncate
+from toolglot.textutil import LineEdit, split_lines, to_ascii_punctuation, truncate
 
 __all__ = ["MAX_LINES", "Placement", "apply_placements", "locate_chunks"]
 
 MAX_LINES = 1_000_000  # each distinct line becomes one character of a text that is searched (Unicode has 1,114,112)
 _MAX_SHOWN_BLOCK, _MAX_SHOWN_LINE = 2000, 200  # characters
-_ASCII_PUNCTUATION = {
-    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
-    **dict.fromkeys(range(0x2018, 0x201C), "'"),
-    **dict.fromkeys(range(0x201C, 0x2020), '"'),
-    **dict.fromkeys([0x00A0, *range(0x2002, 0x200B), 0x202F, 0x205F, 0x3000], " "),
-}
 _ORDER_HINT = "before the previous match; chunks and anchors must follow the order of the file"
 
 
-class Placement(msgspec.Struct, frozen=True):
-    """Lines of a patch, and the index (from 0) of the line of the file where they begin."""
-
-    start: int
-    lines: tuple[PatchLine, ...]
+Placement = tuple[int, tuple[PatchLine, ...]]
+"""The index (from 0) of the line of a file where lines of a patch begin, and these lines."""
 
 
 def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> list[Placement]:
@@ -60,16 +50,17 @@ def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> l
             message = f"Failed to find expected lines in {path}:\n{text}\n({_describe_mismatch(index, block, cursor)})"
             raise ToolError(message, code="patch_failed")
         placements.append(placement)
-        if old := _old_lines(placement.lines):
-            cursor = placement.start + len(old)
-    return sorted(placements, key=lambda placement: placement.start)
+        start, lines_there = placement
+        if old := _old_lines(lines_there):
+            cursor = start + len(old)
+    return sorted(placements, key=itemgetter(0))
 
 
 _COMPARISONS: tuple[Callable[[str], str], ...] = (
     str,
     str.rstrip,
     str.strip,
-    lambda line: line.strip() if line.isascii() else line.strip().translate(_ASCII_PUNCTUATION),
+    lambda line: to_ascii_punctuation(line.strip()),
 )
 
 
@@ -106,10 +97,10 @@ def _place_chunk(index: _LineIndex, chunk: Chunk, cursor: int) -> Placement | No
     for at_end in (True, False) if chunk.at_end else (False,):
         for lines in _iter_variants(chunk.lines):
             if not (old := _old_lines(lines)):
-                return Placement(end, lines)
+                return end, lines
             position = index.find(old, max(cursor, end - len(old)) if at_end else cursor)
             if position is not None:
-                return Placement(position, lines)
+                return position, lines
     return None
 
 
@@ -158,11 +149,11 @@ def apply_placements(text: str, placements: Sequence[Placement]) -> tuple[str, l
     pieces: list[str] = []
     edits: list[LineEdit] = []
     index = 0
-    for placement in placements:
-        pieces += full_lines[index : placement.start]
-        index = start = placement.start
+    for position, changed_lines in placements:
+        pieces += full_lines[index:position]
+        index = start = position
         added: list[str] = []
-        for kind, content in (*placement.lines, ("", "")):  # the last one ends the run before it
+        for kind, content in (*changed_lines, ("", "")):  # the last one ends the run before it
             if kind == ADDED:
                 added.append(content)
                 pieces.append(content + newline)
