@@ -216,12 +216,11 @@ def test_scripts_by_turn() -> None:
 ])  # fmt: skip
 def test_values_from_the_prompt(schema: dict[str, Any], expected: Any) -> None:
     words = "Send 12 or 7 blue ones to Ada Lovelace on 2026-01-31, ada@example.org, see https://example.org/a."
-    root: dict[str, Any] = {
-        "$defs": {"D": {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}, "required": ["d"]}}
-    }
-    assert ArgumentFiller(words).fill_value(schema, "value", root) == expected
+    dated = {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}, "required": ["d"]}
+    whole = {"properties": {"value": schema}, "required": ["value"], "$defs": {"D": dated}}
+    assert ArgumentFiller(words).fill(whole) == {"value": expected}
 
 
 def test_recursive_schemas_end() -> None:
     root: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
-    assert "next" in ArgumentFiller("x").fill_object(root)
+    assert "next" in ArgumentFiller("x").fill(root)

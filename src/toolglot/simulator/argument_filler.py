@@ -6,9 +6,10 @@ What the prompt does not mention gets a default by type, so that the value alway
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text
+from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, drop_keywords
+from toolglot.wire.json_values import as_dict, as_list, as_text
 
 __all__ = ["ArgumentFiller", "split_words"]
 
@@ -29,24 +30,19 @@ _QUESTION_WORDS = """
 """
 
 
+@lru_cache(maxsize=256)
 def split_words(text: str) -> frozenset[str]:
     """Return the words of a text in one form: lower case, names_like_this and namesLikeThis split, singular."""
-    return _split_cached(text) if len(text) < 500 else _split(text)
-
-
-def _split(text: str) -> frozenset[str]:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
     words = re.findall(r"[^\W_]+", spaced.lower())
     return frozenset(word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word for word in words)
-
-
-_split_cached = lru_cache(maxsize=1024)(_split)
 
 
 class ArgumentFiller:
     """The values that one prompt offers. Each is used once, as long as there are others."""
 
     def __init__(self, prompt: str, known_words: Iterable[str] = ()) -> None:
+        self._document = SchemaDocument({})
         self.prompt = prompt.strip()
         self.numbers = [float(text) if "." in text else int(text) for text in _NUMBER.findall(prompt)]
         self.texts = ["".join(groups) for groups in _QUOTED.findall(prompt)]
@@ -64,90 +60,79 @@ class ArgumentFiller:
                 (leading if starts else self.texts).append(" ".join(words))
         self.texts = self.texts or leading
 
-    def fill_object(self, schema: Doc, root: Doc | None = None, depth: int = 0) -> dict[str, Any]:
-        """Return an object: what is required, and the enum members that the prompt mentions."""
-        root = schema if root is None else root
-        schema = _resolve(schema, root)
-        required = {as_text(name) for name in as_list(schema.get("required"))}
+    def fill(self, schema: Schema) -> dict[str, Any]:
+        """Return an object of the schema."""
+        self._document = SchemaDocument(schema)
+        return self._fill_object(self._resolve(schema), 0)
+
+    def _fill_object(self, node: Schema, depth: int) -> dict[str, Any]:
+        """Fill in what is required, and the enum members that the prompt mentions."""
         out: dict[str, Any] = {}
-        for name, part in as_dict(schema.get("properties")).items():
-            inner = _resolve(as_dict(part), root)
+        for name, part in as_dict(node.get("properties")).items():
+            inner = self._resolve(part)
             member = self._find_member(inner)
             if member is not None:
                 out[name] = member
-            elif name in required:
-                out[name] = self.fill_value(inner, name, root, depth + 1)
+            elif name in as_list(node.get("required")):
+                out[name] = self._fill_value(inner, name, depth + 1)
         return out
 
-    def fill_value(self, schema: Doc, name: str, root: Doc, depth: int = 0) -> Any:
-        """Return a value of the schema."""
-        schema = _resolve(schema, root)
-        if "const" in schema:
-            return schema["const"]
-        if members := as_list(schema.get("enum")):
-            member = self._find_member(schema)
+    def _fill_value(self, node: Schema, name: str, depth: int) -> Any:
+        if "const" in node:
+            return node["const"]
+        if members := as_list(node.get("enum")):
+            member = self._find_member(node)
             return members[0] if member is None else member
-        types = as_list(schema.get("type")) or [schema.get("type")]
-        type_name = next((as_text(name) for name in types if name != "null"), "null" if types == ["null"] else "")
-        match type_name:
-            case "integer" | "number":
-                number = self.numbers[0] if self.numbers else schema.get("default", schema.get("minimum", 1))
+        types = allowed_types(node)
+        match next((type_name for type_name in types if type_name != "null"), "null" if types else ""):
+            case "integer" | "number" as type_name:
+                number = self.numbers[0] if self.numbers else node.get("default", node.get("minimum", 1))
                 if len(self.numbers) > 1:
                     self.numbers.pop(0)
-                number = min(max(number, schema.get("minimum", number)), schema.get("maximum", number))
+                number = min(max(number, node.get("minimum", number)), node.get("maximum", number))
                 return int(number) if type_name == "integer" else number
             case "boolean":
-                return schema.get("default", True)
+                return node.get("default", True)
             case "null":
                 return None
             case "array":
-                return self._fill_array(schema, name, root, depth) if depth < _MAX_DEPTH else []
+                return self._fill_array(node, name, depth) if depth < _MAX_DEPTH else []
             case "object":
-                return self.fill_object(schema, root, depth) if depth < _MAX_DEPTH else {}
-            case _ if "properties" in schema and depth < _MAX_DEPTH:
-                return self.fill_object(schema, root, depth)
+                return self._fill_object(node, depth) if depth < _MAX_DEPTH else {}
             case _:
-                return self._take_text(schema, name)
+                return self._take_text(node, name)
 
-    def _find_member(self, schema: Doc) -> Any:
+    def _find_member(self, node: Schema) -> Any:
         words = split_words(self.prompt)
-        members = [member for member in as_list(schema.get("enum")) if isinstance(member, str) and member]
+        members = [member for member in as_list(node.get("enum")) if isinstance(member, str) and member]
         return next((member for member in members if split_words(member) <= words), None)
 
-    def _take_text(self, schema: Doc, name: str) -> str:
-        hints = f"{name} {as_text(schema.get('format'))}".lower()
+    def _take_text(self, node: Schema, name: str) -> str:
+        hints = f"{name} {as_text(node.get('format'))}".lower()
         for words, pattern in _TEXT_PATTERNS:
             if any(word in hints for word in words) and (match := pattern.search(self.prompt)):
                 return match[0].strip()
         if self.texts:
             return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
-        return as_text(schema.get("default")) or self.prompt or "text"
+        return as_text(node.get("default")) or self.prompt or "text"
 
-    def _fill_array(self, schema: Doc, name: str, root: Doc, depth: int) -> list[Any]:
-        items = _resolve(as_dict(schema.get("items")), root)
+    def _fill_array(self, node: Schema, name: str, depth: int) -> list[Any]:
+        items = self._resolve(node.get("items"))
         is_numeric = items.get("type") in ("integer", "number")
         offered = len(self.numbers) if is_numeric else len(self.texts) if items.get("type") == "string" else 1
-        count = max(1, offered, schema.get("minItems", 0))
-        return [self.fill_value(items, name, root, depth + 1) for _ in range(min(count, schema.get("maxItems", count)))]
+        count = max(1, offered, node.get("minItems", 0))
+        return [self._fill_value(items, name, depth + 1) for _ in range(min(count, node.get("maxItems", count)))]
 
-
-def _resolve(schema: Doc, root: Doc) -> Doc:
-    """Return a schema without references and unions: the first branch that is not null counts."""
-    for _ in range(_MAX_DEPTH):
-        if reference := as_text(schema.get("$ref")):
-            target: Any = root
-            for step in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
-                target = as_dict(target).get(step)
-            schema = {**as_dict(target), **{key: value for key, value in schema.items() if key != "$ref"}}
-            continue
-        for keyword in ("anyOf", "oneOf", "allOf"):
-            branches = [cast(Doc, branch) for branch in as_list(schema.get(keyword)) if isinstance(branch, dict)]
-            branches = [branch for branch in branches if branch.get("type") != "null"]
-            if branches:
-                schema = {key: value for key, value in schema.items() if key != keyword}
-                for branch in branches if keyword == "allOf" else branches[:1]:
-                    schema |= branch
+    def _resolve(self, schema: Any) -> Schema:
+        """Return a node without references and unions: the first branch that is not null counts."""
+        node = self._document.follow(schema)
+        for _ in range(_MAX_DEPTH):
+            key = next((key for key in ("anyOf", "oneOf", "allOf") if as_list(node.get(key))), None)
+            if key is None:
                 break
-        else:
-            return schema
-    return schema
+            branches = [self._document.follow(branch) for branch in node[key]]
+            branches = [branch for branch in branches if branch.get("type") != "null"]
+            node = drop_keywords(node, key)
+            for branch in branches if key == "allOf" else branches[:1]:
+                node |= branch
+        return node

@@ -110,7 +110,7 @@ def _improvise(request: Request, situation: Situation) -> Reply:
     results = situation.results
     if request.output is not None:
         text = " ".join([situation.prompt, *(result.text for result in results)])
-        return _make_reply([Text(dumps_text(ArgumentFiller(text).fill_object(request.output.schema or {})))], stop)
+        return _make_reply([Text(dumps_text(ArgumentFiller(text).fill(request.output.schema or {})))], stop)
     answer = f"You said: {situation.prompt[:_MAX_QUOTE]}"
     if results:
         quotes: list[str] = []
@@ -224,7 +224,7 @@ def _needs_more_values(tool: ToolDefinition, clause: str) -> bool:
 def _make_call(tool: ToolDefinition, filler: ArgumentFiller) -> ToolCall:
     if tool.kind == "freeform":
         return ToolCall("", tool.name, {"input": filler.prompt})
-    return ToolCall("", tool.name, filler.fill_object(tool.parameters or {}))
+    return ToolCall("", tool.name, filler.fill(tool.parameters or {}))
 
 
 # ---- what every reply gets
