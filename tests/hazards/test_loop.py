@@ -4,7 +4,8 @@ B: a conversation can never become unusable. D: switch, and just keep talking. O
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from typing import Any
 
 import msgspec
@@ -31,6 +32,16 @@ def sim(name: str, tap: Wiretap | None = None) -> Engine:
     """An engine on the simulator: "provider" or "provider/model"."""
     full = name if "/" in name or name not in MODELS else f"{name}/{MODELS[name]}"
     return create_engine(f"simulator:{full}", transport=tap or Wiretap(), retry=QUICK)
+
+
+def checked(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on an event loop that complains of nothing, with no task left over."""
+
+    @wraps(test)
+    def play(*args: Any, **options: Any) -> None:
+        run(test(*args, **options))
+
+    return play
 
 
 class Stuck:
@@ -70,38 +81,33 @@ async def interrupted_in_a_tool(talker: Orchestrator, stuck: Stuck, prompt: str)
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("provider", EVERYONE)
-def test_a_session_is_never_locked_by_a_call_without_a_result(provider: str) -> None:
+@checked
+async def test_a_session_is_never_locked_by_a_call_without_a_result(provider: str) -> None:
     """anthropics/claude-code#1237 and eight more, strands-agents/harness-sdk#1610, tidyverse/ellmer#459."""
     stuck, tap = Stuck(), Wiretap()
     talker = Orchestrator(sim(provider, tap), tools=stuck.tools, config=ToolConfig(max_parallel=1))
-
-    async def talk() -> None:
-        await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {} call quick {"n": 2}')
-        assert (await talker.run("say on we go")).text == "on we go"
-        assert (await talker.run('call quick {"n": 3}')).stop == "end"
-
-    run(talk())
+    await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {} call quick {"n": 2}')
+    assert (await talker.run("say on we go")).text == "on we go"
+    assert (await talker.run('call quick {"n": 3}')).stop == "end"
     assert stuck.ran == ["quick 1", "slow", "quick 3"]
     check(talker.conversation)
     check_bodies(talker.engine, tap)
 
 
-def test_a_repair_does_not_add_a_result_too_many() -> None:
+@checked
+async def test_a_repair_does_not_add_a_result_too_many() -> None:
     """strands-agents/harness-sdk PR#2320: a repair of its own on top of results that are there."""
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools)
-
-    async def talk() -> None:
-        for _ in range(3):
-            stuck.inside.clear()
-            await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {}')
-
-    run(talk())
+    for _ in range(3):
+        stuck.inside.clear()
+        await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call slow {}')
     assert len(results_of(talker.conversation)) == 6
     check(talker.conversation)
 
 
-def test_a_cancel_between_the_reply_and_its_first_tool() -> None:
+@checked
+async def test_a_cancel_between_the_reply_and_its_first_tool() -> None:
     """langgenius/dify PR#41846."""
     at_reply = asyncio.Event()
 
@@ -112,111 +118,107 @@ def test_a_cancel_between_the_reply_and_its_first_tool() -> None:
 
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools, hooks=[Wait()])
-
-    async def talk() -> None:
-        task = asyncio.create_task(talker.run('call quick {"n": 1}'))
-        await at_reply.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (await talker.run("say on")).text == "on"
-
-    run(talk())
+    task = asyncio.create_task(talker.run('call quick {"n": 1}'))
+    await at_reply.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await talker.run("say on")).text == "on"
     assert kinds_of(talker.conversation) == ["cancelled"]
     check(talker.conversation)
 
 
-def test_current_and_remaining_calls_are_answered() -> None:
+@checked
+async def test_current_and_remaining_calls_are_answered() -> None:
     """NousResearch/hermes-agent PR#76460."""
     stuck = Stuck()
     talker = agent("openai-chat", tools=stuck.tools, config=ToolConfig(max_parallel=1))
-    run(interrupted_in_a_tool(talker, stuck, 'call slow {} call quick {"n": 1} call quick {"n": 2}'))
+    await interrupted_in_a_tool(talker, stuck, 'call slow {} call quick {"n": 1} call quick {"n": 2}')
     assert kinds_of(talker.conversation) == ["interrupted", "cancelled", "cancelled"]
     assert stuck.ran == ["slow"]
 
 
-def test_an_interrupt_does_not_save_the_request_twice() -> None:
+@checked
+async def test_an_interrupt_does_not_save_the_request_twice() -> None:
     """langchain-ai/deepagents PR#6321."""
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools)
-    run(interrupted_in_a_tool(talker, stuck, "call slow {}"))
+    await interrupted_in_a_tool(talker, stuck, "call slow {}")
     assert [message.role for message in talker.conversation] == ["user", "assistant", "tool"]
     data = talker.save()
     assert Orchestrator.load(data, "simulator:anthropic").save() == data
 
 
-def test_interrupted_while_it_ran_is_not_rejected() -> None:
+@checked
+async def test_interrupted_while_it_ran_is_not_rejected() -> None:
     """anthropics/claude-code#86001: the model must not believe that nothing happened."""
     stuck, tap = Stuck(), Wiretap()
     talker = agent("anthropic", tap, tools=stuck.tools)
-
-    async def talk() -> None:
-        await interrupted_in_a_tool(talker, stuck, "call slow {}")
-        await talker.run("say on")
-
-    run(talk())
+    await interrupted_in_a_tool(talker, stuck, "call slow {}")
+    await talker.run("say on")
     said = dumps_text(tap.bodies[-1]["messages"])
     assert "may have had effects" in said
     for wrong in ("not allowed", "rejected", "did not run", "not started"):
         assert wrong not in said
 
 
-def test_a_runaway_tool_does_not_kill_the_session() -> None:
+@checked
+async def test_a_runaway_tool_does_not_kill_the_session() -> None:
     """charmbracelet/crush#2046."""
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools, config=ToolConfig(timeout=0.02))
-    result = run(talker.run("call slow {}\nthen say that took too long"))
+    result = await talker.run("call slow {}\nthen say that took too long")
     assert result.text == "that took too long"
     assert kinds_of(talker.conversation) == ["timeout"]
 
 
-def test_results_of_tools_that_completed_are_kept() -> None:
+@checked
+async def test_results_of_tools_that_completed_are_kept() -> None:
     """QwenLM/qwen-code#9573, docker/docker-agent#1676: lost on resume although the tool had finished."""
     stuck = Stuck()
     talker = agent("anthropic", tools=stuck.tools, config=ToolConfig(max_parallel=1))
-    run(interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call quick {"n": 2} call slow {}'))
+    await interrupted_in_a_tool(talker, stuck, 'call quick {"n": 1} call quick {"n": 2} call slow {}')
     other = Orchestrator.load(talker.save(), "simulator:gemini", tools=stuck.tools)
     assert [result.text for result in results_of(other.conversation)][:2] == ["done 1", "done 2"]
-    assert run(other.run("say on")).text == "on"
+    assert (await other.run("say on")).text == "on"
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-def test_a_conversation_with_open_calls_is_no_dead_end(provider: str) -> None:
+@checked
+async def test_a_conversation_with_open_calls_is_no_dead_end(provider: str) -> None:
     """vercel/ai#4290, #9968: calls without a result, as after a crash or an approval that never came."""
     given = Conversation([user("hi"), assistant([ToolCall("c1", "quick", {"n": 1}), ToolCall("c2", "quick", {"n": 2})])])
     tap = Wiretap()
     talker = Orchestrator(sim(provider, tap), tools=Stuck().tools, conversation=given)
-    result = run(talker.run("say on"))
+    result = await talker.run("say on")
     assert result.text == "on"
     assert any("result" in str(one) for one in result.repairs)
     check_bodies(talker.engine, tap)
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic"])
-def test_a_call_with_arguments_that_cannot_be_read_has_a_result(provider: str) -> None:
+@checked
+async def test_a_call_with_arguments_that_cannot_be_read_has_a_result(provider: str) -> None:
     """LibreChat-AI/agents PR#366."""
     stuck, tap = Stuck(), Wiretap(faults=["not-json-args"])
     talker = agent(provider, tap, tools=stuck.tools)
-
-    async def talk() -> None:
-        async for _ in talker.stream('call quick {"n": 1}'):
-            pass
-        assert (await talker.run("say on")).text == "on"
-
-    run(talk())
+    async for _ in talker.stream('call quick {"n": 1}'):
+        pass
+    assert (await talker.run("say on")).text == "on"
     assert len(results_of(talker.conversation)) == 1
     check(talker.conversation)
     check_bodies(talker.engine, tap)
 
 
-def test_calls_are_saved_with_the_conversation() -> None:
+@checked
+async def test_calls_are_saved_with_the_conversation() -> None:
     """openai/openai-agents-python#2426: the model repeats what it cannot see."""
     stuck = Stuck()
     talker = agent("openai-responses", tools=stuck.tools)
-    run(talker.run('call quick {"n": 1}'))
+    await talker.run('call quick {"n": 1}')
     tap = Wiretap()
     other = Orchestrator.load(talker.save(), sim("openai-responses", tap), tools=stuck.tools)
-    run(other.run("say on"))
+    await other.run("say on")
     sent = dumps_text(tap.bodies[0]["input"])
     assert "function_call_output" in sent
     assert "done 1" in sent
@@ -228,17 +230,14 @@ def test_calls_are_saved_with_the_conversation() -> None:
 @pytest.mark.parametrize(
     ("one", "other"), [("anthropic", "gemini"), ("gemini", "anthropic"), ("openai-responses", "anthropic")]
 )
-def test_there_and_back_again(one: str, other: str) -> None:
+@checked
+async def test_there_and_back_again(one: str, other: str) -> None:
     """decolua/9router#4136, RooCodeInc/Roo-Code#10461: signatures sent to another model broke a conversation for good."""
     taps = {one: Wiretap(), other: Wiretap()}
     talker = Orchestrator(sim(one, taps[one]), tools=Stuck().tools)
-
-    async def talk() -> None:
-        for number, name in enumerate((one, other, one, other, one)):
-            talker.switch(sim(name, taps[name]))
-            assert (await talker.run(f'think hm\ncall quick {{"n": {number}}}')).stop == "end"
-
-    run(talk())
+    for number, name in enumerate((one, other, one, other, one)):
+        talker.switch(sim(name, taps[name]))
+        assert (await talker.run(f'think hm\ncall quick {{"n": {number}}}')).stop == "end"
     check(talker.conversation)
     for name, tap in taps.items():
         check_bodies(sim(name), tap)
@@ -249,52 +248,48 @@ def signatures(messages: Sequence[Message]) -> list[str]:
     return [str((block.opaque or {}).get("signature")) for block in blocks if isinstance(block, Thinking) and block.opaque]
 
 
-def test_signatures_are_bound_to_the_model() -> None:
+@checked
+async def test_signatures_are_bound_to_the_model() -> None:
     """CommonstackAI/UncommonRoute#19, vybestack/llxprt-code#2335: Claude to Claude, too."""
     first, second = Wiretap(), Wiretap()
     talker = Orchestrator(sim("anthropic/claude-sonnet-4-5", first), tools=Stuck().tools)
-
-    async def talk() -> None:
-        await talker.run('think hm\ncall quick {"n": 1}')
-        talker.switch(sim("anthropic/claude-opus-4-1", second))
-        await talker.run("say on")
-
-    run(talk())
+    await talker.run('think hm\ncall quick {"n": 1}')
+    talker.switch(sim("anthropic/claude-opus-4-1", second))
+    await talker.run("say on")
     found = signatures(talker.conversation[:2])
     assert found
     assert all(one not in second.requests[0].body.decode() for one in found)
 
 
 @pytest.mark.parametrize("other", ["mistral", "openai-chat", "ollama", "groq"])
-def test_a_model_without_thinking_gets_none(other: str) -> None:
+@checked
+async def test_a_model_without_thinking_gets_none(other: str) -> None:
     """anomalyco/opencode#11571, suitenumerique/conversations#402."""
     tap = Wiretap()
     talker = Orchestrator(sim("anthropic"), tools=Stuck().tools)
-
-    async def talk() -> None:
-        await talker.run('think a secret thought\ncall quick {"n": 1}')
-        talker.switch(sim(other, tap))
-        assert (await talker.run("say on")).text == "on"
-
-    run(talk())
+    await talker.run('think a secret thought\ncall quick {"n": 1}')
+    talker.switch(sim(other, tap))
+    assert (await talker.run("say on")).text == "on"
     body = dumps_text(tap.bodies[0])
     assert "signature" not in body
     assert '"thinking"' not in body
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-def test_ids_of_others_are_made_legal(provider: str) -> None:
+@checked
+async def test_ids_of_others_are_made_legal(provider: str) -> None:
     """farion1231/cc-switch#1181, earendil-works/pi#9048: ids with `:` and `|`, far too long."""
     calls = [ToolCall("functions.quick:0", "quick", {"n": 1}), ToolCall(f"call_1|fc_{'x' * 200}", "quick", {"n": 2})]
     results = [ToolResult(call.id, (Text("ok"),), call.name) for call in calls]
     given = Conversation([user("hi"), assistant(calls), tool_results(*results)])
     tap = Wiretap()
     talker = Orchestrator(sim(provider, tap), tools=Stuck().tools, conversation=given)
-    assert run(talker.run("say on")).text == "on"
+    assert (await talker.run("say on")).text == "on"
     check_bodies(talker.engine, tap)
 
 
-def test_a_cheap_model_for_the_tools_and_a_strong_one_for_the_answer() -> None:
+@checked
+async def test_a_cheap_model_for_the_tools_and_a_strong_one_for_the_answer() -> None:
     """openai/openai-agents-python#684."""
     cheap, strong = Wiretap(), Wiretap()
 
@@ -304,13 +299,9 @@ def test_a_cheap_model_for_the_tools_and_a_strong_one_for_the_answer() -> None:
         return "worked"
 
     talker = Orchestrator(sim("ollama", cheap), tools=[work], config=ASK)
-
-    async def talk() -> str:
-        first = await talker.run("call work {}\nthen say done")
-        talker.switch(sim("anthropic", strong))
-        return (await talker.resume({first.pending[0].id: "yes"})).text
-
-    assert run(talk()) == "done"
+    first = await talker.run("call work {}\nthen say done")
+    talker.switch(sim("anthropic", strong))
+    assert (await talker.resume({first.pending[0].id: "yes"})).text == "done"
     assert (len(cheap.requests), len(strong.requests)) == (1, 1)
     assert "worked" in dumps_text(strong.bodies[0])
 
@@ -335,32 +326,30 @@ class Effects:
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-def test_a_resumed_run_pays_once(provider: str) -> None:
+@checked
+async def test_a_resumed_run_pays_once(provider: str) -> None:
     """UsefulSoftwareCo/executor#1347, PR#976."""
     effects, tap = Effects(), Wiretap()
     talker = Orchestrator(sim(provider, tap), tools=effects.tools, config=ASK)
-    first = run(talker.run('call pay {"n": 1} call pay {"n": 2}\nthen say paid'))
+    first = await talker.run('call pay {"n": 1} call pay {"n": 2}\nthen say paid')
     saved = talker.save()
     other = Orchestrator.load(saved, sim(provider, tap), tools=effects.tools, config=ASK)
-    result = run(other.resume({call.id: "yes" for call in first.pending}))
+    result = await other.resume({call.id: "yes" for call in first.pending})
     assert result.stop == "end"
     assert sorted(effects.ran) == [1, 2]
     check(other.conversation)
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
-def test_calls_that_share_an_id_are_not_all_run_again(provider: str) -> None:
+@checked
+async def test_calls_that_share_an_id_are_not_all_run_again(provider: str) -> None:
     """langchain-ai/langgraph#6626."""
     effects = Effects()
     talker = agent(provider, Wiretap(faults=["duplicate-ids"]), tools=effects.tools, config=ASK)
-
-    async def talk() -> None:
-        result = await talker.run('call pay {"n": 1} call pay {"n": 2}')
-        for _ in range(3):
-            if result.pending:
-                result = await talker.resume({result.pending[0].id: "yes"})
-
-    run(talk())
+    result = await talker.run('call pay {"n": 1} call pay {"n": 2}')
+    for _ in range(3):
+        if result.pending:
+            result = await talker.resume({result.pending[0].id: "yes"})
     assert sorted(effects.ran) == [1, 2]
     check(talker.conversation)
 
@@ -377,7 +366,8 @@ def test_the_note_is_written_before_the_effect() -> None:
     assert [call.id for _, call in step.calls] == ["b"]
 
 
-def test_a_cancel_during_an_approved_call_does_not_run_it_twice() -> None:
+@checked
+async def test_a_cancel_during_an_approved_call_does_not_run_it_twice() -> None:
     """strands-agents/harness-sdk PR#3615."""
     ran: list[int] = []
     inside = asyncio.Event()
@@ -391,18 +381,14 @@ def test_a_cancel_during_an_approved_call_does_not_run_it_twice() -> None:
         return "never"
 
     talker = agent("anthropic", tools=[pay], config=ASK)
-
-    async def talk() -> Any:
-        first = await talker.run("call pay {}")
-        task = asyncio.create_task(talker.resume({first.pending[0].id: "yes"}))
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=[pay], config=ASK)
-        assert not other.has_pending_run
-        return await other.run("say on")
-
-    assert run(talk()).text == "on"
+    first = await talker.run("call pay {}")
+    task = asyncio.create_task(talker.resume({first.pending[0].id: "yes"}))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=[pay], config=ASK)
+    assert not other.has_pending_run
+    assert (await other.run("say on")).text == "on"
     assert ran == [1]
     assert "may have had effects" in texts_of(talker.conversation)
