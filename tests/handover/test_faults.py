@@ -25,15 +25,7 @@ from toolglot.simulator.server import serve
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 
-from .harness import (
-    MODELS,
-    QUICK,
-    WIRE_PROFILES,
-    RecordingTransport,
-    list_unpaired,
-    make_engine,
-    run_agent,
-)
+from .harness import MODELS, QUICK, WIRE_PROFILES, RecordingTransport, list_unpaired, make_engine, run_agent
 
 pytestmark = pytest.mark.untraced
 

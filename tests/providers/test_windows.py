@@ -41,10 +41,7 @@ LIMITS: dict[str, dict[tuple[int | None, int | None], str]] = {
         (128_000, 32_000): "gpt-5.3-codex-spark",
         (1_050_000, 128_000): "gpt-5.4 gpt-5.6 gpt-6-astra",
     },
-    "azure": {
-        (400_000, 128_000): "gpt-5",
-        (None, None): "my-deployment",
-    },
+    "azure": {(400_000, 128_000): "gpt-5", (None, None): "my-deployment"},
     "anthropic": {
         (200_000, 4_096): "claude-3-haiku-20240307",
         (200_000, 8_192): "claude-3-5-sonnet-latest",
@@ -59,27 +56,16 @@ LIMITS: dict[str, dict[tuple[int | None, int | None], str]] = {
         (1_048_576, 65_536): "models/gemini-2.5-pro gemini-3-pro-preview",
         (None, None): "gemini-2.5-flash-image gemini-3-pro-image-preview",
     },
-    "vertex": {
-        (1_048_576, 65_536): "gemini-3.8-flash",
-    },
+    "vertex": {(1_048_576, 65_536): "gemini-3.8-flash"},
     "xai": {
         (131_072, None): "grok-3-mini",
         (256_000, None): "grok-4",
         (2_000_000, None): "grok-4-1-fast-reasoning",
         (500_000, None): "grok-4.7",
     },
-    "deepseek": {
-        (1_000_000, 384_000): "deepseek-chat deepseek-v4.1-flash",
-    },
-    "mistral": {
-        (262_144, None): "mistral-large-latest",
-        (131_072, None): "mistral-large-2411",
-    },
-    "groq": {
-        (131_072, 65_536): "openai/gpt-oss-120b",
-        (131_072, None): "llama-3.3-70b-versatile",
-        (None, None): "llama-4",
-    },
+    "deepseek": {(1_000_000, 384_000): "deepseek-chat deepseek-v4.1-flash"},
+    "mistral": {(262_144, None): "mistral-large-latest", (131_072, None): "mistral-large-2411"},
+    "groq": {(131_072, 65_536): "openai/gpt-oss-120b", (131_072, None): "llama-3.3-70b-versatile", (None, None): "llama-4"},
     "openrouter": {
         (200_000, 64_000): "anthropic/claude-sonnet-4.5",
         (1_000_000, 128_000): "~anthropic/claude-opus-4.6:thinking",

@@ -12,15 +12,7 @@ from schema_legality import violations
 from schema_storm import Valid, fair_root, storm
 
 from toolglot.errors import UsageError
-from toolglot.schema.dialects import (
-    ANTHROPIC_STRICT,
-    DIALECTS,
-    GEMINI,
-    GEMINI_OPENAPI,
-    OPENAI,
-    OPENAI_STRICT,
-    Dialect,
-)
+from toolglot.schema.dialects import ANTHROPIC_STRICT, DIALECTS, GEMINI, GEMINI_OPENAPI, OPENAI, OPENAI_STRICT, Dialect
 from toolglot.schema.json_schema import iter_nodes
 from toolglot.schema.lower import lower
 from toolglot.schema.lowering_context import EXTRA_NODES

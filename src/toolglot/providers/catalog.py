@@ -20,11 +20,7 @@ __all__ = ["ALIASES", "PROFILES", "SURFACES", "resolve_profile", "select_row"]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}  # `allowed_tools` is OpenAI's own
 
-_OPENAI_LIMITS = ProviderLimits(
-    tools=128,
-    stops=4,
-    source="OpenAI's OpenAPI document 2026-08 and recorded refusals",
-)
+_OPENAI_LIMITS = ProviderLimits(tools=128, stops=4, source="OpenAI's OpenAPI document 2026-08 and recorded refusals")
 # Without it a stream does not report its usage.
 _USAGE = {"stream_options": {"include_usage": True}}
 _COMPATIBLE_FEATURES = ToolFeatures(choices=NO_SUBSET, strict=False)
