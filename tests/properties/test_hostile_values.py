@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.simulator.client import post
 
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
+from toolglot.simulator.core import Simulator
+from toolglot.simulator.opaque_state import sign_state
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.repair import make_interrupted_result
 
@@ -53,6 +56,10 @@ def asked(*messages: Message, **more: Any) -> Request:
     return Request("", list(messages), **more)
 
 
+def state(origin: Origin, text: str) -> str:
+    return sign_state(resolve_profile(origin.profile, origin.model), text)
+
+
 def said(origin: Origin | None, *blocks: Any) -> Message:
     return Message("assistant", blocks, origin)
 
@@ -76,16 +83,20 @@ REQUESTS: dict[str, Request] = {
     "text after a call": asked(HI, assistant([CALL, "said", Thinking("hm")]), tool(OK)),
     "thinking of three wires": asked(
         HI,
-        said(CLAUDE, Thinking("a", {"signature": "c2ln"}), CALL),
+        said(CLAUDE, Thinking("a", {"signature": state(CLAUDE, "a")}), CALL),
         tool(OK),
         said(
             GPT,
-            Thinking("b", {"id": "rs_1", "summary": [{"type": "summary_text", "text": "b"}]}),
+            Thinking(
+                "b", {"id": "rs_1", "summary": [{"type": "summary_text", "text": "b"}], "encrypted_content": state(GPT, "b")}
+            ),
             ToolCall("c2", "get", {}, opaque={"id": "fc_2"}),
         ),
         tool(ToolResult("c2")),
         said(
-            GEMINI, Thinking("c", {"thoughtSignature": "c2ln"}), ToolCall("c3", "get", {}, opaque={"thoughtSignature": "c2ln"})
+            GEMINI,
+            Thinking("c", {"thoughtSignature": "c2ln"}),
+            ToolCall("c3", "get", {}, opaque={"thoughtSignature": state(GEMINI, "get")}),
         ),
         tool(ToolResult("c3")),
     ),
@@ -152,6 +163,11 @@ REQUESTS: dict[str, Request] = {
     "thinking in a loop begun without": asked(
         HI, assistant(CALL), tool(OK), ON, tools=(GET,), options=Options(9000, thinking_budget=5000)
     ),
+    "no call": asked(HI, tools=(GET,), tool_choice=ToolChoice("none")),
+    "some call": asked(HI, tools=(GET,), tool_choice=ToolChoice("required"), parallel=False),
+    "one of two": asked(HI, tools=(GET, TOOLS[1]), tool_choice=ToolChoice("auto", ("get", "9lives"))),
+    "any JSON": asked(user("As JSON."), output=Output()),
+    "effort": asked(HI, tools=(GET,), options=Options(5, effort="max")),
     "structured output": asked(HI, output=Output(DEEP, "deep", strict=True)),
     "content of other wires": asked(
         HI, assistant([Foreign("gemini", {"executableCode": {"code": "1"}}), Foreign("anthropic-messages", SEARCH), "x"]), ON
@@ -171,6 +187,10 @@ def test_awkward_requests_are_legal_and_can_be_read_and_sent_again(target: tuple
         tools = decode_request(profile.wire, again.body, profile=profile.id, model=profile.model).tools
         changed = [] if tools == decoded.tools else [(tools, decoded.tools)]
         wrong[name] = [*illegal(profile, body), *refused(profile, body), *again.losses, *changed]
+        for stream in (False, True):
+            streamed = {} if profile.wire == "gemini" else {"stream": stream, **(profile.stream_defaults if stream else {})}
+            answer = post(Simulator(), profile, {**body, **profile.defaults, **streamed}, stream=stream)
+            wrong[name] += [answer.body] if answer.status != 200 else []
     assert {name: problems for name, problems in wrong.items() if problems} == {}
 
 
