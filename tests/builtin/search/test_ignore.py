@@ -178,7 +178,7 @@ class TestScope:
         assert IgnoreRules.parse("a\n") is IgnoreRules.parse("a\n")
 
 
-GLOBS = [
+GLOBS: list[tuple[str, list[str], list[str]]] = [
     ("*.py", ["a.py"], ["a/b.py"]),
     ("**/*.py", ["a.py", "a/b/c.py"], []),
     ("a/**", ["a/b/c"], ["a"]),
@@ -229,7 +229,7 @@ def test_a_glob_that_expands_to_too_much_is_refused(glob: str) -> None:
     assert raised.value.kind == "validation"
 
 
-ADMITTED = [
+ADMITTED: list[tuple[str, list[str], list[str]]] = [
     ("*.py", ["a/b.py"], ["a/b.txt"]),
     ("*.{py,txt}", ["b.txt"], []),
     ("*.py,*.txt", ["b.txt"], []),
