@@ -1,7 +1,7 @@
 """Decides which web addresses may be opened: http and https on public addresses, and what the user has allowed beside them.
 
-Invariants: an address is judged as a number, after whatever name or spelling led to it; a name is refused if any of its
-addresses is not public. A connection goes to an address that was judged, never to the name again.
+Invariants: an address is checked as a number, after whatever name or spelling led to it; a name is refused if any of its
+addresses is not public. A connection goes to an address that was checked, never to the name again.
 """
 
 import asyncio

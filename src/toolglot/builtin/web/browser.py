@@ -1,7 +1,7 @@
 """A real Chrome or Chromium that renders pages: started with the first page, with a fresh profile for each call.
 
 Invariants: the browser reaches nothing but the proxy: it resolves no names, loopback is no exception, UDP is off. Chromium's
-own sandbox stays on, except for root, who cannot have it, and where the user turns it off. It sees nothing of our environment.
+own sandbox stays on, except for root, who cannot have it, and if the user turns it off. It sees nothing of our environment.
 A page has limits for its time, its bytes as transferred and its bytes decompressed; what is there then is shown, with a note.
 """
 

@@ -26,7 +26,7 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
     browser: str = ""
     """Path of Chrome or Chromium; "" finds it, "none" opens pages without a browser."""
     without_sandbox: bool = False
-    """Run Chromium without its own sandbox, where the system does not support it."""
+    """Run Chromium without its own sandbox, if the system does not support it."""
     timeout: float = 30.0
     """Seconds for a page, unless the call sets its own."""
     max_bytes: int = 10_000_000

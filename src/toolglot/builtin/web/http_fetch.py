@@ -7,7 +7,6 @@ never beyond its limit, however small it arrived.
 import asyncio
 import zlib
 from base64 import b64encode
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
@@ -35,7 +34,7 @@ _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; toolglot)",
     "Accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5",
-    "Accept-Encoding": "gzip, deflate",
+    "Accept-Encoding": "gzip",
 }
 
 
@@ -88,10 +87,15 @@ async def _read_body(
     import aiohttp
 
     body, truncated = bytearray(), False
-    decompress = _make_decompressor(response.headers.get("Content-Encoding", ""))
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        message = f"the page is compressed with {encoding[:40]!r}, which was not requested and is not supported"
+        raise ToolError(message, code="url_failed")
+    decompressor = zlib.decompressobj(47) if encoding not in ("", "identity") else None  # 47: gzip or zlib
     try:
         async for chunk in response.content.iter_chunked(_CHUNK_SIZE):
-            body += decompress(chunk, max_bytes + 1 - len(body))
+            limit = max_bytes + 1 - len(body)
+            body += decompressor.decompress(chunk, limit) if decompressor else chunk[:limit]
             if truncated := len(body) > max_bytes:
                 break
             await asyncio.sleep(0)
@@ -120,26 +124,6 @@ def _decode_body(response: "aiohttp.ClientResponse", url: str, body: bytes, note
     return LoadedPage(
         url=url, method="http", title=title, status=response.status, media_type=media_type, markup=markup, notes=notes
     )
-
-
-def _make_decompressor(encoding: str) -> Callable[[bytes, int], bytes]:
-    """Return a function that decompresses a chunk into at most so many bytes."""
-    kind = encoding.strip().lower()
-    if kind in ("", "identity"):
-        return lambda chunk, limit: chunk[:limit]
-    if kind not in ("gzip", "x-gzip", "deflate"):
-        message = f"the page is compressed with {kind[:40]!r}, which was not requested and is not supported"
-        raise ToolError(message, code="url_failed")
-    state: list[Any] = []
-
-    def decompress(chunk: bytes, limit: int) -> bytes:
-        if not state:
-            # Some servers send raw deflate data, without the zlib header that the standard wants.
-            is_raw = kind == "deflate" and chunk[:1] and chunk[0] & 0x0F != 8
-            state.append(zlib.decompressobj(-15 if is_raw else 47))
-        return state[0].decompress(chunk, max(limit, 1))
-
-    return decompress
 
 
 def _describe_error(error: Exception, host: str) -> str:

@@ -1,8 +1,8 @@
 """The only way to the web: a proxy on loopback that resolves names itself, checks every address and connects to that address.
 
 Invariants: without a ticket nothing passes. A ticket is valid for one call: it has a byte limit and remembers what was
-refused. A connection carries one request (or one tunnel), so that no address slips in behind a judged one. Redirects and
-changing answers of a name server make no difference: each connection is judged anew.
+refused. A connection carries one request (or one tunnel), so that no address slips in behind a checked one. Redirects and
+changing answers of a name server make no difference: each connection is checked anew.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class EgressProxy:
             else:
                 path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
                 host = parts.netloc.rpartition("@")[2]
-                # One request per connection: another one on it could go to a path that was not judged.
+                # One request per connection: another one on it could go to a path that was not checked.
                 head = [f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n".encode("ascii")]
                 head += [name + b":" + value + b"\r\n" for name, value in headers if name.lower() not in _HOP_HEADERS]
                 upstream[1].write(b"".join(head) + b"\r\n")
