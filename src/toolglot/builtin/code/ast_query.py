@@ -213,25 +213,22 @@ class AstQuery:
         return self._language if language == self._language or is_named else ""
 
     def _search_file(self, path: str, language: str, limit: int) -> AstFileMatches | None:
-        try:
-            data, opened = self._state.workspace.read(path, MAX_FILE_SIZE)
-        except ToolError:
-            if self._is_single_file:
-                raise
-            self.omitted_count += 1
-            return None
         self.file_count += 1
         # Parsing is slow: a file without the longest word of the pattern cannot match.
         word = "" if language in CASE_INSENSITIVE else self._required_word
-        if word.isascii() and word.encode() not in data and detect_bom(data) is None and len(data) <= MAX_FILE_SIZE:
-            return None
-        document = decode_document(data) if len(data) <= MAX_FILE_SIZE else None
-        if document is None or has_lone_surrogate(document.text):
+        try:
+            data, opened = self._state.workspace.read(path, MAX_FILE_SIZE)
+            if len(data) > MAX_FILE_SIZE:
+                message = f"{self._path!r} is larger than {MAX_FILE_SIZE >> 20} MB, so it is not parsed"
+                raise ToolError(message, code="file_too_large")
+            if word.isascii() and word.encode() not in data and detect_bom(data) is None:
+                return None
+            document = decode_document(data)
+            if document is None or has_lone_surrogate(document.text):
+                raise ToolError(f"{self._path!r} is not a text file, so it is not parsed", code="not_text")
+        except ToolError:
             if self._is_single_file:
-                is_large = len(data) > MAX_FILE_SIZE
-                problem = f"is larger than {MAX_FILE_SIZE >> 20} MB" if is_large else "is not a text file"
-                code = "file_too_large" if is_large else "not_text"
-                raise ToolError(f"{self._path!r} {problem}, so it is not parsed", code=code)
+                raise
             self.omitted_count += 1
             return None
         if word not in document.text:

@@ -7,7 +7,6 @@ one that replaces a directory during the walk.
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -111,7 +110,11 @@ class Walk:
         excluded: set[int] = set()
         if not self._special_names.isdisjoint(names):
             excluded = {index for index, name in enumerate(names) if name in self._skip_names}
-            scope = self._load_scope(fd, key, scope, names) if self._gitignore else scope
+            if self._gitignore:
+                # As in git, a nested repository does not see the rules above it.
+                scope = self._parent_scope if ".git" in names and path != self._start else scope
+                text = _read_ignore_file(fd, ".gitignore") if ".gitignore" in names else ""
+                scope = _build_scope([(key, text)], scope)
         prefix = f"{key}/" if key else ""
         if not "".join(names).isascii():
             names = [to_byte_key(name) for name in names]
@@ -135,17 +138,6 @@ class Walk:
                 elif not entry.is_file(follow_symlinks=False):
                     others.append(entry)
         return Directory(path, fd, files, subdirectories, others, ignored), scope
-
-    def _load_scope(self, fd: int, key: str, scope: IgnoreScope | None, names: list[str]) -> IgnoreScope | None:
-        """Return the rules inside a directory. As in git, a nested repository does not see the rules above it."""
-        if ".git" in names and key != to_byte_key(self._start):
-            scope = self._parent_scope
-        if ".gitignore" in names:
-            with suppress(OSError):
-                data = read_and_close(os.open(".gitignore", READ_FLAGS, dir_fd=fd), MAX_IGNORE_SIZE)
-                rules = IgnoreRules.parse(data.decode("latin-1"))
-                return IgnoreScope(rules, key, scope) if rules else scope
-        return scope
 
 
 # ---- ignore files
@@ -177,8 +169,7 @@ def load_extra_scope(root_fd: int) -> IgnoreScope | None:
     return _build_scope(read_extra_ignores(root_fd))
 
 
-def _build_scope(texts: list[tuple[str, str]]) -> IgnoreScope | None:
-    scope: IgnoreScope | None = None
+def _build_scope(texts: list[tuple[str, str]], scope: IgnoreScope | None = None) -> IgnoreScope | None:
     for base, text in texts:
         if rules := IgnoreRules.parse(text):
             scope = IgnoreScope(rules, base, scope)
