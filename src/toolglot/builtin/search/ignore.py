@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import compress, islice
 from typing import NamedTuple
 
@@ -54,10 +54,6 @@ def _parse_rules(text: str) -> Iterator[_Rule]:
             yield _Rule(negated, directories_only, "/" in line, line.removeprefix("/"))
 
 
-_RuleMatcher = tuple[bool, Callable[[str], re.Match[str] | None], list[int]]
-"""Whether it is for paths, all rules of a kind as one regex, and the index of the rule of each group."""
-
-
 class IgnoreRules:
     """The rules of one ignore file; its text has one character per byte."""
 
@@ -67,7 +63,6 @@ class IgnoreRules:
         """Quick tests whether any rule mentions a name. Most names are in none."""
         self._anchored_depths = {rule.depth for rule in self._rules if rule.anchored}
         self._path_tests: dict[int | None, BatchTest | None] = {}
-        self._matchers: tuple[list[_RuleMatcher], list[_RuleMatcher]] = [], []
 
     @classmethod
     @lru_cache(maxsize=512)
@@ -86,28 +81,17 @@ class IgnoreRules:
             self._path_tests[known_depth] = build_regex_test(regexes) if regexes else None
         return self._path_tests[known_depth]
 
+    @cached_property
+    def _matchers(self) -> list[tuple[_Rule, Callable[[str], object]]]:
+        """The rules with their tests. The last rule that matches decides, so it comes first."""
+        return [(rule, re.compile(rule.regex, re.DOTALL).fullmatch) for rule in reversed(self._rules)]
+
     def decide(self, path: str, name: str, is_directory: bool) -> bool | None:
         """Return True if ignored, False if re-included, None if no rule matches. `path`: relative to the ignore file."""
-        last = -1
-        for anchored, matches, indices in self._matchers[is_directory] or self._build_matchers(is_directory):
-            match = matches(path if anchored else name)
-            if match and (index := indices[match.lastindex or 0]) > last:
-                last = index
-        return None if last < 0 else not self._rules[last].negated
-
-    def _build_matchers(self, is_directory: bool) -> list[_RuleMatcher]:
-        # One regex per kind of rule. The last rule that matches decides, so it is the first alternative.
-        for anchored in (False, True):
-            indices = [
-                index
-                for index, rule in enumerate(self._rules)
-                if rule.anchored == anchored and (is_directory or not rule.directories_only)
-            ]
-            if indices:
-                indices.reverse()
-                source = "|".join(f"({self._rules[index].regex})" for index in indices)
-                self._matchers[is_directory].append((anchored, re.compile(source, re.DOTALL).fullmatch, [-1, *indices]))
-        return self._matchers[is_directory]
+        for rule, matches in self._matchers:
+            if (is_directory or not rule.directories_only) and matches(path if rule.anchored else name):
+                return not rule.negated
+        return None
 
 
 class IgnoreScope:

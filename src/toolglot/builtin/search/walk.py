@@ -113,8 +113,7 @@ class Walk:
             if self._gitignore:
                 # As in git, a nested repository does not see the rules above it.
                 scope = self._parent_scope if ".git" in names and path != self._start else scope
-                text = _read_ignore_file(fd, ".gitignore") if ".gitignore" in names else ""
-                scope = _build_scope([(key, text)], scope)
+                scope = _build_scope([(key, _read_ignore_file(fd, ".gitignore"))], scope)
         prefix = f"{key}/" if key else ""
         if not "".join(names).isascii():
             names = [to_byte_key(name) for name in names]
