@@ -128,14 +128,9 @@ class Walk:
             kept = [entry for index, entry in enumerate(entries) if index not in excluded]
             ignored = [entries[index] for index in sorted(excluded)]
         files = [entry for entry in kept if entry.is_file(follow_symlinks=False)]
-        subdirectories: _Entries = []
-        others: _Entries = []
-        if len(files) < len(kept):
-            for entry in kept:
-                if entry.is_dir(follow_symlinks=False):
-                    subdirectories.append(entry)
-                elif not entry.is_file(follow_symlinks=False):
-                    others.append(entry)
+        remaining = [entry for entry in kept if not entry.is_file(follow_symlinks=False)] if len(files) < len(kept) else []
+        subdirectories = [entry for entry in remaining if entry.is_dir(follow_symlinks=False)]
+        others = [entry for entry in remaining if not entry.is_dir(follow_symlinks=False)]
         return Directory(path, fd, files, subdirectories, others, ignored), scope
 
 
