@@ -6,235 +6,131 @@ The public names. Each is loaded from its module when it is first used, so that 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# For type checkers; `X as X` marks a name that is exported.
 if TYPE_CHECKING:
-    from toolglot.builtin.tools import BuiltinOptions, builtins, coding_tools
-    from toolglot.config.setup import from_config
-    from toolglot.engine.engine import Engine
-    from toolglot.engine.factory import create_engine
-    from toolglot.engine.http import HttpTransport
-    from toolglot.engine.recording import RecordingTransport, ReplayTransport
-    from toolglot.engine.simulated import SimulatedTransport
-    from toolglot.engine.transport import HttpRequest, Timeouts, Transport
+    from toolglot.builtin.tools import BuiltinOptions as BuiltinOptions, builtins as builtins, coding_tools as coding_tools
+    from toolglot.config.setup import from_config as from_config
+    from toolglot.engine.engine import Engine as Engine
+    from toolglot.engine.factory import create_engine as create_engine
+    from toolglot.engine.http import HttpTransport as HttpTransport
+    from toolglot.engine.recording import RecordingTransport as RecordingTransport, ReplayTransport as ReplayTransport
+    from toolglot.engine.simulated import SimulatedTransport as SimulatedTransport
+    from toolglot.engine.transport import HttpRequest as HttpRequest, Timeouts as Timeouts, Transport as Transport
     from toolglot.errors import (
-        AuthenticationFailed,
-        ConnectFailed,
-        ConnectionLost,
-        ContentBlocked,
-        ContextTooLong,
-        InvalidRequest,
-        InvalidTool,
-        LossyEncoding,
-        MalformedData,
-        MalformedReply,
-        MalformedRequest,
-        NameConflict,
-        NotFound,
-        Overloaded,
-        PermissionDenied,
-        ProviderError,
-        QuotaExceeded,
-        RateLimited,
-        ReplayMiss,
-        ServerFailed,
-        TimedOut,
-        ToolError,
-        ToolglotError,
-        TransportError,
-        TruncatedStream,
-        UnknownName,
-        UsageError,
+        AuthenticationFailed as AuthenticationFailed,
+        ConnectFailed as ConnectFailed,
+        ConnectionLost as ConnectionLost,
+        ContentBlocked as ContentBlocked,
+        ContextTooLong as ContextTooLong,
+        InvalidRequest as InvalidRequest,
+        InvalidTool as InvalidTool,
+        LossyEncoding as LossyEncoding,
+        MalformedData as MalformedData,
+        MalformedReply as MalformedReply,
+        MalformedRequest as MalformedRequest,
+        NameConflict as NameConflict,
+        NotFound as NotFound,
+        Overloaded as Overloaded,
+        PermissionDenied as PermissionDenied,
+        ProviderError as ProviderError,
+        QuotaExceeded as QuotaExceeded,
+        RateLimited as RateLimited,
+        ReplayMiss as ReplayMiss,
+        ServerFailed as ServerFailed,
+        TimedOut as TimedOut,
+        ToolError as ToolError,
+        ToolglotError as ToolglotError,
+        TransportError as TransportError,
+        TruncatedStream as TruncatedStream,
+        UnknownName as UnknownName,
+        UsageError as UsageError,
     )
     from toolglot.events import (
-        ApprovalNeeded,
-        BlockReady,
-        BlockStarted,
-        ContextTruncated,
-        ModelSwitched,
-        ReplyDone,
-        ReplyStarted,
-        Retrying,
-        RunDone,
-        RunEvent,
-        RunResult,
-        TextDelta,
-        ThinkingDelta,
-        ToolCallDelta,
-        ToolCallReady,
-        ToolCallStarted,
-        ToolFinished,
-        ToolOutcome,
-        ToolProgress,
-        ToolStarted,
+        ApprovalNeeded as ApprovalNeeded,
+        BlockReady as BlockReady,
+        BlockStarted as BlockStarted,
+        ContextTruncated as ContextTruncated,
+        ModelSwitched as ModelSwitched,
+        ReplyDone as ReplyDone,
+        ReplyStarted as ReplyStarted,
+        Retrying as Retrying,
+        RunDone as RunDone,
+        RunEvent as RunEvent,
+        RunResult as RunResult,
+        TextDelta as TextDelta,
+        ThinkingDelta as ThinkingDelta,
+        ToolCallDelta as ToolCallDelta,
+        ToolCallReady as ToolCallReady,
+        ToolCallStarted as ToolCallStarted,
+        ToolFinished as ToolFinished,
+        ToolOutcome as ToolOutcome,
+        ToolProgress as ToolProgress,
+        ToolStarted as ToolStarted,
     )
-    from toolglot.facades.toml_loader import load_facade
-    from toolglot.facades.view import Facade
-    from toolglot.loop.context_window import ContextPolicy
-    from toolglot.loop.orchestrator import Orchestrator, PromptContext
-    from toolglot.loop.run import Run
-    from toolglot.losses import Loss, Repair
+    from toolglot.facades.toml_loader import load_facade as load_facade
+    from toolglot.facades.view import Facade as Facade
+    from toolglot.loop.context_window import ContextPolicy as ContextPolicy
+    from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
+    from toolglot.loop.run import Run as Run
+    from toolglot.losses import Loss as Loss, Repair as Repair
     from toolglot.messages import (
-        Conversation,
-        Foreign,
-        Media,
-        Message,
-        Origin,
-        Reply,
-        Text,
-        Thinking,
-        ToolCall,
-        ToolResult,
-        Usage,
-        assistant,
-        load,
-        save,
-        system,
-        tool_results,
-        user,
+        Conversation as Conversation,
+        Foreign as Foreign,
+        Media as Media,
+        Message as Message,
+        Origin as Origin,
+        Reply as Reply,
+        Text as Text,
+        Thinking as Thinking,
+        ToolCall as ToolCall,
+        ToolResult as ToolResult,
+        Usage as Usage,
+        assistant as assistant,
+        load as load,
+        save as save,
+        system as system,
+        tool_results as tool_results,
+        user as user,
     )
-    from toolglot.providers.catalog import resolve_profile
-    from toolglot.providers.preflight import preflight
-    from toolglot.providers.profile import Profile, ProviderLimits, ToolFeatures
-    from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
-    from toolglot.simulator.core import Simulator
-    from toolglot.tools.audit import AuditLog
-    from toolglot.tools.config import RetryConfig, ToolConfig
-    from toolglot.tools.context import Context
-    from toolglot.tools.executor import ApprovalRequest, ToolExecutor
-    from toolglot.tools.hooks import Hooks, Veto
-    from toolglot.tools.metrics import ToolMetrics
-    from toolglot.tools.registry import ToolRegistry
-    from toolglot.tools.results import ToolOutput
-    from toolglot.tools.tool import Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
-    from toolglot.wire.codec import create_reader, decode_request, encode_request
-    from toolglot.wire.partial import PartialArguments
-    from toolglot.wire.prefix import PrefixEncoder
-    from toolglot.wire.repair import repair_history
-    from toolglot.wire.restore_calls import restore_reply
+    from toolglot.providers.catalog import resolve_profile as resolve_profile
+    from toolglot.providers.preflight import preflight as preflight
+    from toolglot.providers.profile import Profile as Profile, ProviderLimits as ProviderLimits, ToolFeatures as ToolFeatures
+    from toolglot.request import (
+        Options as Options,
+        Output as Output,
+        Request as Request,
+        ToolChoice as ToolChoice,
+        ToolDefinition as ToolDefinition,
+        ToolExample as ToolExample,
+    )
+    from toolglot.simulator.core import Simulator as Simulator
+    from toolglot.tools.audit import AuditLog as AuditLog
+    from toolglot.tools.config import RetryConfig as RetryConfig, ToolConfig as ToolConfig
+    from toolglot.tools.context import Context as Context
+    from toolglot.tools.executor import ApprovalRequest as ApprovalRequest, ToolExecutor as ToolExecutor
+    from toolglot.tools.hooks import Hooks as Hooks, Veto as Veto
+    from toolglot.tools.metrics import ToolMetrics as ToolMetrics
+    from toolglot.tools.registry import ToolRegistry as ToolRegistry
+    from toolglot.tools.results import ToolOutput as ToolOutput
+    from toolglot.tools.tool import (
+        Rate as Rate,
+        Tool as Tool,
+        tool as tool,
+        tool_from_definition as tool_from_definition,
+        tool_from_schema as tool_from_schema,
+        tools_of as tools_of,
+    )
+    from toolglot.wire.codec import (
+        create_reader as create_reader,
+        decode_request as decode_request,
+        encode_request as encode_request,
+    )
+    from toolglot.wire.partial import PartialArguments as PartialArguments
+    from toolglot.wire.prefix import PrefixEncoder as PrefixEncoder
+    from toolglot.wire.repair import repair_history as repair_history
+    from toolglot.wire.restore_calls import restore_reply as restore_reply
 
-__all__ = [
-    "ApprovalNeeded",
-    "ApprovalRequest",
-    "AuditLog",
-    "AuthenticationFailed",
-    "BlockReady",
-    "BlockStarted",
-    "BuiltinOptions",
-    "ConnectFailed",
-    "ConnectionLost",
-    "ContentBlocked",
-    "Context",
-    "ContextPolicy",
-    "ContextTooLong",
-    "ContextTruncated",
-    "Conversation",
-    "Engine",
-    "Facade",
-    "Foreign",
-    "Hooks",
-    "HttpRequest",
-    "HttpTransport",
-    "InvalidRequest",
-    "InvalidTool",
-    "Loss",
-    "LossyEncoding",
-    "MalformedData",
-    "MalformedReply",
-    "MalformedRequest",
-    "Media",
-    "Message",
-    "ModelSwitched",
-    "NameConflict",
-    "NotFound",
-    "Options",
-    "Orchestrator",
-    "Origin",
-    "Output",
-    "Overloaded",
-    "PartialArguments",
-    "PermissionDenied",
-    "PrefixEncoder",
-    "Profile",
-    "PromptContext",
-    "ProviderError",
-    "ProviderLimits",
-    "QuotaExceeded",
-    "Rate",
-    "RateLimited",
-    "RecordingTransport",
-    "Repair",
-    "ReplayMiss",
-    "ReplayTransport",
-    "Reply",
-    "ReplyDone",
-    "ReplyStarted",
-    "Request",
-    "RetryConfig",
-    "Retrying",
-    "Run",
-    "RunDone",
-    "RunEvent",
-    "RunResult",
-    "ServerFailed",
-    "SimulatedTransport",
-    "Simulator",
-    "Text",
-    "TextDelta",
-    "Thinking",
-    "ThinkingDelta",
-    "TimedOut",
-    "Timeouts",
-    "Tool",
-    "ToolCall",
-    "ToolCallDelta",
-    "ToolCallReady",
-    "ToolCallStarted",
-    "ToolChoice",
-    "ToolConfig",
-    "ToolDefinition",
-    "ToolError",
-    "ToolExample",
-    "ToolExecutor",
-    "ToolFeatures",
-    "ToolFinished",
-    "ToolMetrics",
-    "ToolOutcome",
-    "ToolOutput",
-    "ToolProgress",
-    "ToolRegistry",
-    "ToolResult",
-    "ToolStarted",
-    "ToolglotError",
-    "Transport",
-    "TransportError",
-    "TruncatedStream",
-    "UnknownName",
-    "Usage",
-    "UsageError",
-    "Veto",
-    "assistant",
-    "builtins",
-    "coding_tools",
-    "create_engine",
-    "create_reader",
-    "decode_request",
-    "encode_request",
-    "from_config",
-    "load",
-    "load_facade",
-    "preflight",
-    "repair_history",
-    "resolve_profile",
-    "restore_reply",
-    "save",
-    "system",
-    "tool",
-    "tool_from_definition",
-    "tool_from_schema",
-    "tool_results",
-    "tools_of",
-    "user",
-]
-
+# For the interpreter: module -> names.
 _HOMES = {
     "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest "
     "MalformedData MalformedReply MalformedRequest NameConflict InvalidTool NotFound "
@@ -280,6 +176,7 @@ _HOMES = {
     "facades.view": "Facade",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
