@@ -163,11 +163,6 @@ class _GrepTool:
             after: Lines of context to show after each match (0-100, default 0).
             max_results: Maximum number of lines or files to show (default 250, 0 for the limit of 10000).
         """
-        if file_type and not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", file_type):  # it becomes part of ripgrep's options
-            raise unknown_type_error(file_type)
-        limit = min(check_minimum("max_results", max_results) or MAX_RESULTS, MAX_RESULTS)
-        page_end = limit + check_minimum("skip", skip)
-        per_file = UNLIMITED if max_per_file is None else check_minimum("max_per_file", max_per_file, 1)
         query = GrepQuery(
             pattern=_check_pattern(pattern, "pattern", multiline=multiline),
             exclude=exclude_line_regex and _check_pattern(exclude_line_regex, "exclude_line_regex"),
@@ -178,10 +173,9 @@ class _GrepTool:
             literal=literal,
             multiline=multiline,
             respect_ignore=not no_ignore,
-            # One match more than the page has shows that there are more.
-            limit_per_file=1 if mode == "files" else min(per_file, page_end + 1) if mode == "content" else per_file,
-            limit=limit,
-            skip=skip,
+            max_per_file=UNLIMITED if max_per_file is None else check_minimum("max_per_file", max_per_file, 1),
+            limit=min(check_minimum("max_results", max_results) or MAX_RESULTS, MAX_RESULTS),
+            skip=check_minimum("skip", skip),
             before=min(check_minimum("before", before or 0), MAX_CONTEXT_LINES),
             after=min(check_minimum("after", after or 0), MAX_CONTEXT_LINES),
             auto_context=auto_context and mode == "content" and before is None and after is None,
@@ -191,6 +185,8 @@ class _GrepTool:
         return self._search(path or ".", query, start_deadline(context, TIMEOUT_SECONDS))
 
     def _search(self, path: str, query: GrepQuery, should_stop: Callable[[int], bool]) -> ToolOutput:
+        if query.file_type and not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", query.file_type):
+            raise unknown_type_error(query.file_type)  # it would become part of ripgrep's options
         state = self._state
         entry = state.workspace.inspect(path)
         if entry is None:

@@ -74,7 +74,7 @@ class GrepQuery(msgspec.Struct, frozen=True, kw_only=True):
     literal: bool
     multiline: bool
     respect_ignore: bool
-    limit_per_file: int
+    max_per_file: int
     limit: int
     skip: int
     before: int
@@ -90,6 +90,13 @@ class GrepQuery(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def with_lines(self) -> bool:
         return self.mode == "content"
+
+    @property
+    def limit_per_file(self) -> int:
+        """As many matches of a file as are needed: one more than the page has shows that there are more."""
+        if self.mode == "files":
+            return 1
+        return min(self.max_per_file, self.limit + self.skip + 1) if self.with_lines else self.max_per_file
 
     @property
     def type_globs(self) -> list[str]:

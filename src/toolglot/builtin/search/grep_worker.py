@@ -89,7 +89,7 @@ def worker() -> None:
 
 def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
     """Yield each file with matches, then `{"complete": bool}`; or `{"error": …}` for an invalid pattern."""
-    pattern = re.escape(query.pattern) if query.literal else query.pattern
+    pattern, limit = re.escape(query.pattern) if query.literal else query.pattern, query.limit_per_file
     flags = re.IGNORECASE if query.ignore_case else 0
     try:
         regex = re.compile(pattern, flags | (re.MULTILINE | re.DOTALL if query.multiline else 0))
@@ -114,7 +114,7 @@ def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
             if exclude is None or not exclude.search(line):
                 parts = [replace_surrogates(line[start:end]) for start, end in spans if end > start]
                 lines.append((number, replace_surrogates(line), parts, len(replace_surrogates(line[: spans[0][0]]))))
-                if len(lines) >= query.limit_per_file:
+                if len(lines) >= limit:
                     break
         if lines:
             yield {"path": path, "count": len(lines), "lines": lines if query.with_lines else []}
