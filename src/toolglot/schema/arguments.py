@@ -148,11 +148,10 @@ def deep_copy(value: Any) -> Any:
 
 
 def _copy(value: Any) -> Any:  # several times faster than copy.deepcopy, which keeps a memo
-    kind = type(value)
-    if kind is dict:
+    if type(value) is dict:
         fields = cast(Schema, value)
         return {name: _copy(item) if type(item) in _CONTAINERS else item for name, item in fields.items()}
-    return [_copy(item) for item in cast(list[Any], value)] if kind is list else value
+    return [_copy(item) for item in cast(list[Any], value)] if type(value) is list else value
 
 
 # ---- what a model sent
