@@ -165,7 +165,7 @@ def test_a_slow_approver_is_stopped_in_time() -> None:
 
 async def test_a_slow_hook_is_stopped_in_time() -> None:
     talker = agent("anthropic", hooks=[hook(before_request=never)], config=ToolConfig(run_timeout=0.05))
-    async with asyncio.timeout(0.2):
+    async with asyncio.timeout(5):
         assert (await talker.run("say x")).stop == "budget"
     check(talker.conversation)
 
