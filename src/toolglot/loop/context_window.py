@@ -5,6 +5,7 @@ never separated from its result. The model is told what is left out. What is lef
 that were sent stay a prefix of the next request. A turn costs time for what is new in it only.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Annotated, Literal, overload
@@ -12,7 +13,7 @@ from typing import Annotated, Literal, overload
 import msgspec
 
 from toolglot.errors import UsageError
-from toolglot.loop.run import is_user_prompt
+from toolglot.loop.run import find_last_prompt
 from toolglot.losses import Loss
 from toolglot.messages import Message, user
 from toolglot.providers.profile import Profile
@@ -161,8 +162,7 @@ class ContextMeter:
         self._update_sums(conversation)
         first, omitted = len(_leading_instructions(conversation)), self.truncation.omitted_count(conversation)
         room = target / self._token_factor(profile) - overhead - self._sums[first]
-        prompts = (index for index, message in enumerate(conversation) if is_user_prompt(message))
-        last_prompt = max(prompts, default=None)
+        last_prompt = find_last_prompt(conversation)
         best: Truncation | None = None
         for index in range(max(first, self.truncation.start) + 1, len(conversation)):
             candidate = Truncation(index, last_prompt if last_prompt is not None and index > last_prompt else None)
@@ -174,11 +174,11 @@ class ContextMeter:
 
     def tokens_by_part(self, conversation: Sequence[Message], profile: Profile) -> dict[str, int]:
         """Return the tokens of what is shown, by category."""
-        parts: dict[str, int] = {}
+        parts = Counter[str]()
         for message in ConversationWindow((), conversation, self.truncation):
             for kind, tokens in estimate_by_kind(message).items():
                 part = kind if kind != "text" else "prompts" if message.role == "user" else "answers"
-                parts[part] = parts.get(part, 0) + tokens
+                parts[part] += tokens
         return {part: self.scale_tokens(profile, tokens) for part, tokens in parts.items()}
 
 

@@ -12,7 +12,7 @@ from toolglot.errors import MalformedData, UsageError
 from toolglot.events import RunResult
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.model_view import ModelView
-from toolglot.loop.run import Run, RunState, is_user_prompt
+from toolglot.loop.run import Run, RunState
 from toolglot.losses import Loss
 from toolglot.messages import Conversation, Message
 from toolglot.tools.executor import ToolExecutor
@@ -125,11 +125,6 @@ class ConversationState:
         result = driver.result()
         self.paused = driver.run if result.stop == "approval" else None
         return result
-
-    def last_prompt(self) -> int | None:
-        """Return the index of the user's last prompt."""
-        prompts = (index for index, message in enumerate(self.conversation) if is_user_prompt(message))
-        return max(prompts, default=None)
 
     def inherit(self, other: "ConversationState") -> None:
         """Take over what is known of a longer conversation that this one is the beginning of."""

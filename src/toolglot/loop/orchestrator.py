@@ -23,7 +23,7 @@ from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.driver import Driver
 from toolglot.loop.request_builder import RequestBuilder
-from toolglot.loop.run import Decision, Run
+from toolglot.loop.run import Decision, Run, find_last_prompt
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Block, Conversation, Message, load, save, user
 from toolglot.providers.tokens import estimate_message, estimate_tool
@@ -133,7 +133,7 @@ class Orchestrator(AgentCore):
 
     def undo(self) -> tuple[Message, ...]:
         """Remove the last prompt and everything after it, and return that. What tools did is not undone."""
-        start = self._state.last_prompt()
+        start = find_last_prompt(self.conversation)
         if start is None:
             return ()
         removed = tuple(self.conversation[start:])

@@ -312,9 +312,12 @@ def _as_loop_message(message: Message) -> Message:
     return replace(message, origin=_LOOP_ORIGIN)
 
 
-def is_user_prompt(message: Message) -> bool:
-    """Return whether a message is the user's own, and not one that the loop added."""
-    return message.role == "user" and message.origin != _LOOP_ORIGIN
+def find_last_prompt(conversation: Sequence[Message]) -> int | None:
+    """Return the index of the last message that is the user's own, and not one that the loop added."""
+    for index in reversed(range(len(conversation))):
+        if conversation[index].role == "user" and conversation[index].origin != _LOOP_ORIGIN:
+            return index
+    return None
 
 
 def with_unique_ids(reply: Reply) -> Reply:
