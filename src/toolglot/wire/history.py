@@ -86,7 +86,7 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
                 return [block]
             writer.record_loss("thinking", "it is only sent back to the model that produced it")
             return []
-        case Foreign() if not writer.accepts_foreign(block):
+        case Foreign() if block.wire != writer.profile.wire or not writer.is_same_vendor:
             item = as_dict(block.item)
             subject = as_text(item.get("type")) or next(iter(item), "content")
             writer.record_loss(subject, f"only {block.wire} understands it")

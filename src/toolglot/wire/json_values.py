@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator
 from typing import Any, cast
 
+from toolglot.jsontext import dumps_text
+
 Doc = dict[str, Any]
 
 
@@ -19,6 +21,11 @@ def as_list(value: Any) -> list[Any]:
 def as_text(value: Any) -> str:
     """Return the value if it is a string, else ""."""
     return value if isinstance(value, str) else ""
+
+
+def to_text(value: Any) -> str:
+    """Return a string as it is, null as "" and any other value as JSON."""
+    return value if isinstance(value, str) else "" if value is None else dumps_text(value)
 
 
 def as_int(value: Any) -> int:

@@ -1,13 +1,16 @@
 """What Chat Completions and Responses share."""
 
+from collections.abc import Iterable
+
+from toolglot.messages import Block, Message, Origin
 from toolglot.request import Output
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
-from toolglot.wire.json_values import Doc, as_dict, as_text
+from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.writer import Writer
 
 # Request fields with the same meaning on both wires: they survive a conversion between the two.
-SHARED_FIELDS = {
+_SHARED_FIELDS = {
     *("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user")
 }
 
@@ -23,6 +26,23 @@ def decode_output(format: Doc, schema_key: str = "") -> Output | None:
             return Output(as_dict(shape.get("schema")), name, as_text(shape.get("description")), shape.get("strict"))
         case _:
             return None
+
+
+def decode_extras(fields: Doc, wire: str) -> dict[str, Doc]:
+    """Sort fields without a neutral form by the wire, or the family of wires, that understands them."""
+    extras: dict[str, Doc] = {}
+    for key, value in fields.items():
+        extras.setdefault("openai" if key in _SHARED_FIELDS else wire, {})[key] = value
+    return extras
+
+
+def decode_message(message: Doc, blocks: Iterable[Block], origin: Origin) -> Message:
+    """Decode a message of a user, or of a system or developer."""
+    role = as_text(message.get("role"))
+    opaque = unknown_fields(message, ("role", "content")) or {}
+    if role not in ("user", "system"):
+        opaque["role"] = role
+    return Message("user" if role == "user" else "system", tuple(blocks), origin, opaque or None)
 
 
 def encode_output_schema(output: Output, writer: Writer) -> Doc:

@@ -10,7 +10,7 @@ from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, Trunc
 from toolglot.events import Event
 from toolglot.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
 from toolglot.losses import Loss
-from toolglot.messages import Origin, Reply
+from toolglot.messages import Message, Origin, Reply, Role
 from toolglot.wire.framing import BOM, Frame, FrameDecoder, WholeBodyDecoder, detect_framing
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body
@@ -42,6 +42,12 @@ class ReplyDecoder:
 
     def finish(self) -> None:
         """Report what is only known at the end of the bytes."""
+
+    def to_message(self, role: Role = "assistant") -> Message:
+        """Return what was read as a message of the history."""
+        self.finish()
+        reply = self._tracker.finish()
+        return Message(role, reply.blocks, reply.origin, reply.opaque)
 
 
 class ReplyReader:

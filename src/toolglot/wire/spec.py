@@ -97,10 +97,7 @@ _ROWS = (
         package="toolglot.wire.anthropic",
         class_prefix="Anthropic",
         default_profile="anthropic",
-        options={
-            **{name: name for name in ("max_tokens", "temperature", "top_p", "top_k")},
-            "stop": "stop_sequences",
-        },
+        options={**{name: name for name in ("max_tokens", "temperature", "top_p", "top_k")}, "stop": "stop_sequences"},
         output_with_tools=True,
         hosted_tools={
             "web_search": {"type": "web_search_20250305", "name": "web_search"},

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from toolglot.losses import Loss, Repair
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Origin, Text, ToolCall, ToolResult
+from toolglot.messages import Block, Media, Message, Opaque, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.ids import hash_id
@@ -113,10 +113,10 @@ class Writer:
         """Whether the target made the message that is being encoded."""
         return self.owns_state(self.origin)
 
-    def accepts_foreign(self, foreign: Foreign) -> bool:
-        """Return whether the target understands this content: it is of the same wire, and not of another vendor."""
-        is_same_vendor = self.origin is None or self.origin.profile in ("", self.profile.id)
-        return foreign.wire == self.profile.wire and is_same_vendor
+    @property
+    def is_same_vendor(self) -> bool:
+        """Whether the message that is being encoded is not known to be of another vendor."""
+        return self.origin is None or self.origin.profile in ("", self.profile.id)
 
     def echo_opaque(self, opaque: Opaque | None) -> Opaque:
         """Return the state to send back. Elsewhere it is dropped: a Loss if the model would have read it."""

@@ -55,7 +55,9 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
     names: dict[str, str] = {}  # results do not name their tool
     for message in iter_dicts(messages):
         if message.get("role") == "assistant":
-            decoded = decode_assistant_content(message.get("content"), origin)
+            decoder, content = AnthropicReplyDecoder(ToolCallTracker(origin)), message.get("content")
+            decoder.read_blocks([{"type": "text", "text": content}] if isinstance(content, str) else as_list(content))
+            decoded = decoder.to_message()
             names.update({call.id: call.name for call in decoded.calls})  # a later call may reuse an id
             yield decoded
             continue
@@ -63,15 +65,6 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         blocks = decode_blocks(message.get("content"), names)
         for are_results, group in groupby(blocks, lambda block: isinstance(block, ToolResult)):
             yield Message("tool" if are_results else role, tuple(group), origin)
-
-
-def decode_assistant_content(content: Any, origin: Origin) -> Message:
-    """Decode an assistant message of the history, as a reply is decoded."""
-    tracker = ToolCallTracker(origin)
-    decoder = AnthropicReplyDecoder(tracker)
-    decoder.read_blocks([{"type": "text", "text": content}] if isinstance(content, str) else as_list(content))
-    decoder.finish()
-    return Message("assistant", tracker.finish().blocks, origin)
 
 
 def decode_blocks(content: Any, names: dict[str, str] | None = None) -> Iterator[Block]:

@@ -94,8 +94,7 @@ def decode_model(parts: list[Doc], origin: Origin, number: int) -> Message:
             if part.get("thought") is False:
                 del part["thought"]  # clients write defaults out
         decoder.read_part(part)
-    decoder.finish()
-    return Message("assistant", tracker.finish().blocks, origin)
+    return decoder.to_message()
 
 
 def decode_part(part: Doc) -> Block:

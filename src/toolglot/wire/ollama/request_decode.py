@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from toolglot.jsontext import dumps_text
 from toolglot.messages import Media, Message, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, parse_effort
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.ollama.reply_decode import OllamaReplyDecoder
 from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
 from toolglot.wire.spec import OLLAMA_CHAT, SPECS
@@ -50,13 +49,12 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         if message.get("role") == "tool":
             yield Message("tool", (decode_result(message, open_calls),), origin)
             continue
-        tracker = ToolCallTracker(origin)
-        OllamaReplyDecoder(tracker).read_message(message)
-        reply = tracker.finish()
-        role = message.get("role")
+        decoder = OllamaReplyDecoder(ToolCallTracker(origin))
+        decoder.read_message(message)
+        decoded = decoder.to_message(role if (role := message.get("role")) in ("assistant", "user") else "system")
         if role == "assistant":
-            open_calls = [*open_calls, *reply.calls]
-        yield Message(role if role in ("assistant", "user") else "system", reply.blocks, origin, reply.opaque)
+            open_calls += decoded.calls
+        yield decoded
 
 
 def decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
@@ -65,8 +63,7 @@ def decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
     call = next((call for call in open_calls if call.id == id or (not id and name in ("", call.name))), None)
     if call:
         open_calls.remove(call)
-    content = message.get("content")
-    text = content if isinstance(content, str) else dumps_text(content)
+    text = to_text(message.get("content"))
     images = [Media("image", data=image) for image in as_list(message.get("images"))]
     opaque = unknown_fields(message, ("role", "content", "tool_name", "tool_call_id", "images"))
     call_id, name = call.id if call else id or name, name or (call.name if call else "")

@@ -10,7 +10,7 @@ from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_chat.reply_decode import ChatReplyDecoder
-from toolglot.wire.openai_common import SHARED_FIELDS, decode_output
+from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
 from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
 from toolglot.wire.spec import OPENAI_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
@@ -25,11 +25,9 @@ _NEUTRAL_FIELDS = {
 def decode(body: Doc, profile: Profile) -> Request:
     """Decode a request body."""
     origin = Origin(OPENAI_CHAT, profile.id, as_text(body.get("model")))
-    extras: dict[str, Doc] = {}
     effort, max_tokens = parse_effort(body.get("reasoning_effort")), body.get("max_completion_tokens")
-    for key, value in body.items():
-        if key not in _NEUTRAL_FIELDS or (key == "reasoning_effort" and value is not None and not effort):
-            extras.setdefault("openai" if key in SHARED_FIELDS else OPENAI_CHAT, {})[key] = value
+    is_unknown_effort = body.get("reasoning_effort") is not None and not effort
+    known = _NEUTRAL_FIELDS - {"reasoning_effort"} if is_unknown_effort else _NEUTRAL_FIELDS
     tools = [decode_tool(tool) for tool in iter_dicts(body.get("tools"))]
     functions = iter_dicts(body.get("functions"))  # deprecated in 2023, still sent by old clients
     tools += [decode_tool({"type": "function", "function": function}) for function in functions]
@@ -47,7 +45,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         ),
         output=decode_output(as_dict(body.get("response_format")), "json_schema"),
         stream=body.get("stream"),
-        extras=extras,
+        extras=decode_extras(unknown_fields(body, known) or {}, OPENAI_CHAT),
     )
 
 
@@ -59,25 +57,13 @@ def decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
         if role in ("tool", "function"):
             yield Message("tool", (decode_result(message, names),), origin)
         elif role == "assistant":
-            decoded = decode_assistant_message(message, origin)
+            decoder = ChatReplyDecoder(ToolCallTracker(origin))
+            decoder.read_message(message, whole=True)
+            decoded = decoder.to_message()
             names.update({call.id: call.name for call in decoded.calls})  # results do not name their tool
             yield decoded
         else:
-            opaque = unknown_fields(message, ("role", "content")) or {}
-            if role not in ("system", "user"):  # developer
-                opaque["role"] = role
-            neutral = "user" if role == "user" else "system"
-            yield Message(neutral, tuple(decode_content(message.get("content"))), origin, opaque or None)
-
-
-def decode_assistant_message(message: Doc, origin: Origin) -> Message:
-    """Decode an assistant message of the history, as a reply is decoded."""
-    tracker = ToolCallTracker(origin)
-    decoder = ChatReplyDecoder(tracker)
-    decoder.read_message(message, whole=True)
-    decoder.finish()
-    reply = tracker.finish()
-    return Message("assistant", reply.blocks, origin, reply.opaque)
+            yield decode_message(message, decode_content(message.get("content")), origin)
 
 
 def decode_result(message: Doc, names: dict[str, str]) -> ToolResult:

@@ -5,13 +5,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
-from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url
-from toolglot.wire.openai_common import SHARED_FIELDS, decode_output
+from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_item
 from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
 from toolglot.wire.spec import OPENAI_RESPONSES, SPECS
@@ -27,21 +26,17 @@ _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", *_NATIVE_OUT
 def decode(body: Doc, profile: Profile) -> Request:
     """Decode a request body."""
     origin = Origin(OPENAI_RESPONSES, profile.id, as_text(body.get("model")))
-    extras: dict[str, Doc] = {}
-    for key, value in body.items():
-        if key not in _NEUTRAL_FIELDS:
-            # These survive a conversion to Chat.
-            extras.setdefault("openai" if key in SHARED_FIELDS else OPENAI_RESPONSES, {})[key] = value
+    extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
     choice = decode_choice(body.get("tool_choice"))
     if choice is None and body.get("tool_choice") is not None:  # a form that has no neutral equivalent
-        extras.setdefault(OPENAI_RESPONSES, {})["tool_choice"] = body["tool_choice"]
+        extras["tool_choice"] = body["tool_choice"]
     reasoning, text = as_dict(body.get("reasoning")), as_dict(body.get("text"))
     effort = parse_effort(reasoning.get("effort"))
     output = decode_output(as_dict(text.get("format")))
     if extra := unknown_fields(reasoning, ("effort",) if effort else ()):
-        extras.setdefault(OPENAI_RESPONSES, {})["reasoning"] = extra
+        extras["reasoning"] = extra
     if extra := unknown_fields(text, ("format",) if output or as_dict(text.get("format")).get("type") == "text" else ()):
-        extras.setdefault(OPENAI_RESPONSES, {})["text"] = extra
+        extras["text"] = extra
     return Request(
         model=as_text(body.get("model")),
         messages=[*decode_instructions(body.get("instructions"), origin), *decode_input(body.get("input"), origin)],
@@ -51,7 +46,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         options=Options(**decode_options(body, OPENAI_RESPONSES), effort=effort),
         output=output,
         stream=body.get("stream"),
-        extras=extras,
+        extras=decode_extras(extras, OPENAI_RESPONSES),
     )
 
 
@@ -78,18 +73,9 @@ def decode_items(items: list[Doc], origin: Origin) -> Iterator[Message]:
         if kind in _OUTPUT_TYPES and item.get("call_id"):
             yield Message("tool", (decode_result(item, is_native=item["call_id"] in native_ids),), origin)
         elif kind == "message" and item.get("role") != "assistant":
-            yield decode_message(item, origin)
+            yield decode_message(item, decode_content(item.get("content")), origin)
         elif blocks := tuple(block for _, block in decode_item({"type": "message", **item})):
             yield Message("assistant", blocks, origin)
-
-
-def decode_message(item: Doc, origin: Origin) -> Message:
-    """Decode a user, system or developer message."""
-    role = as_text(item.get("role"))
-    opaque = unknown_fields(item, ("role", "content")) or {}
-    if role not in ("user", "system"):
-        opaque["role"] = role
-    return Message("user" if role == "user" else "system", tuple(decode_content(item.get("content"))), origin, opaque or None)
 
 
 def decode_content(content: Any) -> Iterable[Block]:
@@ -122,23 +108,15 @@ def decode_part(part: Doc) -> Text | Media | Foreign:
 def decode_result(item: Doc, *, is_native: bool) -> ToolResult:
     """Decode the output of a call."""
     if item["type"] in _NATIVE_OUTPUTS:
-        return ToolResult(item["call_id"], (Text(_native_output_text(item)),), opaque={"item": item})
+        output = item.get("output", item.get("tools"))
+        texts = [as_text(part.get("stdout")) + as_text(part.get("stderr")) for part in iter_dicts(output)]
+        return ToolResult(item["call_id"], (Text("\n".join(texts) if any(texts) else to_text(output)),), opaque={"item": item})
     output = item.get("output")
-    content = tuple(decode_part(part) for part in iter_dicts(output)) if isinstance(output, list) else (Text(_text(output)),)
+    content = tuple(map(decode_part, iter_dicts(output))) if isinstance(output, list) else (Text(to_text(output)),)
     opaque = unknown_fields(item, ("type", "call_id", "output")) or {}
     if is_native or item["type"] == "custom_tool_call_output":
         opaque["type"] = item["type"]
     return ToolResult(as_text(item.get("call_id")), content, opaque=opaque or None)
-
-
-def _native_output_text(item: Doc) -> str:
-    output = item.get("output", item.get("tools"))
-    parts = [as_text(part.get("stdout")) + as_text(part.get("stderr")) for part in iter_dicts(output)]
-    return "\n".join(parts) if any(parts) else _text(output)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else dumps_text(value)
 
 
 def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
