@@ -152,11 +152,6 @@ def _colour(attr: int, rest: Iterator[int]) -> Iterator[int]:
             yield from (attr, 5, index)
 
 
-def _pattern(what: str | re.Pattern[str]) -> re.Pattern[str]:
-    """Lines have no spaces at their ends, and a text that is looked for need not either."""
-    return what if isinstance(what, re.Pattern) else re.compile(re.escape(what.rstrip(" ")))
-
-
 class NotShown(AssertionError):
     """What was waited for did not come; the message has the whole screen."""
 
@@ -242,14 +237,9 @@ class Terminal:
 
     def wait_for(self, what: str | re.Pattern[str], *, times: int = 1, timeout: float = 20) -> None:
         """Reads until this was shown, so many times, on the screen or in what scrolled away."""
-        pattern = _pattern(what)
+        pattern = what if isinstance(what, re.Pattern) else re.compile(re.escape(what.rstrip(" ")))
         wanted = f"{what!r} {times} times" if times > 1 else repr(what)
         self.wait_until(lambda: len(pattern.findall(self.everything)) >= times, wanted, timeout)
-
-    def wait_gone(self, what: str | re.Pattern[str], *, timeout: float = 20) -> None:
-        """Reads until the screen does not show this."""
-        pattern = _pattern(what)
-        self.wait_until(lambda: not pattern.search("\n".join(self.screen)), f"a screen without {what!r}", timeout)
 
     def wait_quiet(self, seconds: float = 0.15, *, timeout: float = 20) -> None:
         """Reads until nothing more came for so long."""
@@ -281,12 +271,6 @@ class Terminal:
         self.process.wait()
         os.close(self._master)
         self._master = -1
-
-    def drawn(self) -> str:
-        """The screen in a frame, as errors show it."""
-        width = self.page.columns
-        rows = [f"│{line}{' ' * (width - sum(map(wcwidth, line)))}│" for line in self.screen]
-        return "\n".join([f"╭{'─' * width}╮", *rows, f"╰{'─' * width}╯"])
 
     # The pseudo-terminal
 
@@ -327,4 +311,5 @@ class Terminal:
     def _missing(self, what: str, timeout: float) -> str:
         state = f"it left with {self.process.wait(timeout)}" if self.ended else f"{timeout:g} seconds have passed"
         past = "".join(f"{line}\n" for line in self.page.past[-60:])
-        return f"the terminal did not show {what}: {state}\n{past}{self.drawn()}"
+        screen = "\n".join(f"│{line}" for line in self.screen)
+        return f"the terminal did not show {what}: {state}\n{past}{screen}"

@@ -96,30 +96,31 @@ class TestOutput:
         assert outcome.records()[-1]["type"] == "RunFailed"
         assert outcome.records()[-1]["error"]["type"] == "AuthenticationFailed"
 
-    @pytest.mark.parametrize("words", [(), ("-",)])
-    def test_prompt_can_come_from_stdin(self, words: tuple[str, ...]) -> None:
-        assert run(*words, stdin=b"say hello from a pipe")[:2] == (0, "hello from a pipe\n")
-
-    def test_without_a_model_the_simulator_answers_and_says_so(self) -> None:
-        code, out, err = run("say hi", TOOLGLOT_MODEL="")
-        assert (code, out) == (0, "hi\n")
-        assert "the simulator answers" in err
-
-    def test_attached_file_is_sent(self, directory: Path) -> None:
+    @pytest.mark.parametrize(
+        ("words", "options", "out"),
+        [
+            ((), {"stdin": b"say hello from a pipe"}, "hello from a pipe\n"),
+            (("-",), {"stdin": b"say hello from a pipe"}, "hello from a pipe\n"),
+            (("say hi",), {"TOOLGLOT_MODEL": ""}, "hi\n"),
+            *((("say " + text,), {}, f"{text}\n") for text in (f"hello {HOSTILE}", "tab\there", "a\u202eb")),
+            (("Do what the note says:", "-a", "note.txt"), {}, "read from a file\n"),
+        ],
+    )
+    def test_answer(self, words: tuple[str, ...], options: dict[str, Any], out: str, directory: Path) -> None:
         (directory / "note.txt").write_text("say read from a file")
-        code, out, _ = run("Do what the note says:", "-a", "note.txt")
-        assert code == 0
-        assert "read from a file" in out
+        outcome = run(*words, **options)
+        assert (outcome.code, outcome.out) == (0, out)
+        assert ("the simulator answers" in outcome.err) == ("TOOLGLOT_MODEL" in options)
+
+    def test_piped_input_is_appended_to_the_prompt(self) -> None:
+        outcome = run_program("run", "Do this:", stdin="say from a pipe", TOOLGLOT_MODEL="simulator")
+        assert (outcome.code, outcome.out) == (0, "from a pipe\n")
 
     def test_failing_tool_is_reported_to_the_model(self) -> None:
         code, out, err = run_with_tools("call fails {}")
         assert code == 0
         assert "luck" in out
         assert "Traceback" not in err
-
-    @pytest.mark.parametrize("answer", [f"hello {HOSTILE}", "tab\there", "a\u202eb"])
-    def test_answer_is_unchanged_in_a_pipe(self, answer: str) -> None:
-        assert run(f"say {answer}")[:2] == (0, f"{answer}\n")
 
     @pytest.mark.untraced
     def test_verbose_and_log_file(self, directory: Path) -> None:
