@@ -191,7 +191,11 @@ def render_chat_commands() -> str:
 
 def render_cli() -> str:
     """docs/cli.md: the help of every command."""
-    parts = ["# Command line reference", "Generated from the help of the commands by `make docs`."]
+    parts = [
+        "# Command line reference",
+        "Generated from the help of the commands by `make docs`.",
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted with Ctrl-C; [`run`](run.md) adds 3, stopped early.",
+    ]
     for context in walk_commands(app, "toolglot"):
         parts.append(f"## {context.command_path}")
         parts.append(f"```text\n{context.get_help()}\n```")

@@ -259,10 +259,13 @@ class TestCheck:
         assert "limit: number of tools is 129, the limit is 128" in out
 
     def test_module_and_object(self, tmp_path: Path) -> None:
-        (tmp_path / "mytools.py").write_text("from toolglot import ToolDefinition\nTOOLS = [ToolDefinition('a', 'b')]\n")
-        code, out, err = run_program("check", "mytools:TOOLS", "--for", "ollama", cwd=tmp_path)
-        assert code == 0, err
-        assert out.startswith("ok")
+        (tmp_path / "mytools.py").write_text(
+            "from toolglot import ToolDefinition\nONE = ToolDefinition('a', 'b')\nTOOLS = [ONE]\n"
+        )
+        for name in ("TOOLS", "ONE"):
+            code, out, err = run_program("check", f"mytools:{name}", "--for", "ollama", cwd=tmp_path)
+            assert code == 0, err
+            assert out.startswith("ok")
 
     @pytest.mark.parametrize(
         ("words", "stdin", "says", "exits"),

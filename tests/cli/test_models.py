@@ -32,15 +32,15 @@ def test_all_providers_fit_the_terminal(columns: int) -> None:
 
 def test_a_wide_terminal_has_all_columns() -> None:
     head, *rows = shown(columns=200).splitlines()
-    assert head.split() == ["provider", "wire", "tools", "strict", "tool", "choice", "facade", "key", "as", "of"]
+    assert head.split() == ["provider", "wire", "tools", "strict", "tool", "choice", "key", "facade", "as", "of"]
     found = {row.split()[0]: row.split()[1:] for row in rows if row}
-    assert " ".join(found["anthropic"]) == "anthropic-messages - yes all but subset claude-code ANTHROPIC_API_KEY +1 2026-11-15"
+    assert " ".join(found["anthropic"]) == "anthropic-messages - yes all but subset ANTHROPIC_API_KEY +1 claude-code 2026-11-15"
     assert found["mistral"][3:7] == ["all", "but", "none,", "subset"]
     assert found["ollama"][3] == "auto"
 
 
 def test_what_has_no_room_is_said() -> None:
-    assert "Columns hidden (use a wider terminal or --json): facade, key, as of" in shown()
+    assert "Columns hidden (use a wider terminal or --json): key, facade, as of" in shown()
 
 
 def test_colors_are_for_terminals_only() -> None:
@@ -147,5 +147,5 @@ def test_a_long_label_stands_over_its_value() -> None:
 
 
 def test_a_table_without_rows_is_nothing() -> None:
-    Printer(out := io.StringIO()).print_table([], ("a", "b"))
+    Printer(out := io.StringIO()).print_table([])
     assert out.getvalue() == ""

@@ -174,7 +174,7 @@ def test_words_fit_a_narrow_terminal(capsys: Capture, monkeypatch: Patch) -> Non
         (["-m", "gemin:x"], "unknown provider 'gemin'"),
         (["-m", "gemini:x", "--wire", "openai-chat"], "uses the wire gemini, not openai-chat"),
         (["own_harness:nothing"], "own_harness:nothing contains no tools"),
-        (["own_harness:other"], "not a tool: 5"),
+        (["own_harness:other"], "'own_harness:other' is not a tool"),
     ],
 )
 def test_error_is_one_sentence(words: list[str], message: str, directory: Path) -> None:

@@ -10,7 +10,7 @@ import click
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.printer import Printer, write_json_line
 from toolglot.cli.styled import Line
-from toolglot.config.loading import import_object
+from toolglot.config.loading import load_tools
 from toolglot.errors import UsageError
 from toolglot.jsontext import loads
 from toolglot.messages import user
@@ -18,7 +18,6 @@ from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.preflight import preflight
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.tool import Tool, tool
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_request
 
@@ -58,37 +57,31 @@ def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
 def load_definitions(name: str) -> list[ToolDefinition]:
     """Load tool definitions from a JSON file, from stdin (`-`), or from `module:object`. Raises UsageError."""
     if ":" in name and not Path(name).exists():
-        value = import_object(name)
+        loaded = load_tools(name)
+        registry = ToolRegistry(item for item in loaded if not isinstance(item, ToolDefinition))
+        definitions = [*registry.definitions(), *(item for item in loaded if isinstance(item, ToolDefinition))]
     else:
         try:
-            value = loads(read_input(Path(name)))
+            definitions = list(_decode_definitions(loads(read_input(Path(name)))))
         except OSError as e:
             raise UsageError(f"cannot read {name!r}: {e.strerror} (for a module, write MODULE:OBJECT)") from None
         except ValueError as e:
             raise UsageError(f"{name} is not JSON: {e}") from None
-    if not (definitions := list(_to_definitions(value))):
+    if not definitions:
         raise UsageError(f"{name} contains no tools")
     return definitions
 
 
-def _to_definitions(value: Any) -> Iterator[ToolDefinition]:
-    """Convert tools in any form: ours, functions, a provider's or MCP's JSON, lists of them, or a whole request."""
+def _decode_definitions(value: Any) -> Iterator[ToolDefinition]:
+    """Decode a provider's or MCP's JSON tools: one, a list of them, or a whole request."""
     match value:
-        case ToolDefinition():
-            yield value
-        case Tool():
-            yield value.definition
-        case ToolRegistry():
-            yield from value.definitions()
         case {"tools": tools, **others} if "type" not in others:
-            yield from _to_definitions(tools)
+            yield from _decode_definitions(tools)
         case dict():
             yield from _decode_definition(cast(dict[str, Any], value))
-        case list() | tuple():
-            for item in cast(Iterable[Any], value):
-                yield from _to_definitions(item)
-        case _ if callable(value):
-            yield tool(value).definition
+        case list():
+            for item in cast(list[Any], value):
+                yield from _decode_definitions(item)
         case _:
             raise UsageError(f"not a tool: {value!r:.80}")
 

@@ -44,7 +44,7 @@ def demo(provider: str | None) -> int:
     screen.is_simulated = True
     rows = asyncio.run(_run_conversations(screen, [provider] if provider else list(SIMULATED_MODELS)))
     screen.note("The same conversation, everywhere", "bold")
-    Printer(sys.stdout).print_table(rows, list(rows[0]))
+    Printer(sys.stdout).print_table(rows)
     return int(any(row["stop"] != "end" for row in rows))
 
 

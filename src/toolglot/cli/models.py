@@ -22,9 +22,6 @@ from toolglot.providers.windows import find_window
 
 __all__ = ["expand_fields", "find_profile", "models"]
 
-# The order in which columns are kept on a narrow terminal.
-_COLUMN_PRIORITY = ("provider", "wire", "tools", "strict", "tool choice", "key", "facade", "as of")
-
 
 @click.command()
 @click.argument("name", required=False)
@@ -45,7 +42,7 @@ def models(name: str | None, json: bool) -> None:
             write_json_line(sys.stdout, expand_fields(profile) | details)
     elif name is None:
         printer = Printer(sys.stdout)
-        printer.print_table(list(map(_overview_row, profiles)), _COLUMN_PRIORITY)
+        printer.print_table(list(map(_overview_row, profiles)))
         printer.print_text("")
         printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
     else:
@@ -90,8 +87,8 @@ def _overview_row(profile: Profile) -> dict[str, str]:
         "tools": str(profile.limits.tools or "-"),
         "strict": _yes_no(profile.features.strict and profile.strict_dialect),
         "tool choice": choice,
-        "facade": facade_id_for_provider(profile.id),
         "key": first_key + (f" +{len(other_keys) - 1}" if other_keys[1:] else ""),
+        "facade": facade_id_for_provider(profile.id),
         "as of": profile.limits.as_of,
     }
 

@@ -90,28 +90,26 @@ class Printer:
                 self.print_text(label, style, "  ")
                 self.print_text(value, style, "    ")
 
-    def print_table(self, rows: Sequence[dict[str, str]], priority: Sequence[str]) -> None:
+    def print_table(self, rows: Sequence[dict[str, str]]) -> None:
         """Print rows with the same columns.
 
-        Columns that do not fit are left out, the last in `priority` first, and a note names them. If fewer than three
-        columns fit, the rows are stacked instead.
+        Last columns that do not fit are left out, and a note names them. If fewer than three fit, the rows are stacked.
         """
         if not rows:
             return
         widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
-        kept: list[str] = []
-        for name in priority:
-            if sum(widths[column] + 2 for column in (*kept, name)) - 2 <= self.width:
-                kept.append(name)
-        if len(kept) < min(3, len(priority)):
+        columns = list(widths)
+        while sum(widths[name] + 2 for name in columns) - 2 > self.width:
+            columns.pop()
+        if len(columns) < min(3, len(widths)):
             for row in rows:
-                self.print_text(row[priority[0]], "bold")
-                self.print_text(" · ".join(f"{name} {row[name]}" for name in priority[1:]), "", "  ")
+                (_, title), *cells = row.items()
+                self.print_text(title, "bold")
+                self.print_text(" · ".join(f"{name} {cell}" for name, cell in cells), "", "  ")
             return
-        columns = [name for name in widths if name in kept]
         self.print_line("  ".join(f"{name:{widths[name]}}" for name in columns), "bold")
         for row in rows:
             self.print_line("  ".join(f"{row[name]:{widths[name]}}" for name in columns))
-        if hidden := [name for name in widths if name not in kept]:
+        if hidden := list(widths)[len(columns) :]:
             self.print_text("")
             self.print_text(f"Columns hidden (use a wider terminal or --json): {', '.join(hidden)}", "dim")

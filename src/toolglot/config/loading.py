@@ -10,7 +10,7 @@ from typing import Any, cast
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
 from toolglot.facades.view import Facade
-from toolglot.request import Schema
+from toolglot.request import Schema, ToolDefinition
 from toolglot.tools.tool import Tool
 
 __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_tools"]
@@ -45,7 +45,7 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
         return value.list()
     if isinstance(value, list | tuple):
         return list(cast(list[Any], value))
-    if isinstance(value, Tool) or callable(value):
+    if isinstance(value, Tool | ToolDefinition) or callable(value):
         return [value]
     if not (tools := list(tools_of(value))):
         raise UsageError(f"{name!r} is not a tool, a list of tools, or an object whose methods are tools")
