@@ -14,7 +14,7 @@ from toolglot.facades import rows
 from toolglot.facades.parameters import array, boolean, closed_schema, integer, number, object_schema, string, string_list
 from toolglot.facades.rendering import exited_nonzero
 from toolglot.facades.shared_views import make_notebook_view, make_questions_view, questions_schema
-from toolglot.facades.table import Rows, call_field, field, make_view, unmapped
+from toolglot.facades.table import Rows, aliased, call_field, field, make_view, unmapped
 from toolglot.facades.view import Arguments, Facade, Renderer, View
 from toolglot.facades.web_search import DOMAIN_ROWS, make_search_view
 from toolglot.request import Schema
@@ -130,8 +130,8 @@ def _make_bash_view(output_tool: str) -> View:
 
 
 # A background command was identified by bash_id, then shell_id, then task_id.
+_ANY_ID = {"if": {"anyOf": [{"required": ["bash_id"]}, {"required": ["shell_id"]}]}, "else": {"required": ["task_id"]}}
 _TASK = field("handle", string("ID of the background command, as returned by Bash."))
-_TASK_IDS: Rows = dict.fromkeys(("bash_id", "shell_id", "task_id"), field("handle", string()))
 
 
 def wait_to_base(native: Arguments) -> Any:
@@ -161,7 +161,7 @@ _TASK_OUTPUT = _view(
     "Read what a background command has printed since the last time, optionally waiting for it to end.",
     "shell_output",
     {
-        "task_id!": _TASK,
+        "task_id!": aliased(_TASK, "bash_id", "shell_id"),
         **_wait_rows(
             "!",
             boolean("Wait until the command ends.", default=True),
@@ -169,43 +169,39 @@ _TASK_OUTPUT = _view(
         ),
     },
     result=partial(claude.render_output, tag="output"),
-    accepts={**_TASK_IDS, "filter": string()},
+    accepts={"filter": string()},
     aliases=("BashOutput", "AgentOutputTool"),
-    required_schema={"anyOf": [{"required": [name]} for name in ("task_id", "bash_id", "shell_id")]},
+    required_schema=_ANY_ID,
 )
 _BASH_OUTPUT = _view(
     "BashOutput",
     "Read what a background command has printed since the last time.",
     "shell_output",
-    {"bash_id!": _TASK, "filter": string("Regular expression: only lines that match are shown.")},
+    {
+        "bash_id!": aliased(_TASK, "task_id", "shell_id"),
+        "filter": string("Regular expression: only lines that match are shown."),
+    },
     result=partial(claude.render_output, tag="stdout"),
-    accepts={**_TASK_IDS, **_wait_rows("", boolean(), number())},
+    accepts=_wait_rows("", boolean(), number()),
     aliases=("TaskOutput", "AgentOutputTool"),
-    aliases_for={"bash_id": ("task_id", "shell_id")},
 )
 
 
-def _make_stop_view(name: str, shown: Rows, required: str, others: tuple[str, ...], aliases: tuple[str, ...]) -> View:
-    return _view(
-        name,
-        "Stop a background command and everything it started.",
-        "shell_kill",
-        shown,
-        result=claude.render_kill,
-        accepts=_TASK_IDS,
-        aliases=aliases,
-        aliases_for={required: others},
-    )
-
-
+_make_stop_view = partial(
+    _view,
+    description="Stop a background command and everything it started.",
+    base="shell_kill",
+    result=claude.render_kill,
+)
 _TASK_STOP = _make_stop_view(
     "TaskStop",
-    {"task_id": _TASK, "shell_id": unmapped(string("Deprecated: use task_id."))},
-    "task_id",
-    ("bash_id", "shell_id"),
-    ("KillShell", "KillBash"),
+    rows={"task_id": aliased(_TASK, "bash_id", "shell_id"), "shell_id": unmapped(string("Deprecated: use task_id."))},
+    aliases=("KillShell", "KillBash"),
+    required_schema=_ANY_ID,
 )
-_KILL_SHELL = _make_stop_view("KillShell", {"shell_id!": _TASK}, "shell_id", ("task_id", "bash_id"), ("TaskStop", "KillBash"))
+_KILL_SHELL = _make_stop_view(
+    "KillShell", rows={"shell_id!": aliased(_TASK, "bash_id", "task_id")}, aliases=("TaskStop", "KillBash")
+)
 
 # ---- search
 
@@ -295,14 +291,11 @@ _TODO = _view(
     "todo",
     {
         "todos!": rows.todos(
-            array(
-                closed_schema(
-                    "content status activeForm",
-                    content=string("The task, in the imperative: 'Run the tests'.", minLength=1),
-                    status=string("State of the task.", enum=["pending", "in_progress", "completed"]),
-                    activeForm=string("The task as work in progress: 'Running the tests'.", minLength=1),
-                ),
-                "The complete list, in order.",
+            closed_schema(
+                "content status activeForm",
+                content=string("The task, in the imperative: 'Run the tests'.", minLength=1),
+                status=string("State of the task.", enum=["pending", "in_progress", "completed"]),
+                activeForm=string("The task as work in progress: 'Running the tests'.", minLength=1),
             ),
             "content",
             extras={"activeForm": "active_form"},

@@ -31,7 +31,7 @@ def make_update_plan(**status: Any) -> View:
         "todo",
         {
             "explanation": string("Why the plan changes."),
-            "plan!": rows.todos(array(step, "All steps, in order."), "step"),
+            "plan!": rows.todos(step, "step", description="All steps, in order."),
         },
         closed=True,
         result=lambda context: "Plan updated",

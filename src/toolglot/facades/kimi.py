@@ -13,7 +13,7 @@ from toolglot.facades import claude_rendering as claude
 from toolglot.facades import rows
 from toolglot.facades.parameters import array, boolean, integer, object_schema, string
 from toolglot.facades.shared_views import make_questions_view, questions_schema
-from toolglot.facades.table import call_field, field, ignored, make_view, pick, unmapped
+from toolglot.facades.table import aliased, call_field, field, ignored, make_view, pick, unmapped
 from toolglot.facades.view import Arguments, Facade
 
 __all__ = ["TABLES"]
@@ -140,14 +140,13 @@ _VIEWS = (
         "glob",
         {
             "pattern!": string("Glob such as 'src/**/*.py'."),
-            "path": rows.DIRECTORY,
+            "path": aliased(field("path", rows.DIRECTORY), "directory"),
             "include_ignored": field(
                 "respect_gitignore", boolean("Also find files that .gitignore names (default false)."), _flip, _flip
             ),
         },
         fixed={"max_results": 100},
         result=claude.render_glob,
-        accepts={"directory": field("path", string())},
         ignores={"include_dirs"},
     ),
     make_view(
@@ -200,15 +199,13 @@ _VIEWS = (
         "todo",
         {
             "todos": rows.todos(
-                array(
-                    object_schema(
-                        "title status",
-                        title=string("What is to be done.", minLength=1),
-                        status=string("State of the task.", enum=["pending", "in_progress", "done"]),
-                    ),
-                    "The complete list, in order; an empty list clears it (default: the list is only read).",
+                object_schema(
+                    "title status",
+                    title=string("What is to be done.", minLength=1),
+                    status=string("State of the task.", enum=["pending", "in_progress", "done"]),
                 ),
                 "title",
+                description="The complete list, in order; an empty list clears it (default: the list is only read).",
                 done="done",
             )
         },

@@ -9,9 +9,9 @@ from msgspec import UNSET
 
 from toolglot.facades import gemini_rendering as gemini
 from toolglot.facades import rows
-from toolglot.facades.parameters import array, boolean, integer, number, object_schema, string, string_list
+from toolglot.facades.parameters import boolean, integer, number, object_schema, string, string_list
 from toolglot.facades.shared_views import make_notebook_view, make_questions_view, questions_schema
-from toolglot.facades.table import field, make_view
+from toolglot.facades.table import aliased, field, make_view
 from toolglot.facades.view import Facade
 
 __all__ = ["TABLES"]
@@ -70,13 +70,12 @@ _VIEWS = (
         "grep",
         {
             "pattern!": rows.GREP_TARGET["pattern!"],
-            "glob": rows.GREP_TARGET["glob"],
+            "glob": aliased(rows.INCLUDE_GLOB, "include"),
             "path": rows.GREP_TARGET["path"],
             "limit": field("max_results", integer("Maximum number of lines to show (default 250).", minimum=1)),
         },
         fixed={"ignore_case": True, "mode": "content", "line_numbers": True},
         result=gemini.render_grep,
-        accepts={"include": field("include_glob", string())},
         aliases=("search_file_content",),
     ),
     make_view(
@@ -151,15 +150,12 @@ _VIEWS = (
         "todo",
         {
             "todos!": rows.todos(
-                array(
-                    object_schema(
-                        "content status id",
-                        content=string("What is to be done.", minLength=1),
-                        status=string("State of the task.", enum=["pending", "in_progress", "completed"]),
-                        id=string("A unique ID."),
-                        blockedBy=string_list("IDs of tasks that must be completed first."),
-                    ),
-                    "The complete list, in order.",
+                object_schema(
+                    "content status id",
+                    content=string("What is to be done.", minLength=1),
+                    status=string("State of the task.", enum=["pending", "in_progress", "completed"]),
+                    id=string("A unique ID."),
+                    blockedBy=string_list("IDs of tasks that must be completed first."),
                 ),
                 "content",
                 extras={"id": "id", "blockedBy": "blocked_by"},

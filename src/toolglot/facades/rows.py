@@ -7,7 +7,7 @@ from typing import Any, cast
 from msgspec import UNSET
 
 from toolglot.errors import ToolError
-from toolglot.facades.parameters import boolean, object_schema, string
+from toolglot.facades.parameters import array, boolean, object_schema, string
 from toolglot.facades.table import Row, Rows, call_field, choice_field, field, unmapped
 from toolglot.facades.view import Arguments, Case, Field, Renderer
 from toolglot.request import Schema
@@ -134,10 +134,11 @@ def file_filtering_options(tool: str) -> Row:
 
 # ---- search
 
+INCLUDE_GLOB = field("include_glob", string("Only files that match this glob, such as '*.{ts,tsx}'."))
 GREP_TARGET: Rows = {
     "pattern!": string("Regular expression to search for."),
     "path": string("File or directory to search (default: the workspace)."),
-    "glob": field("include_glob", string("Only files that match this glob, such as '*.{ts,tsx}'.")),
+    "glob": INCLUDE_GLOB,
     "type": field("file_type", string("Only files of this type, such as py, js or rust.")),
 }
 
@@ -211,9 +212,10 @@ def _no_defaults(item: Arguments, position: int) -> Arguments:
 
 
 def todos(
-    items: Schema,
+    item: Schema,
     text: str,
     *,
+    description: str = "The complete list, in order.",
     done: str = "completed",
     keep_all_statuses: bool = False,
     extras: Mapping[str, str] | None = None,
@@ -222,8 +224,9 @@ def todos(
     """The list of a plan.
 
     Args:
-        items: The schema of the list.
+        item: The schema of an item.
         text: The key of an item's text.
+        description: What the model reads about the list.
         done: The native status of a completed item.
         keep_all_statuses: Whether there are "cancelled" and "blocked"; elsewhere they become `done` and "pending".
         extras: More native keys -> base keys.
@@ -253,4 +256,4 @@ def todos(
             for position, item in enumerate(items, 1)
         ]
 
-    return field("items", items, to_base, from_base)
+    return field("items", array(item, description), to_base, from_base)

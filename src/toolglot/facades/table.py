@@ -24,6 +24,8 @@ class Row(msgspec.Struct, frozen=True):
     schema: Schema
     fields: tuple[Field, ...] = ()
     is_ignored: bool = False
+    aliases: tuple[str, ...] = ()
+    """Names that it had before: accepted in calls, also where it is required."""
 
 
 Rows = Mapping[str, Row | Schema]
@@ -77,6 +79,11 @@ def ignored(schema: Schema) -> Row:
     return Row(schema, is_ignored=True)
 
 
+def aliased(row: Row, *names: str) -> Row:
+    """A parameter that had other names before."""
+    return replace(row, aliases=names)
+
+
 def pick(arguments: Mapping[str, Any], *names: str, **renamed: str) -> Arguments:
     """The arguments of these names that are present; `new="old"` renames one."""
     wanted = {**{name: name for name in names}, **renamed}
@@ -110,9 +117,10 @@ def make_view(
     which yield to a shown one, and in `ignores`, which have no effect. `more_cases` are forms that are not shown.
     """
     shown = {key.rstrip("!"): _to_row(key, row) for key, row in rows.items()}
-    hidden = {key: _to_row(key, row) for key, row in (accepts or {}).items()}
+    older = {name: Row({"type": row.schema["type"]}, row.fields) for row in shown.values() for name in row.aliases}
+    hidden = {**older, **{key: _to_row(key, row) for key, row in (accepts or {}).items()}}
     make_schema = closed_schema if closed else object_schema
-    required = " ".join(key[:-1] for key in rows if key.endswith("!"))
+    required = [key[:-1] for key in rows if key.endswith("!")]
     fields = (replace(field, native=key) for key, row in (*hidden.items(), *shown.items()) for field in row.fields)
     case = Case(
         base=base,
@@ -129,11 +137,12 @@ def make_view(
     return View(
         name=name,
         description=description,
-        parameters=make_schema(required, **{key: row.schema for key, row in shown.items()}),
+        parameters=make_schema(" ".join(required), **{key: row.schema for key, row in shown.items()}),
         cases={"": case, **(more_cases or {})},
         select_case=select_case,
         accepts={key: row.schema for key, row in hidden.items()},
         ignored=frozenset({*ignores, *(key for key, row in shown.items() if row.is_ignored)}),
+        aliases_for={key: shown[key].aliases for key in required if shown[key].aliases},
         **options,
     )
 

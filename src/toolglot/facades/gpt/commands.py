@@ -17,7 +17,7 @@ from toolglot.facades.gpt import command_rendering as codex
 from toolglot.facades.gpt.patches import PATCH_FORMAT, extract_patch, rebase_patch, render_patch_failure, render_patch_result
 from toolglot.facades.parameters import boolean, integer, number, string, string_list
 from toolglot.facades.rows import numeric_handle, to_milliseconds
-from toolglot.facades.table import Row, Rows, call_field, field, ignored, make_view, unmapped
+from toolglot.facades.table import Row, Rows, aliased, call_field, field, ignored, make_view, unmapped
 from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
 from toolglot.request import Schema
 from toolglot.schema.arguments import Issue, explain_issues
@@ -286,10 +286,8 @@ STOP_SESSION = make_view(
     "shell_kill",
     "Stop a command that is still running and everything it started.",
     "shell_kill",
-    {"session_id!": _SESSION},
+    {"session_id!": aliased(_SESSION, "handle")},
     closed=True,
-    accepts={"handle": string()},
-    aliases_for={"session_id": ("handle",)},
 )
 
 SHELL_COMMAND = _codex_view(

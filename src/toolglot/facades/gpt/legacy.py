@@ -1,18 +1,19 @@
 """Tools for files that Codex had for a while: its models may remember them. Calls are understood; the tools are never shown."""
 
 import sys
+from functools import partial
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from toolglot.facades.parameters import number, string
-from toolglot.facades.table import Row, call_field, field, make_view
+from toolglot.facades.table import Row, aliased, call_field, field, make_view
 from toolglot.facades.view import Arguments, RenderContext
 
 __all__ = ["LEGACY_VIEWS"]
 
 _MAX_LINE_LENGTH = 500
 _DEFAULT_LINES, _DEFAULT_FILES, _MAX_FILES, _DEFAULT_ENTRIES, _DEFAULT_DEPTH = 2000, 100, 2000, 25, 2
+_view = partial(make_view, closed=True, hidden=True)
 
 
 def _count(base: str, default: int, limit: int = sys.maxsize) -> Row:
@@ -41,23 +42,20 @@ def render_entries(context: RenderContext) -> str:
     return "\n".join([f"Absolute path: {data['path']}", *lines, *note])
 
 
-_VIEWS = (
-    make_view(
+LEGACY_VIEWS = (
+    _view(
         "read_file",
         "",
         "read",
         {
-            "file_path!": field("path", string()),
+            "file_path!": aliased(field("path", string()), "path"),
             "offset": _count("start_line", 1),
             "limit": call_field("end_line", number(), end_line),
         },
-        closed=True,
         result=render_read,
-        accepts={"path": string()},
         ignores={"mode", "indentation"},
-        aliases_for={"file_path": ("path",)},
     ),
-    make_view(
+    _view(
         "grep_files",
         "",
         "grep",
@@ -67,24 +65,19 @@ _VIEWS = (
             "path": string(),
             "limit": _count("max_results", _DEFAULT_FILES, _MAX_FILES),
         },
-        closed=True,
         fixed={"mode": "files"},
         result=render_files,
     ),
-    make_view(
+    _view(
         "list_dir",
         "",
         "list_dir",
         {
-            "dir_path!": field("path", string()),
+            "dir_path!": aliased(field("path", string()), "path"),
             "offset": field("skip", number(), lambda offset: max(1, int(offset)) - 1 or UNSET),
             "limit": _count("limit", _DEFAULT_ENTRIES),
             "depth": _count("depth", _DEFAULT_DEPTH),
         },
-        closed=True,
         result=render_entries,
-        accepts={"path": string()},
-        aliases_for={"dir_path": ("path",)},
     ),
 )
-LEGACY_VIEWS = tuple(replace(view, hidden=True) for view in _VIEWS)
