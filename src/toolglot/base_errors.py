@@ -11,7 +11,74 @@ import msgspec
 
 from toolglot.errors import ToolError, ToolErrorKind
 
-__all__ = ["EditFailed", "InvalidArgument", "LineOutOfRange", "SessionNotFound", "invalid_argument"]
+__all__ = [
+    "EditFailed",
+    "ErrorCode",
+    "InvalidArgument",
+    "InvalidPatch",
+    "LineOutOfRange",
+    "MissingPath",
+    "PatchFailed",
+    "SessionNotFound",
+    "invalid_argument",
+]
+
+ErrorCode = Literal[
+    # arguments
+    "invalid_argument",  # details: InvalidArgument
+    "cancelled",
+    # paths and files
+    "invalid_path",
+    "path_not_found",  # details: MissingPath
+    "path_not_allowed",  # outside of the workspace, protected, read-only, or refused by the system
+    "is_directory",
+    "not_directory",
+    "not_regular_file",
+    "not_text",
+    "file_exists",
+    "file_too_large",
+    "not_read_yet",
+    "changed_since_read",
+    "concurrent_change",  # somebody else changes the file right now
+    "io_error",
+    "pages_not_pdf",
+    "not_image",
+    "line_out_of_range",  # details: LineOutOfRange
+    # edits
+    "edit_failed",  # details: EditFailed
+    "unencodable_text",
+    "invalid_patch",  # details: InvalidPatch
+    "patch_failed",  # details: PatchFailed
+    "invalid_notebook",
+    "cell_not_found",
+    "quota_exceeded",
+    # search and code
+    "search_timeout",
+    "invalid_pattern",
+    "too_many_matches",
+    "unknown_language",
+    "missing_program",
+    # commands
+    "session_not_found",  # details: SessionNotFound
+    "stdin_closed",
+    "session_busy",
+    "session_closed",
+    "too_many_sessions",
+    "sandbox_unavailable",
+    "command_not_found",
+    # the web
+    "invalid_url",
+    "address_not_allowed",
+    "url_failed",
+    "url_timeout",
+    "ref_not_found",
+    "search_unavailable",
+    "search_failed",
+    # the user
+    "user_unavailable",
+    "user_declined",
+]
+"""Every code; a value that is published here never changes its meaning."""
 
 
 class InvalidArgument(msgspec.Struct, frozen=True):
@@ -21,9 +88,18 @@ class InvalidArgument(msgspec.Struct, frozen=True):
     problem: str
 
 
-class LineOutOfRange(msgspec.Struct, frozen=True):
-    """A line number that the file does not have; `total` is how many lines it has."""
+class MissingPath(msgspec.Struct, frozen=True):
+    """There is nothing at a path."""
 
+    path: str
+    suggestions: tuple[str, ...] = ()
+    """Existing paths with similar names, best first."""
+
+
+class LineOutOfRange(msgspec.Struct, frozen=True):
+    """A line number that the file does not have."""
+
+    requested: int
     total: int
 
 
@@ -35,8 +111,29 @@ class EditFailed(msgspec.Struct, frozen=True):
     """ambiguous: how often the old text occurs."""
     lines: tuple[int, ...] = ()
     """ambiguous: where (at most 20 line numbers). not_found: the first and last line of the most similar text."""
+    difference: str = ""
+    """not_found: how the most similar text differs, as a sentence fragment."""
     nearest: str = ""
     """not_found: the most similar lines, numbered."""
+    edit: int = 0
+    """Which edit of the call it was, from 1; 0 if there is only one."""
+
+
+class InvalidPatch(msgspec.Struct, frozen=True):
+    """A patch that cannot be parsed. line: where, from 1; 0 if no line is to blame."""
+
+    line: int = 0
+
+
+class PatchFailed(msgspec.Struct, frozen=True):
+    """A section of a patch that does not fit its file."""
+
+    path: str
+    context: str = ""
+    """The anchor after `@@` that was not found."""
+    expected: tuple[str, ...] = ()
+    """The lines that were not found (at most 100)."""
+    after_line: int = 0
 
 
 class SessionNotFound(msgspec.Struct, frozen=True):

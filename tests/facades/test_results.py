@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from toolglot import Orchestrator, ToolConfig
-from toolglot.base_errors import EditFailed, InvalidArgument, LineOutOfRange, SessionNotFound
+from toolglot.base_errors import EditFailed, InvalidArgument, LineOutOfRange, MissingPath, SessionNotFound
 from toolglot.builtin.tools import builtins
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.view import RenderContext
@@ -20,6 +20,7 @@ from .scenarios import FACADES, Arguments, bind, is_updating, load, save, scenar
 DETAILS: dict[str, type[msgspec.Struct]] = {
     "edit_failed": EditFailed,
     "line_out_of_range": LineOutOfRange,
+    "path_not_found": MissingPath,
     "session_not_found": SessionNotFound,
 }
 # What differs from run to run.

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from toolglot.base_errors import LineOutOfRange, invalid_argument
+from toolglot.base_errors import LineOutOfRange, MissingPath, invalid_argument
 from toolglot.builtin.arguments import make_preview
 from toolglot.builtin.edit.edit_tools import EditTools, TextEdit, build_snippet
 from toolglot.builtin.files.descriptors import stat_at, translate_os_errors
@@ -210,7 +210,7 @@ class _Memory:
         status = self._find_status(path)
         if status is None:
             message = f"no such file or directory: {path!r}; view {ROOT} to see what exists"
-            raise ToolError(message, kind="not_found", code="path_not_found")
+            raise ToolError(message, kind="not_found", code="path_not_found", details=MissingPath(path))
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             message = f"{path!r} is a link or a device, which the memory does not use"
             raise ToolError(message, kind="not_allowed", code="not_regular_file")
@@ -391,7 +391,7 @@ def _resolve_range(view_range: list[int] | None, total: int, path: str) -> tuple
     first, last = view_range
     if not 1 <= first <= max(total, 1):
         message = f"{path!r} has {pluralize(total, 'line')}, so a view cannot begin with line {first}"
-        raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(total))
+        raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(first, total))
     if last != -1 and last < first:
         raise invalid_argument("view_range", f"ends with {last}, before it begins; use a later line or -1")
     return first, total if last == -1 else min(last, total)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolglot.base_errors import PatchFailed
 from toolglot.builtin.edit.patch import locate
 from toolglot.builtin.edit.patch.locate import apply_placements, locate_chunks
 from toolglot.builtin.edit.patch.parse import (
@@ -188,7 +189,8 @@ class TestFinding:
         with pytest.raises(ToolError) as raised:
             applied("a\nb\nc\nd\ne\nwait…\n".encode(), *lines)
         assert str(raised.value).startswith(f"Failed to find {said}")
-        assert raised.value.code == "patch_failed"
+        assert isinstance(raised.value.details, PatchFailed)
+        assert (raised.value.code, raised.value.details.path) == ("patch_failed", "f")
 
     @pytest.mark.parametrize("block", [20_000, 3])
     def test_equal_lines_are_compared_once(self, block: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,8 +167,9 @@ class EditTools:
             except ToolError as e:
                 if len(edits) == 1:
                     raise
+                details = msgspec.structs.replace(e.details, edit=number) if isinstance(e.details, EditFailed) else e.details
                 message = f"edit {number} of {len(edits)}: {e}\nNone of the edits was made."
-                raise ToolError(message, kind=e.kind, code=e.code, details=e.details) from None
+                raise ToolError(message, kind=e.kind, code=e.code, details=details) from None
             text = replacement.text
             replacements.append(replacement)
         return _EditChange.plan(path, document, text, expected, replacements=tuple(replacements))
@@ -192,7 +193,8 @@ class EditTools:
         if not 0 <= after_line <= len(lines):
             message = f"{path!r} has {pluralize(len(lines), 'line')}, so nothing can be inserted after line {after_line}"
             message += f": use a number from 0 (the top) to {len(lines)}"
-            raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(len(lines)))
+            details = LineOutOfRange(after_line, len(lines))
+            raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
         newline = document.newline
         if newline == "mixed":  # as the line before it, or the first
             newline = "crlf" if lines[max(after_line - 1, 0)].endswith("\r\n") else "lf"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
+from toolglot.base_errors import MissingPath, invalid_argument
 from toolglot.builtin.edit.patch.locate import apply_placements, locate_chunks
 from toolglot.builtin.edit.patch.parse import (
     AddFile,
@@ -213,8 +213,10 @@ class _PatchDraft:
                 message = f"{path!r} is a link: use the path of the file that it leads to"
                 raise ToolError(message, kind="not_allowed", code="path_not_allowed")
         if not file.exists:
-            hint = did_you_mean(suggest_paths(self._workspace, path, cutoff=0.7))
-            raise ToolError(f"No such file or directory{hint and f'; {hint}'}", code="path_not_found")
+            suggestions = suggest_paths(self._workspace, path, cutoff=0.7)
+            hint = f"; {did_you_mean(suggestions)}" if suggestions else ""
+            details = MissingPath(path, suggestions)
+            raise ToolError(f"No such file or directory{hint}", code="path_not_found", details=details)
         return file
 
     def _read_content(self, file: _FileDraft) -> bytes:

@@ -231,7 +231,7 @@ class _Search:
         if len(lines) > _MAX_SHOWN_LINES:
             nearest += f"\n… {len(lines) - _MAX_SHOWN_LINES} more lines"
         difference = difference.format(lines=f"line {first}" if first == last else f"lines {first}-{last}")
-        details = EditFailed("not_found", 0, (first, last), nearest)
+        details = EditFailed("not_found", 0, (first, last), difference, nearest)
         return _edit_error(f"the text to replace is not in {name!r}: {difference}:\n{nearest}", details)
 
     def find_near_match(self) -> _NearMatch | None:

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from toolglot.base_errors import ErrorCode, MissingPath
 from toolglot.errors import ToolError
 
 __all__ = [
@@ -23,7 +24,7 @@ __all__ = [
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_COPY_BYTES = 256 << 20
-_MESSAGES = {
+_MESSAGES: dict[int, tuple[str, ErrorCode]] = {
     errno.ENOENT: ("no such file or directory: {!r}", "path_not_found"),
     errno.ENOTDIR: ("{!r}: a parent of the path is not a directory", "not_directory"),
     errno.EISDIR: ("{!r} is a directory", "is_directory"),
@@ -75,7 +76,8 @@ def tool_error(error: OSError, raw_path: str) -> ToolError:
     """Return a system error as a ToolError that names the path as the model wrote it."""
     message, code = _MESSAGES.get(error.errno or 0, (f"{{!r}}: {error.strerror}", "io_error"))
     kind = "not_allowed" if code == "path_not_allowed" else "execution"
-    return ToolError(message.format(raw_path), kind=kind, code=code)
+    details = MissingPath(raw_path) if code == "path_not_found" else None
+    return ToolError(message.format(raw_path), kind=kind, code=code, details=details)
 
 
 @contextmanager

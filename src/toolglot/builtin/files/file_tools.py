@@ -217,7 +217,9 @@ class _FileTools:
         if not lines and (scan.line_count or first > 1):
             size = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
             message = f"{path!r} has {size}, so there is no line {first}: start earlier"
-            raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(scan.line_count))
+            raise ToolError(
+                message, kind="validation", code="line_out_of_range", details=LineOutOfRange(first, scan.line_count)
+            )
         has_more = not scan.is_complete or scan.line_count > last
         is_as_requested = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)
         return ReadResult(

@@ -19,6 +19,7 @@ from shutil import copyfileobj
 
 import msgspec
 
+from toolglot.base_errors import MissingPath
 from toolglot.builtin.files.confined_open import close_quietly
 from toolglot.builtin.files.descriptors import (
     CREATE_FLAGS,
@@ -305,7 +306,8 @@ class StagedChange:
         status, expected, has_content = self._stat_current(), self.change.expected, self.change.data is not None
         current = FileVersion.from_status(status) if status is not None else None
         if current is None and (not has_content or isinstance(expected, FileVersion)):
-            raise ToolError(f"no such file: {self.raw_path!r}", code="path_not_found")
+            details = MissingPath(self.raw_path)
+            raise ToolError(f"no such file: {self.raw_path!r}", code="path_not_found", details=details)
         if current is not None and expected == "absent":
             raise ToolError(f"{self.raw_path!r} already exists", code="file_exists")
         if isinstance(expected, FileVersion) and current != expected:

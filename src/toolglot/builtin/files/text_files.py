@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
+from toolglot.base_errors import MissingPath
 from toolglot.builtin.arguments import make_preview
 from toolglot.builtin.files.text import Document, Encoding, decode_document
 from toolglot.builtin.files.workspace import FileVersion, Workspace
@@ -143,11 +144,13 @@ def save_change(state: ToolState, path: str, change: TextChange) -> SavedFile:
 
 def missing_file_error(state: ToolState, path: str) -> ToolError:
     """Return the error for a path where nothing is, with existing paths of similar names."""
-    hint = did_you_mean(suggest_paths(state.workspace, path, cutoff=0.5)) or "list its directory to see what exists"
+    suggestions = suggest_paths(state.workspace, path, cutoff=0.5)
+    hint = did_you_mean(suggestions) or "list its directory to see what exists"
     with suppress(ToolError):
         if state.workspace.inspect(directory := _parent_directory(path)) is None:
             hint = f"there is no directory {directory!r} either: list the one above it"
-    return ToolError(f"no such file: {path!r}; {hint}", kind="not_found", code="path_not_found")
+    details = MissingPath(path, suggestions)
+    return ToolError(f"no such file: {path!r}; {hint}", kind="not_found", code="path_not_found", details=details)
 
 
 def _parent_directory(path: str) -> str:

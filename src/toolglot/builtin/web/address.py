@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from toolglot.base_errors import ErrorCode
 from toolglot.errors import ToolError, UsageError
 
 __all__ = ["AddressGuard", "Resolver", "Site", "is_public", "parse_site", "resolve_name"]
@@ -86,7 +87,7 @@ def parse_site(url: str) -> Site:
     return Site(name, host.rstrip(".").lower(), port or _DEFAULT_PORTS[name])
 
 
-def _site_error(message: str, code: str = "invalid_url") -> ToolError:
+def _site_error(message: str, code: ErrorCode = "invalid_url") -> ToolError:
     return ToolError(message, kind="not_allowed" if code == "address_not_allowed" else "validation", code=code)
 
 

@@ -8,6 +8,7 @@ product.
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
+from toolglot.base_errors import PatchFailed
 from toolglot.builtin.edit.patch.parse import ADDED, CONTEXT, REMOVED, Chunk, PatchLine
 from toolglot.errors import ToolError
 from toolglot.textutil import LineEdit, split_lines, to_ascii_punctuation, truncate
@@ -42,13 +43,15 @@ def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> l
                     message += f"it is at line {earlier + 1}, {_ORDER_HINT}"
                 else:
                     message += "write a whole line of the file after @@, without line numbers, or nothing"
-                raise ToolError(message, code="patch_failed")
+                details = PatchFailed(path, context=anchor, after_line=cursor)
+                raise ToolError(message, code="patch_failed", details=details)
             cursor = position + 1
         if (placement := _place_chunk(index, chunk, cursor)) is None:
             block = _old_lines(chunk.lines)
             text = truncate("\n".join(block), _MAX_SHOWN_BLOCK)
             message = f"Failed to find expected lines in {path}:\n{text}\n({_describe_mismatch(index, block, cursor)})"
-            raise ToolError(message, code="patch_failed")
+            details = PatchFailed(path, expected=tuple(block[:100]), after_line=cursor)
+            raise ToolError(message, code="patch_failed", details=details)
         placements.append(placement)
         start, lines_there = placement
         if old := _old_lines(lines_there):

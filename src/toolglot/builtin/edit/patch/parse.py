@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from toolglot.base_errors import InvalidPatch
 from toolglot.errors import ToolError
 from toolglot.textutil import truncate
 
@@ -200,9 +201,9 @@ def _quote(text: str) -> str:
     return truncate(text, _MAX_SHOWN_CHARS)
 
 
-def _patch_error(message: str) -> ToolError:
-    return ToolError(message, kind="validation", code="invalid_patch")
+def _patch_error(message: str, line_number: int = 0) -> ToolError:
+    return ToolError(message, kind="validation", code="invalid_patch", details=InvalidPatch(line_number))
 
 
 def _line_error(line_number: int, message: str) -> ToolError:
-    return _patch_error(f"Invalid patch hunk on line {line_number}: {message}")
+    return _patch_error(f"Invalid patch hunk on line {line_number}: {message}", line_number)
