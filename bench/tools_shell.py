@@ -16,8 +16,10 @@ from typing import Any
 
 from bench.measure import Figure, Table
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, shell_tools
+from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_level
+from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import ToolState
 from toolglot.messages import ToolCall
 from toolglot.tools.context import Context

@@ -9,7 +9,8 @@ import pytest
 
 from toolglot import builtin
 from toolglot.builtin.configured import configured_builtins
-from toolglot.builtin.shell import SandboxLevel, ShellOptions
+from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.tool_state import UserQuestion
 from toolglot.builtin.tools import BuiltinOptions, coding_tools
 from toolglot.config.settings import BuiltinSettings, PolicySettings, Settings

@@ -4,7 +4,6 @@ A program that is confined (by Landlock) can read below one directory and the sy
 whatever links or renames happen meanwhile.
 """
 
-import ctypes
 import os
 import select
 import subprocess
@@ -12,11 +11,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["Process", "ProcessStopped", "has_landlock", "read_output", "split_records", "start_confined", "start_python_worker"]
+__all__ = ["Process", "ProcessStopped", "read_output", "split_records", "start_confined", "start_python_worker"]
 
 MAX_OUTPUT = 64 << 20
 Process = subprocess.Popen[bytes]
@@ -82,63 +80,20 @@ def start_python_worker(
     )
 
 
-# ---- Landlock
-
-_READ_FILE, _READ_DIRECTORY, _EXECUTE, _ALL_RIGHTS = 4, 8, 1, (1 << 13) - 1
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _RULE_PATH_BENEATH = 444, 445, 446, 1
-_NO_NEW_PRIVILEGES = 38
+# What a confined program needs besides its root.
 _SYSTEM_PATHS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store", "/etc/ld.so.cache")
-
-
-class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
-    _layout_ = "ms"
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
-
-
-@lru_cache(maxsize=1)
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-@lru_cache(maxsize=1)
-def has_landlock() -> bool:
-    """Tell whether this kernel can confine a program to a directory."""
-    return sys.platform == "linux" and _libc().syscall(_CREATE_RULESET, None, 0, 1) >= 1
-
-
-def _restrict_thread(root_fd: int, program: str) -> None:
-    """Confine this thread, and what it starts: it can read the root and system programs, and write nowhere."""
-    libc = _libc()
-    handled = ctypes.c_uint64(_ALL_RIGHTS)
-    rules = libc.syscall(_CREATE_RULESET, ctypes.byref(handled), ctypes.sizeof(handled), 0)
-    if rules < 0:
-        raise OSError(ctypes.get_errno(), "Landlock is not available")
-    opened: list[int] = []
-    try:
-        allowed = {root_fd: _READ_FILE | _READ_DIRECTORY}
-        for path in (*_SYSTEM_PATHS, program):
-            with suppress(OSError):
-                opened.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
-                allowed[opened[-1]] = _READ_FILE | _EXECUTE | (_READ_DIRECTORY if os.path.isdir(path) else 0)
-        for parent, rights in allowed.items():
-            rule = _PathBeneath(rights, parent)
-            if libc.syscall(_ADD_RULE, rules, _RULE_PATH_BENEATH, ctypes.byref(rule), 0):
-                raise OSError(ctypes.get_errno(), "Landlock refused a rule")
-        if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.syscall(_RESTRICT_SELF, rules, 0):
-            raise OSError(ctypes.get_errno(), "Landlock could not be enforced")
-    finally:
-        for fd in (*opened, rules):
-            os.close(fd)
 
 
 def start_confined(
     program: str, arguments: list[str], root_fd: int, stdin: BinaryIO, stderr: BinaryIO, *pass_fds: int
 ) -> Process:
     """Start a program that is confined to the root, in the root. Raises OSError."""
+    # Not at the top: it needs Linux.
+    from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock
 
     def start() -> Process:
-        _restrict_thread(root_fd, program)
+        system = ((path, READ | LIST | EXECUTE) for path in (*_SYSTEM_PATHS, program))
+        apply_landlock([(root_fd, READ | LIST), *system], network=False)
         return subprocess.Popen(
             [program, *arguments],
             cwd=f"/proc/self/fd/{root_fd}",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from toolglot.builtin.files.workspace import Root
-from toolglot.builtin.shell import ShellOptions
+from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.tool_state import AskUser
 from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
 from toolglot.builtin.web.config import WebConfig

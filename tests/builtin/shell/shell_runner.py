@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from toolglot.builtin.files.workspace import Root, Workspace
-from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, shell_tools
+from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_level
+from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall

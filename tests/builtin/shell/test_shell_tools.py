@@ -16,8 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from shell_kit import Kit, count_fds, eventually, find_processes, resident_memory, text_of, unavailable_reason
 
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, describe_sandbox, shell_tools
 from toolglot.builtin.shell.limits import _parent_group  # pyright: ignore[reportPrivateUsage]
+from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.sandbox_probe import describe_sandbox
+from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import ToolState, UserQuestion
 from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.errors import UsageError
@@ -327,7 +330,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from shell_kit import Kit, unavailable_reason
-from toolglot.builtin.shell import SandboxLevel
+from toolglot.builtin.shell.sandbox import SandboxLevel
 
 async def work():
     for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK, SandboxLevel.NONE):

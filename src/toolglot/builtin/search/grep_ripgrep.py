@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from toolglot.builtin.child_process import ProcessStopped, has_landlock, read_output, split_records, start_confined
+from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_confined
 from toolglot.builtin.search.globs import GlobFilter, to_byte_key
 from toolglot.builtin.search.grep_query import (
     UNLIMITED,
@@ -37,6 +37,7 @@ from toolglot.builtin.search.walk import (
     read_extra_ignores,
     read_gitignores,
 )
+from toolglot.builtin.shell.sandbox import landlock_version
 from toolglot.builtin.tool_state import ToolState
 
 __all__ = ["find_ripgrep", "search_with_ripgrep"]
@@ -56,7 +57,7 @@ _version_cache: dict[tuple[str, int], int] = {}
 
 def find_ripgrep(state: ToolState, root_fd: int) -> str:
     """Return the path of a usable rg; "" if there is none that is recent and that the kernel can confine."""
-    if not has_landlock():
+    if not landlock_version():
         return ""
     # A relative PATH entry, or one inside the workspace, would run a program that a model may have written.
     directories = [path for path in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(path)]

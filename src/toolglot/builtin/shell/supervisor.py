@@ -20,6 +20,7 @@ import time
 
 TYPE_CHECKING = False  # `typing` takes longer to import than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 # Numbers of linux/prctl.h, linux/landlock.h and linux/capability.h, which Python's standard library does not have.
@@ -28,9 +29,9 @@ _CAP_AMBIENT, _CAP_AMBIENT_CLEAR = 47, 4
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION_3 = 0x20080522
-_EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+EXECUTE, WRITE, READ, LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
-_DIRECTORY_RIGHTS = ((1 << 14) - 1) & ~(_EXECUTE | _WRITE | _READ)
+_DIRECTORY_RIGHTS = ((1 << 14) - 1) & ~(EXECUTE | WRITE | READ)
 _RIGHT_COUNTS = (13, 14, 15, 15, 16)  # file system rights known by each Landlock version; later ones know the last number
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 _KILL_SECONDS = 5.0  # for killing processes that keep forking
@@ -158,7 +159,6 @@ def _exec_command(plan: dict[str, Any]) -> None:
 
 
 def _apply_limits(limits: dict[str, Any]) -> None:
-    _check_result(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))  # setuid programs give no rights; Landlock and seccomp require it
     if os.geteuid() == 0:  # root without capabilities is bound by file modes, too
         for number in range(64):
             if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:  # a capability that this kernel does not have
@@ -166,7 +166,11 @@ def _apply_limits(limits: dict[str, Any]) -> None:
         _libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR, 0, 0, 0)
         header, data = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
         _check_result(_libc.syscall(_CAPSET[limits["machine"]], header, data))
-    _apply_landlock(limits)
+    # Everything but hidden paths can be read, few directories can be written.
+    rules = [("/", LIST), *((path, EXECUTE | READ | LIST) for path in (*_paths_except(limits["hidden"]), *limits["read"]))]
+    rules += [(path, ~_IOCTL) for path in limits["write"]]
+    rules += [(f"/dev/{name}", READ | WRITE | LIST | _IOCTL | _TRUNCATE) for name in _DEVICES]
+    apply_landlock(rules, network=limits["network"])
     # seccomp comes last: it may forbid calls that the steps before need.
     program = limits["filter"]
     buffer = ctypes.create_string_buffer(program, len(program))
@@ -178,26 +182,24 @@ def _apply_limits(limits: dict[str, Any]) -> None:
     _check_result(_libc.prctl(_SECCOMP, 2, ctypes.byref(filter_program), 0, 0))
 
 
-def _apply_landlock(limits: dict[str, Any]) -> None:
-    """Everything but hidden paths can be read, few directories can be written; no TCP without network."""
+def apply_landlock(rules: Iterable[tuple[str | int, int]], *, network: bool) -> None:
+    """Restrict this thread, and what it starts, to these paths or descriptors, and their rights. Raises OSError."""
     version: int = _libc.syscall(_CREATE_RULESET, None, 0, 1)
     _check_result(version)
     known = (1 << _RIGHT_COUNTS[min(version, len(_RIGHT_COUNTS)) - 1]) - 1
-    network = 3 if version >= 4 and not limits["network"] else 0  # bind and connect of TCP
+    tcp = 3 if version >= 4 and not network else 0  # bind and connect
     scope = 3 if version >= 6 else 0  # abstract unix sockets, and signals to processes outside
     # An older kernel refuses a longer struct than it knows.
-    attributes = struct.pack("=QQQ", known, network, scope)[: 24 if version >= 6 else 16 if version >= 4 else 8]
-    rules: int = _libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
-    _check_result(rules)
-    _add_path_rule(rules, "/", _LIST & known)
-    for path in (*_paths_except(limits["hidden"]), *limits["read"]):
-        _add_path_rule(rules, path, (_EXECUTE | _READ | _LIST) & known)
-    for path in limits["write"]:
-        _add_path_rule(rules, path, known & ~_IOCTL)
-    for name in _DEVICES:
-        _add_path_rule(rules, f"/dev/{name}", (_READ | _WRITE | _LIST | _IOCTL | _TRUNCATE) & known)
-    _check_result(_libc.syscall(_RESTRICT_SELF, rules, 0))
-    os.close(rules)
+    attributes = struct.pack("=QQQ", known, tcp, scope)[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    ruleset: int = _libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+    _check_result(ruleset)
+    try:
+        for path, rights in rules:
+            _add_path_rule(ruleset, path, rights & known)
+        _check_result(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))  # setuid programs give no rights; Landlock and seccomp need it
+        _check_result(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    finally:
+        os.close(ruleset)
 
 
 def _paths_except(hidden_paths: list[str]) -> list[str]:
@@ -220,10 +222,10 @@ def _paths_except(hidden_paths: list[str]) -> list[str]:
     return visible
 
 
-def _add_path_rule(rules: int, path: str, rights: int) -> None:
+def _add_path_rule(ruleset: int, path: str | int, rights: int) -> None:
     # O_NOFOLLOW: a rule is about what is at the path, not about where a link there leads.
     try:
-        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.dup(path) if isinstance(path, int) else os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # it has gone, and needs no rule
         return
     try:
@@ -233,7 +235,7 @@ def _add_path_rule(rules: int, path: str, rights: int) -> None:
         if file_type != 0o040000:  # the kernel refuses rights of directories for anything else
             rights &= ~_DIRECTORY_RIGHTS
         if rights:
-            _check_result(_libc.syscall(_ADD_RULE, rules, 1, struct.pack("=Qi", rights, fd), 0))
+            _check_result(_libc.syscall(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, fd), 0))
     finally:
         os.close(fd)
 
