@@ -176,35 +176,30 @@ def preview_value(value: Any, length: int) -> str:
 
 def _convert(value: Any, type_name: str) -> Any:
     """Convert a value to another JSON type; `_NO_VALUE` if that would be a guess."""
-    if isinstance(value, str):
-        return _parse_as(value.strip(), type_name)
-    if type_name == "string" and isinstance(value, (bool, int, float)):
-        return _scalar_text(value)
-    if type_name == "integer" and isinstance(value, float) and value.is_integer():
-        return int(value)
-    if type_name == "boolean" and json_type(value) == "integer" and value in (0, 1):
-        return bool(value)
-    return _NO_VALUE
-
-
-def _parse_as(text: str, type_name: str) -> Any:
-    if type_name == "boolean":
-        return _BOOLEANS.get(text.lower(), _NO_VALUE)
-    if type_name == "integer":
-        return int(text.partition(".")[0]) if _INTEGER.fullmatch(text) else _NO_VALUE
-    if type_name == "null":
-        return None if text.lower() in ("null", "none") else _NO_VALUE
-    if type_name not in ("number", "object", "array"):
-        return _NO_VALUE
-    # A string is only parsed as a structure if it looks like one: "a,b" stays a string.
-    if type_name != "number" and text[:1] not in ("{", "["):
-        return _NO_VALUE
-    try:
-        parsed = tolerant_loads(text)[0]
-    except ValueError:
-        return _NO_VALUE
-    expected = ("integer", "number") if type_name == "number" else (type_name,)
-    return parsed if json_type(parsed) in expected else _NO_VALUE
+    text = value.strip() if isinstance(value, str) else ""
+    match type_name:
+        case "string" if isinstance(value, (bool, int, float)):
+            return _scalar_text(value)
+        case "integer" if isinstance(value, float) and value.is_integer():
+            return int(value)
+        case "integer" if _INTEGER.fullmatch(text):
+            return int(text.partition(".")[0])
+        case "boolean" if json_type(value) == "integer" and value in (0, 1):
+            return bool(value)
+        case "boolean":
+            return _BOOLEANS.get(text.lower(), _NO_VALUE)
+        case "null" if text.lower() in ("null", "none"):
+            return None
+        # A string is only parsed as a structure if it looks like one: "a,b" stays a string.
+        case "number" | "object" | "array" if text and (type_name == "number" or text[0] in "{["):
+            try:
+                parsed = tolerant_loads(text)[0]
+            except ValueError:
+                return _NO_VALUE
+            expected = ("integer", "number") if type_name == "number" else (type_name,)
+            return parsed if json_type(parsed) in expected else _NO_VALUE
+        case _:
+            return _NO_VALUE
 
 
 def _fold_name(text: str) -> str:

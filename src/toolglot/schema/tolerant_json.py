@@ -26,7 +26,9 @@ _OBJECT_START, _VALUE_START = re.compile("{"), re.compile(r"[{\[]")
 # Python's literals, which models mix up with JSON's.
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_HEX = re.compile(r"u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f]")
 # Quotes that open a string, and the ones that then close it. Models copy curly quotes from prose.
 _CURLY_DOUBLE, _CURLY_SINGLE = "\u201c\u201d\u201f", "\u2018\u2019\u201b"
 _QUOTES = {
@@ -34,14 +36,11 @@ _QUOTES = {
     **dict.fromkeys(_CURLY_DOUBLE + "\u201e", _CURLY_DOUBLE),
     **dict.fromkeys(_CURLY_SINGLE + "\u201a", _CURLY_SINGLE),
 }
-_PLAIN_RUNS = {closing: re.compile(rf"[^{closing}\\\x00-\x1f]*") for closing in set(_QUOTES.values())}
+# What is in a string, and the quote that ends it.
+_CONTENTS = {closing: re.compile(rf"((?:[^{closing}\\]++|\\.)*+)[{closing}]", re.DOTALL) for closing in {*_QUOTES.values()}}
 _MAX_DIGITS = 4000  # CPython refuses to convert more than 4300
 
-FENCE, AROUND, NESTED_STRING = "code fence around the JSON", "text around the JSON", "JSON inside a JSON string"
-REPEATED, EMPTY_OBJECT, EXTRA_BRACKET = "the same JSON twice", "an empty object beside the JSON", "extra closing bracket"
-BARE_KEY, NO_COMMA, EXTRA_COMMA, COMMENT = "unquoted key", "missing comma", "extra comma", "comment"
-PYTHON, NUMBER = "Python literal", "non-standard number"
-CONTROL, ESCAPE = "raw control character in a string", "invalid escape"
+FENCE, AROUND, EXTRA_COMMA = "code fence around the JSON", "text around the JSON", "extra comma"
 
 
 def tolerant_loads(text: str) -> tuple[Any, tuple[str, ...]]:
@@ -62,7 +61,7 @@ def _loads(text: str, unwraps: int) -> tuple[Any, tuple[str, ...]]:
         except ValueError:
             return value, tuple(parser.repairs)
         if not isinstance(inner, str):
-            return inner, tuple(dict.fromkeys((*parser.repairs, NESTED_STRING, *repairs)))
+            return inner, tuple(dict.fromkeys((*parser.repairs, "JSON inside a JSON string", *repairs)))
     return value, tuple(parser.repairs)
 
 
@@ -82,24 +81,21 @@ class _Parser:
     def parse_document(self) -> Any:
         """Return the only value in the text."""
         self.skip_blank()
-        start, here = self.position, self.here
-        if here == "{":
-            return self.skip_trailing(self.parse_value())
-        if here == "[":
+        start, here, error = self.position, self.here, None
+        is_prose = (here not in _QUOTES and "{" in self.text) or self.text.startswith("```", start)
+        if here in ("{", "["):
             try:
                 return self.skip_trailing(self.parse_value())
             except ValueError as e:  # prose may begin with a bracket: "[1] {…}"
-                return self.find_object(start, e)
-        if (here not in _QUOTES and "{" in self.text) or self.text.startswith("```", start):
-            return self.find_object(start, None)
-        value = self.parse_value()
-        self.skip_blank()
-        if self.position < len(self.text):
-            raise self.error("the end of the text after the value")
-        return value
-
-    def find_object(self, start: int, error: ValueError | None) -> Any:
-        """Find an object in the middle of other text."""
+                if here == "{":
+                    raise
+                error = e
+        elif not is_prose:
+            value = self.parse_value()
+            self.skip_blank()
+            if self.position < len(self.text):
+                raise self.error("the end of the text after the value")
+            return value
         value, begin = self.next_object(start, error)
         if begin < 0:
             raise error or self.error("JSON", start)
@@ -143,7 +139,7 @@ class _Parser:
             if not here:
                 return value
             if here in "}],;":
-                self.record_repair(EXTRA_BRACKET if here in "}]" else EXTRA_COMMA)
+                self.record_repair("extra closing bracket" if here in "}]" else EXTRA_COMMA)
                 self.position += 1
                 continue
             start = self.position
@@ -152,9 +148,9 @@ class _Parser:
                 self.record_repair(FENCE if "```" in self.text[start:] else AROUND)
                 return value
             if second == value and type(second) is type(value):
-                self.record_repair(REPEATED)
+                self.record_repair("the same JSON twice")
             elif value == {} or second == {}:
-                self.record_repair(EMPTY_OBJECT)
+                self.record_repair("an empty object beside the JSON")
                 value = second if value == {} else value
             else:
                 raise self.error("one JSON value, not two different ones", start)
@@ -181,7 +177,7 @@ class _Parser:
         if not word or word[0] not in _WORDS:
             raise self.error("a value")
         if word[0][0].isupper():
-            self.record_repair(PYTHON)
+            self.record_repair("Python literal")
         self.position = word.end()
         return _WORDS[word[0]]
 
@@ -227,7 +223,7 @@ class _Parser:
             return
         # In an object a key and its colon must follow, so a missing comma is unambiguous; `1 2` in an array is not.
         if closing == "}" or (isinstance(last, (dict, list)) and here in "{["):
-            self.record_repair(NO_COMMA)
+            self.record_repair("missing comma")
             return
         raise self.error(f"',' or {closing!r}")
 
@@ -237,58 +233,39 @@ class _Parser:
         match = _KEY.match(self.text, self.position)
         if not match:
             raise self.error("a key")
-        self.record_repair(BARE_KEY)
+        self.record_repair("unquoted key")
         self.position = match.end()
         return match[0]
 
     def parse_string(self) -> str:
         opening, start = self.here, self.position
-        closing = _QUOTES[opening]
+        match = _CONTENTS[_QUOTES[opening]].match(self.text, start + 1)
         if opening != '"':
             self.record_repair(f"{opening} for a quote")
-        run, parts = _PLAIN_RUNS[closing], list[str]()
-        self.position += 1
-        while True:
-            match = cast(re.Match[str], run.match(self.text, self.position))
-            parts.append(match[0])
-            self.position = match.end()
-            here = self.here
-            if not here:
-                raise self.error("the end of the string that begins here", start)
-            self.position += 1
-            if here in closing:
-                return "".join(parts)
-            if here == "\\":
-                parts.append(self.parse_escape())
-            else:
-                self.record_repair(CONTROL)
-                parts.append(here)
+        if not match:
+            raise self.error("the end of the string that begins here", start)
+        self.position = match.end()
+        if _CONTROL.search(match[1]):
+            self.record_repair("raw control character in a string")
+        if "\\" not in match[1]:
+            return match[1]
+        text = _ESCAPE.sub(self.unescape, match[1])
+        return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
-    def parse_escape(self) -> str:
-        """Return what follows a backslash; an invalid escape is a literal backslash, as in an unescaped Windows path."""
-        here = self.here
-        if here in _ESCAPES:
-            self.position += 1
-            return _ESCAPES[here]
-        if match := _HEX.match(self.text, self.position):
-            high = int(match[1], 16)
-            if match[2] and 0xD800 <= high < 0xDC00:  # a surrogate pair is one character
-                self.position = match.end()
-                return chr(0x10000 + ((high - 0xD800) << 10) + (int(match[2], 16) - 0xDC00))
-            self.position += 5
-            return chr(high)
-        self.record_repair(ESCAPE)
-        if here and here in "'`" + _CURLY_DOUBLE + _CURLY_SINGLE:
-            self.position += 1
-            return here
-        return "\\"
+    def unescape(self, match: re.Match[str]) -> str:
+        """Return what an escape means; an invalid one is a literal backslash, as in an unescaped Windows path."""
+        code, character = match.groups()
+        if code or character in _ESCAPES:
+            return chr(int(code, 16)) if code else _ESCAPES[character]
+        self.record_repair("invalid escape")
+        return character if character in "'`" + _CURLY_DOUBLE + _CURLY_SINGLE else match[0]
 
     def parse_number(self, match: re.Match[str]) -> int | float:
         text = match[0]
         if len(text) > _MAX_DIGITS:
             raise self.error(f"a number of at most {_MAX_DIGITS} digits")
         if not _STRICT_NUMBER.fullmatch(text):
-            self.record_repair(NUMBER)
+            self.record_repair("non-standard number")
         self.position = match.end()
         if match[2]:
             return int(match[2], 16) * (-1 if match[1] == "-" else 1)
@@ -306,7 +283,7 @@ class _Parser:
         start = cast(re.Match[str], _SPACE.match(self.text, self.position)).end()
         self.position = cast(re.Match[str], _BLANK.match(self.text, start)).end()
         if skipped := self.text[start : self.position].strip("\ufeff\u200b \t\r\n\xa0"):
-            self.record_repair(COMMENT if skipped[0] in "/#" else "odd white space")
+            self.record_repair("comment" if skipped[0] in "/#" else "odd white space")
         elif self.position > start:
             self.record_repair("byte order mark" if "\ufeff" in self.text[start : self.position] else "odd white space")
 
