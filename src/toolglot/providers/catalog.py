@@ -21,6 +21,15 @@ __all__ = ["ALIASES", "PROFILES", "SURFACES", "resolve_profile", "select_row"]
 NO_SUBSET = ANY_CHOICE - {"subset"}  # `allowed_tools` is OpenAI's own
 
 _OPENAI_LIMITS = ProviderLimits(tools=128, stops=4, source="OpenAI's OpenAPI document 2026-08 and recorded refusals")
+_OPENAI: dict[str, Any] = {
+    "base_url": "https://api.openai.com/v1",
+    "key_env": ("OPENAI_API_KEY",),
+    "base_env": ("OPENAI_BASE_URL",),
+    "limits": _OPENAI_LIMITS,
+    "dialect": "OPENAI",
+    "strict_dialect": "OPENAI_STRICT",
+    "media": frozenset({"image", "file"}),
+}
 # Without it a stream does not report its usage.
 _USAGE = {"stream_options": {"include_usage": True}}
 _COMPATIBLE_FEATURES = ToolFeatures(choices=NO_SUBSET, strict=False)
@@ -40,17 +49,11 @@ def _chat_vendor(**fields: Any) -> Profile:
 
 _ROWS = (
     _chat_vendor(
+        **_OPENAI,
         id="openai-chat",
         title="OpenAI Chat Completions",
-        base_url="https://api.openai.com/v1",
-        key_env=("OPENAI_API_KEY",),
-        base_env=("OPENAI_BASE_URL",),
-        limits=_OPENAI_LIMITS,
         features=ToolFeatures(freeform=True),
-        dialect="OPENAI",
-        strict_dialect="OPENAI_STRICT",
         max_tokens="max_completion_tokens",
-        media=frozenset({"image", "file"}),
         reasoning_echo="no",
         notes=(
             "Tool results are text: images follow in a user message.",
@@ -58,23 +61,17 @@ _ROWS = (
         ),
     ),
     Profile(
+        **_OPENAI,
         id="openai-responses",
         title="OpenAI Responses",
         wire="openai-responses",
-        base_url="https://api.openai.com/v1",
         path="/responses",
         models_path="/models",
-        key_env=("OPENAI_API_KEY",),
-        base_env=("OPENAI_BASE_URL",),
         defaults={"store": False, "include": ["reasoning.encrypted_content"]},
-        limits=_OPENAI_LIMITS,
         features=ToolFeatures(freeform=True, namespaces=True, hosted=True, result_media=frozenset({"image", "file"})),
         history=HistoryRules(needs_turn=True),
-        dialect="OPENAI",
-        strict_dialect="OPENAI_STRICT",
         max_tokens="max_output_tokens",
         options=frozenset({"temperature", "top_p"}),
-        media=frozenset({"image", "file"}),
         notes=("Reasoning items go back next to what they produced, whole and in order.",),
     ),
     Profile(

@@ -126,8 +126,7 @@ class Simulator:
         wire = spec.SPECS[profile.wire]
         reply = self._make_reply(accepted, situation, fault)
         encoder = load_reply_encoder(profile.wire)(profile.model, created=_CREATED, origin=reply.origin)
-        broken = on_demand.make_refusal("overloaded" if rules.stream_fault == "overloaded" else "server-error", "", profile)
-        assert broken is not None
+        broken = Refusal(rules.wordings[f"fault {rules.stream_fault}"], rules.stream_fault)
         content_type = "application/json"
         if not accepted.stream:
             body = [dumps(encoder.encode_reply(reply))]

@@ -1,12 +1,8 @@
 """Faults on demand: what goes wrong with one response, by name. A name may carry a value: `rate-limit:0.01`.
 
-| requested by                               | how often                                                |
-|--------------------------------------------|----------------------------------------------------------|
-| `fault NAME [TIMES]` in the user's message | per simulator and message, so that a retry succeeds      |
-| header `x-simulate: NAME`                  | every request that has it                                |
-| `Simulator(faults=[...])`                  | one per request, in order; "" lets a request pass        |
-
-A request that the provider would refuse is refused first: a fault never hides a bad request.
+A fault is requested by `fault NAME [TIMES]` in the user's message (counted per simulator and message, so that a retry
+succeeds), by the header `x-simulate: NAME`, or by `Simulator(faults=[...])`. It never hides a bad request: what the provider
+would refuse is refused first.
 """
 
 import re

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 from toolglot.jsontext import json_type_name
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
+from toolglot.schema.json_schema import has_type, iter_nodes
 from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_list
 
@@ -17,43 +19,25 @@ RefusalKind = Literal[
 ]
 
 
+@dataclass(eq=False)
 class Refusal(Exception):
-    """A request is refused, or an error was asked for.
+    """A request is refused, or an error was asked for."""
 
-    Args:
-        retry_after: The `Retry-After` that the client is told: seconds or a date.
-        is_plain_text: The body is the message itself, not JSON.
-        unknown_field: The field that the vendor does not know; some report it in a form of its own.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        kind: RefusalKind = "invalid",
-        *,
-        code: str = "",
-        param: str | None = None,
-        retry_after: str | None = None,
-        is_plain_text: bool = False,
-        unknown_field: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.kind: RefusalKind = kind
-        self.message, self.code, self.param = message, code, param
-        self.retry_after, self.is_plain_text, self.unknown_field = retry_after, is_plain_text, unknown_field
+    message: str
+    kind: RefusalKind = "invalid"
+    _: KW_ONLY
+    code: str = ""
+    param: str | None = None
+    retry_after: str | None = None
+    """The `Retry-After` that the client is told: seconds or a date."""
+    is_plain_text: bool = False
+    """The body is the message itself, not JSON."""
+    unknown_field: str = ""
+    """The field that the vendor does not know; some report it in a form of its own."""
 
 
 ErrorTable = Mapping[RefusalKind, tuple[int, str, str]]
 VendorErrors = Mapping[tuple[str, str], tuple[int, str, str]]
-
-_JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "array": (list,),
-    "object": (dict,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-}
 
 
 def declare_fields(**names_by_type: str) -> dict[str, str]:
@@ -149,9 +133,7 @@ class WireRules:
         for name, value in self.doc.items():
             if self.fields and name not in allowed and self.refuses_unknown_fields:
                 raise self.refuse("unknown field", name, param=name)
-            types = [type for word in self.fields.get(name, "").split(" or ") for type in _JSON_TYPES.get(word, ())]
-            is_wrong_bool = isinstance(value, bool) and bool not in types  # True is an int in Python, not in JSON
-            if types and value is not None and (is_wrong_bool or not isinstance(value, tuple(types))):
+            if name in self.fields and value is not None and not has_type(value, self.fields[name].split(" or ")):
                 raise self.refuse_type(name, self.fields[name], value)
         for name in self.required:
             is_elsewhere = name == "model" and (has_model or self.doc.get("prompt"))  # a stored prompt names its model
@@ -171,33 +153,25 @@ class WireRules:
             return
         if schema.get("type") != "object" or any(key in schema for key in ("oneOf", "anyOf", "allOf", "enum", "not")):
             raise self.refuse("bad root", tool.name, param=f"tools[{index}].function.parameters")
-        self.check_subschema(tool, schema, ())
+        for at in iter_nodes(schema):
+            if problem := self.find_problem(at.node, is_strict=bool(tool.strict)):
+                context = tuple(at.pointer.split("/")[1:])
+                text = f"Invalid schema for function '{tool.name}': In context={context}, {problem}"
+                raise Refusal(text, code="invalid_function_parameters")
 
-    def check_subschema(self, tool: ToolDefinition, schema: Doc, path: tuple[str, ...]) -> None:
+    def find_problem(self, schema: Doc, *, is_strict: bool) -> str:
         """OpenAI: arrays declare their items; a strict object is closed and requires everything."""
-        properties, problem = as_dict(schema.get("properties")), ""
         if schema.get("type") == "array" and "items" not in schema:
-            problem = "array schema missing items."
-        elif tool.strict and (word := next((word for word in ("allOf", "oneOf", "not") if word in schema), None)):
-            problem = f"'{word}' is not permitted."
-        elif tool.strict and schema.get("type") == "object":
-            missing = [name for name in properties if name not in as_list(schema.get("required"))]
-            if schema.get("additionalProperties") is not False:
-                problem = "'additionalProperties' is required to be supplied and to be false."
-            elif missing:
-                problem = (
-                    "'required' is required to be supplied and to be an array including every key in properties. "
-                    f"Missing '{missing[0]}'."
-                )
-        if problem:
-            text = f"Invalid schema for function '{tool.name}': In context={path}, {problem}"
-            raise Refusal(text, code="invalid_function_parameters")
-        parts = [(("properties", name), part) for name, part in properties.items()]
-        parts += [(("$defs", name), part) for name, part in as_dict(schema.get("$defs")).items()]
-        parts += [(("anyOf", str(i)), part) for i, part in enumerate(as_list(schema.get("anyOf")))]
-        parts += [(("items",), schema["items"])] if "items" in schema else []
-        for step, part in parts:
-            self.check_subschema(tool, as_dict(part), (*path, *step))
+            return "array schema missing items."
+        if is_strict and (word := next((word for word in ("allOf", "oneOf", "not") if word in schema), None)):
+            return f"'{word}' is not permitted."
+        if not is_strict or schema.get("type") != "object":
+            return ""
+        if schema.get("additionalProperties") is not False:
+            return "'additionalProperties' is required to be supplied and to be false."
+        missing = [name for name in as_dict(schema.get("properties")) if name not in as_list(schema.get("required"))]
+        rule = "'required' is required to be supplied and to be an array including every key in properties."
+        return f"{rule} Missing '{missing[0]}'." if missing else ""
 
     def check_option(self, name: str, value: Any) -> None:
         """Check a sampling parameter of a model that accepts none."""
