@@ -95,33 +95,6 @@ def test_extra_ignore_files(tmp_path: Path) -> None:
     assert set(paths_of(glob_of(tmp_path)(pattern="**/?", respect_extra_ignore=False))) == {"a", "secret/b"}
 
 
-IGNORED: list[tuple[str, set[str]]] = [
-    ("x", {"x", "d/x", "d/e/x"}),
-    ("/x", {"x"}),
-    ("d/x", {"d/x"}),
-    ("d/*", {"d/x", "d/y.log", "d/e/x"}),
-    ("d/[e]/x", {"d/e/x"}),
-    ("d/**/x", {"d/x", "d/e/x"}),
-    ("/*/x", {"d/x"}),
-    ("**/e/x", {"d/e/x"}),
-    ("*.log\n!y.log", {"z.log"}),
-    ("!y.log\n*.log", {"d/y.log", "z.log"}),
-    ("*.log\n!/d/y.log", {"z.log"}),
-    ("/d/y.log\n!y.log", set()),
-    ("!y.log\n/d/y.log", {"d/y.log"}),
-    ("x/\ne/", {"d/e/x"}),
-    ("*\n!*/\n!x", {"d/y.log", "z.log", ".gitignore"}),
-]
-
-
-@pytest.mark.parametrize(("rules", "expected"), IGNORED)
-def test_the_last_matching_rule_decides(tmp_path: Path, rules: str, expected: set[str]) -> None:
-    files = ["x", "z.log", "d/x", "d/y.log", "d/e/x"]
-    plant(tmp_path, [*files])
-    (tmp_path / ".gitignore").write_text(rules)
-    assert {*files, ".gitignore"} - set(paths_of(glob_of(tmp_path)(pattern="**"))) == expected
-
-
 @pytest.mark.parametrize(("order", "expected"), [("mtime", "decba"), ("recent_first", "decab"), ("name", "abcde")])
 def test_orders(tmp_path: Path, order: str, expected: str) -> None:
     plant(tmp_path, "badce")

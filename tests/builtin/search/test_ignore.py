@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolglot.builtin.search.globs import GlobFilter, expand_braces, glob_to_regex, to_byte_key
-from toolglot.builtin.search.ignore import IgnoreRules, IgnoreScope, rebase_rules
+from toolglot.builtin.search.ignore import IgnoreRules, rebase_rules
 from toolglot.builtin.search.walk import Walk
 from toolglot.errors import ToolError
 
@@ -67,7 +67,7 @@ RULES = [
     *("#x", "\\!x", "!x", "x\\ ", "x ", " x", "x  ", "\\ x", "x\r", "ï»¿a", "Ã©", "/", "!", "//", "a//", "d//a", "d/e"),
     *("e/", "/e/", "**e", "e**", "d**/a", "d/**e/a", "***/a", "d/***/a", "*/a", "*/*/a", "f*o.py", "*.*.*", "x*y*z", "A"),
     *(".*", "[z-a]", "[a-]*", "[\\a]", "[a\\-c]b", "[a\\]b]*", "[[:digit:][:alpha:]]", "[[:alpha:]", "d/[e/]/a", "d[/]a"),
-    *("\\a", "d\\/a", "{a,x}", "a\n!a\na"),
+    *("\\a", "d\\/a", "{a,x}", "a\n!a\na", "*.log\n!/d/b.log", "/d/b.log\n!b.log", "!b.log\n/d/b.log", "x/\ne/"),
 ]
 
 
@@ -165,17 +165,8 @@ def test_a_huge_ignore_file() -> None:
     assert rules.decide("name7zzx", "name7zzx", False)
 
 
-class TestScope:
-    def test_the_deepest_matching_rule_decides(self) -> None:
-        top = IgnoreScope(IgnoreRules("*.log\n"), "", None)
-        inner = IgnoreScope(IgnoreRules("!x.log\n"), "a", top)
-        assert top.ignores("a/x.log", "x.log", False)
-        assert not inner.ignores("a/x.log", "x.log", False)
-        assert inner.ignores("a/y.log", "y.log", False)
-        assert not inner.ignores("a/y.txt", "y.txt", False)
-
-    def test_rules_are_cached_by_text(self) -> None:
-        assert IgnoreRules.parse("a\n") is IgnoreRules.parse("a\n")
+def test_rules_are_cached_by_text() -> None:
+    assert IgnoreRules.parse("a\n") is IgnoreRules.parse("a\n")
 
 
 GLOBS: list[tuple[str, list[str], list[str]]] = [

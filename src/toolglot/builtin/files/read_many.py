@@ -9,7 +9,7 @@ from toolglot.builtin.files.descriptors import read_all
 from toolglot.builtin.search.glob import GlobSearch, split_absolute_glob
 from toolglot.builtin.search.list_dir import MAX_PATTERNS, build_excludes
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
-from toolglot.builtin.search.walk import is_binary, replace_surrogates
+from toolglot.builtin.search.walk import has_early_nul, replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
@@ -144,7 +144,7 @@ def _read_files(state: ToolState, paths: list[str], skipped: list[SkippedFile], 
         try:
             with state.workspace.open_file(path) as opened:
                 data, size = read_all(opened.fd, limit + 1), opened.status.st_size
-                if is_binary(data):
+                if has_early_nul(data):
                     skipped.append(SkippedFile(name, f"a binary file of {size} bytes"))
                     continue
                 if len(data) <= limit:  # seen as a whole, so it may be edited

@@ -20,7 +20,7 @@ from toolglot.builtin.search.grep_query import FALLBACK_NOTE, UNLIMITED, FileMat
 from toolglot.builtin.search.grep_ripgrep import find_ripgrep, search_with_ripgrep
 from toolglot.builtin.search.grep_worker import search_with_python
 from toolglot.builtin.search.search_scope import SearchRoot, open_root_of, start_deadline
-from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, is_binary, replace_surrogates, stat_beneath
+from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, has_early_nul, replace_surrogates, stat_beneath
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.facades.rendering import format_matches
@@ -196,7 +196,7 @@ class _GrepTool:
                 if opened.status.st_size > MAX_FILE_SIZE:
                     message = f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it instead"
                     raise ToolError(message, kind="limit", code="file_too_large")
-                if is_binary(os.read(opened.fd, BINARY_PROBE_SIZE)):
+                if has_early_nul(os.read(opened.fd, BINARY_PROBE_SIZE)):
                     raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
         with open_root_of(state, entry) as root:
             query = msgspec.structs.replace(query, root_fd=root.root_fd, start=root.relative, is_file=not entry.is_directory)

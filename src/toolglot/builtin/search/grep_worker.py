@@ -27,7 +27,7 @@ from toolglot.builtin.search.grep_query import (
     invalid_pattern_error,
     unknown_type_error,
 )
-from toolglot.builtin.search.walk import MAX_FILE_SIZE, Walk, is_binary, read_and_close, replace_surrogates
+from toolglot.builtin.search.walk import MAX_FILE_SIZE, Walk, has_early_nul, read_and_close, replace_surrogates
 from toolglot.errors import ToolError
 
 __all__ = ["find_matches", "search_with_python", "worker"]
@@ -103,7 +103,7 @@ def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
         return
     walk = Walk(query.root_fd, query.start, gitignore=query.respect_ignore, extra_ignore=query.respect_ignore)
     for path, data in _read_files(walk, query):
-        if is_binary(data):
+        if has_early_nul(data):
             continue
         # Like ripgrep, stop at a NUL further down.
         text = data.partition(b"\0")[0].decode("utf-8", "surrogateescape")

@@ -21,7 +21,7 @@ __all__ = [
     "VCS_DIRECTORIES",
     "Directory",
     "Walk",
-    "is_binary",
+    "has_early_nul",
     "load_extra_scope",
     "read_and_close",
     "read_extra_ignores",
@@ -204,8 +204,8 @@ def read_and_close(fd: int, max_size: int) -> bytes:
         os.close(fd)
 
 
-def is_binary(data: bytes) -> bool:
-    """Tell whether a file is binary by how it starts, as ripgrep does."""
+def has_early_nul(data: bytes) -> bool:
+    """Tell whether a file has a NUL byte near its start, which makes it binary for ripgrep."""
     return data.find(b"\0", 0, BINARY_PROBE_SIZE) >= 0
 
 
