@@ -101,9 +101,7 @@ class TestEitherWay:
 
     def test_a_missing_page_is_an_error_with_its_text(self, either: Caller, site: Site) -> None:
         kind, text = either.error("web_open", target=site.url("/missing"))
-        assert kind == "execution"
-        assert "status 404" in text
-        assert "gone for good" in text
+        assert (kind, "status 404" in text, "gone for good" in text) == ("execution", True, True)
 
     def test_redirects_are_followed_unless_they_loop(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url("/far"))
