@@ -17,7 +17,6 @@ from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.jsontext import dumps
 from toolglot.messages import ToolCall
-from toolglot.tools.concurrency import split_by_order
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.executor import ToolExecutor
@@ -266,19 +265,6 @@ def test_the_parallel_cap_is_reached_and_never_exceeded(flavour: str, most: int)
     outcomes = asyncio.run(asyncio.wait_for(executor(made, max_parallel=most).run_all([call("work")] * 12), SOON))
     assert [kind_of(outcome) for outcome in outcomes] == [None] * 12
     assert crowd.peak == most
-
-
-@pytest.mark.parametrize(("calls", "parts"), [
-    ("", []),
-    ("a", ["a"]),
-    ("abc", ["abc"]),
-    ("A", ["A"]),
-    ("AB", ["A", "B"]),
-    ("abAcd", ["ab", "A", "cd"]),
-    ("AabBcC", ["A", "ab", "B", "c", "C"]),
-])  # fmt: skip
-def test_what_is_ordered_is_a_part_of_its_own(calls: str, parts: list[str]) -> None:
-    assert ["".join(part) for part in split_by_order(calls, str.isupper)] == parts
 
 
 @pytest.mark.parametrize("most", [1, 2, 8])

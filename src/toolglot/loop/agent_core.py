@@ -13,7 +13,7 @@ from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
-from toolglot.loop.model_view import HostedTools, ModelView
+from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
 from toolglot.providers.catalog import select_row
@@ -22,6 +22,7 @@ from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks
+from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool

@@ -3,12 +3,11 @@
 Pure: nothing is sent and nothing runs here, so that a request can be previewed, measured and documented.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from msgspec.structs import replace
 
-from toolglot.errors import UsageError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_for_model, find_facade
 from toolglot.facades.view import Facade
@@ -19,31 +18,14 @@ from toolglot.providers.profile import Profile
 from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.hosted import find_hosted_tool
+from toolglot.tools.hosted import HostedTools
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.wire.writer import is_same_model
 
-__all__ = ["HostedTools", "ModelView"]
+__all__ = ["ModelView"]
 
 _DEFAULT_CONFIG = ToolConfig()
-
-
-class HostedTools:
-    """Tools that providers run themselves: by name, for every provider that has them, or as one provider's own definition."""
-
-    def __init__(self, names: Iterable[str] = (), definitions: Iterable[ToolDefinition] = ()) -> None:
-        self.names, self.definitions = tuple(names), tuple(definitions)
-        self.all_names = (*(definition.name for definition in self.definitions), *self.names)
-        self.definitions_for("")  # a name that no wire has is an error now
-        for definition in self.definitions:
-            if definition.kind != "hosted":
-                raise UsageError(f"{definition.name!r} is only a definition: give it a function with tool_from_schema")
-
-    def definitions_for(self, wire: str) -> tuple[ToolDefinition, ...]:
-        """Return the definitions that a wire is sent."""
-        named = (find_hosted_tool(name, wire) for name in self.names)
-        return (*self.definitions, *(definition for definition in named if definition is not None))
 
 
 _NO_HOSTED_TOOLS = HostedTools()
@@ -140,8 +122,7 @@ class ModelView:
         profile = self.profile
         return tuple(
             Loss(f"hosted tool {name!r}", "tools", f"{profile.title} has none of this name")
-            for name in self._hosted.names
-            if find_hosted_tool(name, profile.wire) is None
+            for name in self._hosted.missing_names(profile.wire)
         )
 
     # ---- messages

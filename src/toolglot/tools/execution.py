@@ -5,12 +5,14 @@ cancellation, is abandoned, so that whoever waits gets on in time. What would en
 """
 
 import asyncio
+import contextvars
 import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from inspect import isawaitable
+from itertools import groupby
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,6 @@ from toolglot.losses import Repair
 from toolglot.messages import Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.calls import InterpretedCall
-from toolglot.tools.concurrency import run_in_thread, split_by_order
 from toolglot.tools.context import CancelFlag, Context
 from toolglot.tools.hooks import apply_hooks
 from toolglot.tools.results import as_result, describe_error, escape_surrogates, limit_result
@@ -101,20 +102,24 @@ class CallBatch:
 
     async def run(self, work: Iterable[tuple[int, CallWork]]) -> None:
         """Run all calls. If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up."""
-        for group in split_by_order(work, _is_ordered):
-            self._finished = self._loop.create_future()
-            for index, job in group:
-                if isinstance(job, PreparedCall):
-                    self._queue.append((index, job))
-                else:  # it runs already, so it takes the first slot
-                    self._running.add(job)
-                    job.add_done_callback(lambda task, index=index: self._finish_eager(index, task))
-            self._start_more()
-            try:
-                await self._finished
-            except BaseException:
-                await self._cancel_all()
-                raise
+        for is_ordered, jobs in groupby(work, lambda item: isinstance(item[1], PreparedCall) and item[1].tool.ordered):
+            for group in [[job] for job in jobs] if is_ordered else [[*jobs]]:
+                await self._run_group(group)
+
+    async def _run_group(self, group: list[tuple[int, CallWork]]) -> None:
+        self._finished = self._loop.create_future()
+        for index, job in group:
+            if isinstance(job, PreparedCall):
+                self._queue.append((index, job))
+            else:  # it runs already, so it takes the first slot
+                self._running.add(job)
+                job.add_done_callback(lambda task, index=index: self._finish_eager(index, task))
+        self._start_more()
+        try:
+            await self._finished
+        except BaseException:
+            await self._cancel_all()
+            raise
 
     def complete(self, execution: "Execution", outcome: ToolOutcome) -> None:
         """Take the outcome of an execution, and start the next call."""
@@ -171,10 +176,6 @@ class CallBatch:
                 if isinstance(execution := tasks[task], Execution):
                     execution.is_abandoned = True
         self._running.clear()
-
-
-def _is_ordered(item: tuple[int, CallWork]) -> bool:
-    return isinstance(item[1], PreparedCall) and item[1].tool.ordered
 
 
 # ---- one call
@@ -277,7 +278,7 @@ class Execution:
             if tool.is_async or tool.inline:
                 value = tool.call(prepared.values, context)
             else:
-                value = await run_in_thread(lambda: tool.call(prepared.values, context))
+                value = await _run_in_thread(lambda: tool.call(prepared.values, context))
             return await value if isawaitable(value) else value
         except asyncio.CancelledError:
             if self._expired:
@@ -359,3 +360,30 @@ class Execution:
         name, limit = self._prepared.shown_name, self._time_limit
         message = f"The tool {name!r} did not finish within {limit:g} s and was stopped. It may have had effects."
         return ToolError(message, kind="timeout")
+
+
+async def _run_in_thread(function: Callable[[], Any]) -> Any:
+    """Run a function in a daemon thread of its own.
+
+    Unlike `asyncio.to_thread`, a function that never returns blocks neither a pool nor the end of the process.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def resolve(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            set_outcome(outcome)
+
+    def body() -> None:
+        try:
+            done = (future.set_result, context.run(function))
+        except BaseException as e:
+            if isinstance(e, StopIteration) or not isinstance(e, Exception):
+                e = RuntimeError(f"{type(e).__name__} in a tool")  # a future refuses the one, the others end the loop
+            done = (future.set_exception, e)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(resolve, *done)
+
+    threading.Thread(target=body, name="toolglot-tool", daemon=True).start()
+    return await future
