@@ -4,11 +4,11 @@ import inspect
 import re
 from functools import partial
 from types import FrameType, FunctionType
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from toolglot.tools.context import Context
 
-__all__ = ["detect_call_style", "find_local_names", "first_parameter", "is_context_annotation", "is_in_class", "qualified_name"]
+__all__ = ["find_local_names", "first_parameter", "is_async", "is_context_annotation", "is_in_class", "qualified_name"]
 
 
 def qualified_name(function: Any) -> str:
@@ -19,16 +19,14 @@ def qualified_name(function: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def detect_call_style(function: Any) -> Literal["", "coroutine", "async generator"]:
-    """Return how the function returns its value."""
+def is_async(function: Any) -> bool:
+    """Return whether calling a function gives a coroutine or an async generator."""
     while isinstance(function, partial):
         function = cast(Any, function).func
     if not inspect.isroutine(function) and not inspect.isclass(function):
         function = type(function).__call__
     function = getattr(function, "__func__", function)
-    if inspect.iscoroutinefunction(function):
-        return "coroutine"
-    return "async generator" if inspect.isasyncgenfunction(function) else ""
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def is_context_annotation(annotation: Any) -> bool:

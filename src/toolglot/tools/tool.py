@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from types import FunctionType, GeneratorType, MethodType, ModuleType
+from types import AsyncGeneratorType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, TypedDict, Unpack, cast, get_args, overload
 from weakref import WeakValueDictionary
 
@@ -34,9 +34,9 @@ from toolglot.schema.signatures import function_doc, function_name, list_paramet
 from toolglot.tools.config import ANY_EFFECT, Effect
 from toolglot.tools.context import Context
 from toolglot.tools.inspection import (
-    detect_call_style,
     find_local_names,
     first_parameter,
+    is_async,
     is_context_annotation,
     is_in_class,
     qualified_name,
@@ -167,8 +167,7 @@ class Tool:
         self.effects = _check_effects(options.get("effects", ()), self.name)
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
-        self._call_style = detect_call_style(self.function)
-        self.is_async = self._call_style in ("coroutine", "async generator")
+        self.is_async = is_async(self.function)
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
         _check_no_varargs(self.function, self.name)
@@ -238,7 +237,7 @@ class Tool:
         value = self.function(*positional, **values)
         if isinstance(value, GeneratorType):
             return collect_generator(cast(Iterator[Any], value))
-        return collect_async_generator(cast(AsyncIterator[Any], value)) if self._call_style == "async generator" else value
+        return collect_async_generator(cast(AsyncIterator[Any], value)) if isinstance(value, AsyncGeneratorType) else value
 
     async def invoke(self, values: dict[str, Any], context: Context) -> Any:
         """Call the function and await its value."""
