@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from toolglot.messages import Block, Message, Origin
+from toolglot.messages import Block, Message, Origin, Usage
 from toolglot.request import Output
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
-from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, unknown_fields
 from toolglot.wire.writer import Writer
 
 # Request fields with the same meaning on both wires: they survive a conversion between the two.
@@ -26,6 +26,18 @@ def decode_output(format: Doc, schema_key: str = "") -> Output | None:
             return Output(as_dict(shape.get("schema")), name, as_text(shape.get("description")), shape.get("strict"))
         case _:
             return None
+
+
+def decode_usage(usage: Doc, sent: str, received: str) -> Usage:
+    """Decode usage: prompt and completion tokens (Chat), or input and output tokens (Responses)."""
+    details = as_dict(usage.get(f"{sent}_tokens_details"))
+    return Usage(
+        input=as_int(usage.get(f"{sent}_tokens")),  # includes the cached ones
+        output=as_int(usage.get(f"{received}_tokens")),
+        cached=as_int(details.get("cached_tokens")) or as_int(usage.get("prompt_cache_hit_tokens")),  # DeepSeek
+        cache_write=as_int(details.get("cache_write_tokens")),
+        reasoning=as_int(as_dict(usage.get(f"{received}_tokens_details")).get("reasoning_tokens")),
+    )
 
 
 def decode_extras(fields: Doc, wire: str) -> dict[str, Doc]:

@@ -74,7 +74,6 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
 
 
 def encode_result(result: ToolResult, writer: Writer) -> Doc:
-    """Encode a result."""
     encoded: Doc = {"type": "tool_result", "tool_use_id": writer.map_call_id(result.call_id)}
     blocks = [block for block in result.content if not (isinstance(block, Text) and not block.text.strip())]
     if blocks:  # omitted rather than []: an empty list is not portable
@@ -86,7 +85,6 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:
-    """Encode media."""
     state = writer.echo_opaque(media.opaque)
     media_type = media.media_type or guess_media_type(media)
     source: Doc | None = state.get("source")
@@ -223,7 +221,6 @@ def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
 
 
 def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
-    """Encode a tool."""
     if native := native_definition(tool, writer):  # `bash_20250124` and the like: sent without a schema
         return native
     function = encode_function(tool, writer)
@@ -236,7 +233,6 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
 def encode_choice(
     choice: ToolChoice | None, tools: Sequence[ToolDefinition], parallel: bool | None, writer: Writer
 ) -> Doc | None:
-    """Encode the tool choice."""
     if choice is None:
         return {"type": "auto", "disable_parallel_tool_use": True} if parallel is False else None
     encoded: Doc = {"type": _CHOICES[choice.mode]}

@@ -114,7 +114,6 @@ def _response_object(result: ToolResult) -> Doc:
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:
-    """Encode media."""
     state = writer.echo_opaque(media.opaque)
     extra = dict(as_dict(state.get("source")))
     if media.name and writer.is_own:
@@ -164,7 +163,6 @@ def _deep_merge(ours: Doc, extra: Doc) -> Doc:
 
 
 def encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
-    """Encode the tools and the choice among them."""
     declarations: list[Doc] = []
     hosted: Doc = {}
     for tool in tools:
@@ -182,7 +180,6 @@ def encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
 
 
 def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Doc:
-    """Encode the tool choice."""
     if choice.names:  # names are allowed with ANY and VALIDATED only; VALIDATED is AUTO with constrained decoding
         names = [name for _, name in select_chosen(choice, tools, writer)]
         return {"mode": "ANY" if choice.mode == "required" else "VALIDATED", "allowedFunctionNames": names}
@@ -190,7 +187,6 @@ def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: W
 
 
 def encode_generation(request: Request, writer: Writer) -> Doc:
-    """Encode generationConfig."""
     options, config = request.options, dict[str, Any]()
     if options.max_tokens is not None:
         config["maxOutputTokens"] = options.max_tokens

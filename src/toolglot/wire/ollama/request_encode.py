@@ -39,7 +39,6 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
 
 
 def encode_call(call: ToolCall, writer: Writer) -> Doc:
-    """Encode a call."""
     state = writer.echo_opaque(call.opaque)
     name = writer.map_tool_name(call.name, call.namespace)
     function: Doc = {"name": name, "arguments": writer.to_arguments_object(call)}

@@ -4,13 +4,14 @@ Tolerance of the many compatible servers is always on: index, id, name and finis
 `arguments` may be text, an object, "" or null; reasoning comes under four names. Only choice 0 counts.
 """
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Any, cast
 
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media, StopReason, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.messages import Foreign, Media, StopReason
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import OPENAI_CHAT
@@ -32,6 +33,8 @@ _IGNORED_FIELDS = {"padding", "obfuscation", "index", "name", "prefix", "token_i
 # In this order: DeepSeek, llama.cpp and older vLLM; OpenRouter, Groq and newer vLLM; Copilot; Ollama's name for it.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _CALL_FIELDS = {"id", "type", "function", "custom", "index"}
+_JOINED_DETAILS = ("text", "summary", "data")
+_JOINED_AUDIO = ("data", "transcript")
 _KNOWN_FIELDS = {*_DECODED_FIELDS, *_IGNORED_FIELDS, *REASONING_FIELDS}
 
 
@@ -44,13 +47,13 @@ class ChatReplyDecoder(ReplyDecoder):
         self._has_other_choices = False
         self._has_identity = False  # id and model are known
         self._usage: Doc | None = None
-        self._details = ReasoningDetails()
+        self._details: list[Fragments] = []  # OpenRouter's reasoning_details
+        self._audio = Fragments()
         self._reasoning_field = ""  # the name under which reasoning came first
         self._lists: dict[str, list[Any]] = {}  # fields of the message that grow: annotations, citations
         self._block_count = 0  # blocks received whole
         self._call_index: object = None  # of the most recent call
         self._call_slot: Hashable = None
-        self._audio: dict[str, list[str]] = {}
 
     def read_frame(self, doc: Doc, event: str) -> None:
         if "error" in doc and (error := doc["error"]):
@@ -89,19 +92,11 @@ class ChatReplyDecoder(ReplyDecoder):
             raise error_from_body({"error": "the reply has no choices"})
         tracker = self._tracker
         if usage := self._usage:
-            prompt, completion = as_dict(usage.get("prompt_tokens_details")), as_dict(usage.get("completion_tokens_details"))
-            tracker.usage = Usage(
-                input=as_int(usage.get("prompt_tokens")),
-                output=as_int(usage.get("completion_tokens")),
-                cached=as_int(prompt.get("cached_tokens")) or as_int(usage.get("prompt_cache_hit_tokens")),  # DeepSeek
-                cache_write=as_int(prompt.get("cache_write_tokens")),
-                reasoning=as_int(completion.get("reasoning_tokens")),
-            )
-        if state := {**self._details.to_fields(), **self._lists}:
+            tracker.usage = decode_usage(usage, "prompt", "completion")
+        details = [detail.join() for detail in self._details]
+        state = {"reasoning_details": details, **self._lists, "audio": self._audio.join()}
+        if state := {field: value for field, value in state.items() if value}:
             tracker.merge_message_opaque(state)
-        if self._audio:
-            audio = {key: "".join(pieces) for key, pieces in self._audio.items()}
-            tracker.merge_message_opaque({"audio": {**as_dict(as_dict(tracker.opaque).get("audio")), **audio}})
         if tracker.has_slot("refusal") and tracker.stop_reason in (None, "end"):  # there is no finish reason for it
             tracker.stop_reason = "refusal"
         if self._has_other_choices:
@@ -154,24 +149,25 @@ class ChatReplyDecoder(ReplyDecoder):
             if not value or field in _KNOWN_FIELDS:
                 continue
             if field == "reasoning_details":
-                self._details.add(value)
+                for detail in iter_dicts(value):
+                    self._read_detail(detail)
             elif field == "images":  # OpenRouter's generated images
                 for image in iter_dicts(value):
                     self._add_whole_block(_decode_image(image))
             elif isinstance(value, list):  # annotations and citations come in several deltas
                 self._lists.setdefault(field, []).extend(cast(list[Any], value))
             elif field == "audio":
-                self._read_audio(as_dict(value))
+                self._audio.add(as_dict(value), _JOINED_AUDIO)
             else:
                 tracker.merge_message_opaque({field: value})
 
-    def _read_audio(self, audio: Doc) -> None:
-        for key, value in audio.items():
-            if isinstance(value, str) and key != "id":
-                self._audio.setdefault(key, []).append(value)
-            else:
-                before = as_dict(as_dict(self._tracker.opaque).get("audio"))
-                self._tracker.merge_message_opaque({"audio": {**before, key: value}})
+    def _read_detail(self, detail: Doc) -> None:
+        """Join details by type and index, unless their ids differ; the last signature wins."""
+        last = self._details[-1].fields if self._details else None
+        is_same = last is not None and all(last.get(key) == detail.get(key) for key in ("type", "index"))
+        if last is None or not is_same or detail.get("id") not in (None, last.get("id")):
+            self._details.append(Fragments())
+        self._details[-1].add(detail, _JOINED_DETAILS)
 
     def _read_call_delta(self, call: Doc) -> None:
         # Nearly always a fragment of the arguments of the call before.
@@ -234,30 +230,22 @@ def _decode_image(image: Doc) -> Media | Foreign:
     return Media("image", url=url)
 
 
-class ReasoningDetails:
-    """OpenRouter's reasoning_details, which come in fragments: joined by type and index; the last signature wins."""
-
-    _JOINED_KEYS = ("text", "summary", "data")
+class Fragments:
+    """An object that comes in fragments: texts of some fields are joined, any other value replaces the one before."""
 
     def __init__(self) -> None:
-        self._items: list[tuple[Doc, dict[str, list[str]]]] = []  # each with the pieces of its texts
+        self.fields: Doc = {}
+        self._pieces: dict[str, list[str]] = {}  # of the texts that are joined
 
-    def add(self, details: Any) -> None:
-        """Add fragments."""
-        for detail in iter_dicts(details):
-            last = self._items[-1][0] if self._items else None
-            is_same = last is not None and all(last.get(key) == detail.get(key) for key in ("type", "index"))
-            if last is None or not is_same or detail.get("id") not in (None, last.get("id")):
-                self._items.append(({}, {}))
-            item, pieces = self._items[-1]
-            for key, value in detail.items():
-                if key in self._JOINED_KEYS and isinstance(value, str):
-                    pieces.setdefault(key, []).append(value)
-                    item.setdefault(key, "")
-                elif value is not None or key not in item:
-                    item[key] = value
+    def add(self, fragment: Doc, joined: Collection[str]) -> None:
+        """Add a fragment."""
+        for key, value in fragment.items():
+            if key in joined and isinstance(value, str):
+                self._pieces.setdefault(key, []).append(value)
+                self.fields.setdefault(key, "")
+            elif value is not None or key not in self.fields:
+                self.fields[key] = value
 
-    def to_fields(self) -> Doc:
-        """Return the field of the message, {} if there is none."""
-        details = [{**item, **{key: "".join(texts) for key, texts in pieces.items()}} for item, pieces in self._items]
-        return {"reasoning_details": details} if details else {}
+    def join(self) -> Doc:
+        """Return the whole object."""
+        return {**self.fields, **{key: "".join(pieces) for key, pieces in self._pieces.items()}}

@@ -44,7 +44,6 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
 
 
 def encode_assistant(message: Message, writer: Writer) -> Doc:
-    """Encode an assistant message."""
     state = writer.echo_opaque(message.opaque)
     texts = [block for block in message.blocks if isinstance(block, Text | Foreign)]
     refusals = [block for block in texts if isinstance(block, Text) and writer.is_own and is_refusal(block)]
@@ -142,7 +141,6 @@ def _encode_part(block: Block, writer: Writer) -> Iterable[Doc]:
 
 
 def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
-    """Encode media."""
     if media.kind not in writer.profile.media:
         return None
     extra = as_dict(state.get("more"))
@@ -186,7 +184,6 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
 
 
 def encode_tools(request: Request, writer: Writer) -> Doc:
-    """Encode the tools and the choice among them."""
     tools, choice = select_tools(request, writer)
     if not tools:  # parallel_tool_calls is refused without tools, and a choice means nothing
         return {}
@@ -201,7 +198,6 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
 
 
 def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
-    """Encode a tool."""
     if native := native_definition(tool, writer):
         return native
     if tool.kind == "freeform" and writer.profile.features.freeform:
@@ -219,7 +215,6 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
 
 
 def encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> Any:
-    """Encode the tool choice."""
     if not choice.names:
         return choice.mode
     named: list[Doc] = []

@@ -7,8 +7,9 @@ The terminal event's `output` fills in what was never announced: some backends l
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from toolglot.messages import Foreign, Media, StopReason, Text, Thinking, ToolCall, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.messages import Foreign, Media, StopReason, Text, Thinking, ToolCall
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import OPENAI_RESPONSES
@@ -97,14 +98,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
             if index not in self._whole_items and item.get("id") not in self._whole_items:
                 self._finish_item(index, item)
         if usage := response.get("usage"):
-            details = as_dict(usage.get("input_tokens_details"))
-            self._tracker.usage = Usage(
-                input=as_int(usage.get("input_tokens")),  # includes the cached ones
-                output=as_int(usage.get("output_tokens")),
-                cached=as_int(details.get("cached_tokens")),
-                cache_write=as_int(details.get("cache_write_tokens")),
-                reasoning=as_int(as_dict(usage.get("output_tokens_details")).get("reasoning_tokens")),
-            )
+            self._tracker.usage = decode_usage(usage, "input", "output")
         status = response.get("status")
         if status == "incomplete":
             reason = as_text(as_dict(response.get("incomplete_details")).get("reason"))

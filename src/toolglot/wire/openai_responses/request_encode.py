@@ -49,7 +49,6 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
 
 
 def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
-    """Encode an assistant message."""
     blocks = message.blocks
     index = 0
     while index < len(blocks):
@@ -124,7 +123,6 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
 
 
 def encode_result(result: ToolResult, writer: Writer) -> Doc:
-    """Encode a result."""
     state = dict(writer.echo_opaque(result.opaque))
     id = writer.map_call_id(result.call_id)
     if item := state.get("item"):
@@ -178,7 +176,6 @@ def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:
-    """Encode media."""
     state = writer.echo_opaque(media.opaque)
     kind, extra = "input_image" if media.kind == "image" else "input_file", as_dict(state.get("more"))
     if media.file_id and writer.is_own:  # a file id means nothing elsewhere
@@ -229,7 +226,6 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], inp
 
 
 def encode_tools(request: Request, writer: Writer) -> Doc:
-    """Encode the tools and the choice among them."""
     tools, choice = select_tools(request, writer)
     encoded: list[Doc] = []
     namespaces: dict[str, Doc] = {}
@@ -256,7 +252,6 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
 
 
 def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
-    """Encode a tool."""
     if native := native_definition(tool, writer):
         return native
     if tool.kind == "freeform":
@@ -275,7 +270,6 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
 
 
 def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Any:
-    """Encode the tool choice."""
     if not choice.names:
         return choice.mode
     named: list[Doc] = []
