@@ -201,7 +201,7 @@ def _is_loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bo
 
 def _is_sent(block: Block, message: Message, writer: Writer) -> bool:
     if isinstance(block, Thinking):
-        return writer.is_own
+        return writer.owns_state(message.origin)
     return not isinstance(block, Text) or bool(block.text.strip())
 
 
