@@ -261,7 +261,7 @@ def render_tool_names() -> str:
 def native_names(base_tool: str, facade: BoundFacade) -> list[str]:
     """List the names of a base tool, including those that only some models see."""
     names = [view.qualified_name for view in facade.facade.views if base_tool in view.base_tools and not view.hidden]
-    return [*names, base_tool] if facade.shows_base_tool(base_tool) else names
+    return [*names, base_tool] if base_tool in facade.visible_base_tools else names
 
 
 def render_tool_reference() -> str:

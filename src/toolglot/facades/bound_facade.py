@@ -61,7 +61,7 @@ class BoundFacade:
         """Views by all names that a call may use. A visible name wins over an alias or a hidden view."""
         hidden = {view.qualified_name: view for view in self._available_views if view.hidden}
         aliases = {alias: view for view in self._available_views for alias in (view.name, *view.aliases)}
-        taken = self._reserved_names | self._visible_base_tools
+        taken = self._reserved_names | self.visible_base_tools
         return {
             **{alias: view for alias, view in {**hidden, **aliases}.items() if alias not in taken},
             **{view.qualified_name: view for view in self.views},
@@ -77,17 +77,13 @@ class BoundFacade:
         others = (
             definition
             for definition in definitions
-            if BUILTIN_TAG not in definition.tags or self.shows_base_tool(definition.name)
+            if BUILTIN_TAG not in definition.tags or definition.name in self.visible_base_tools
         )
         return (*self.definitions, *others)
 
-    def shows_base_tool(self, base: str) -> bool:
-        """Whether a base tool is shown under its own name."""
-        return base in self._visible_base_tools
-
     @cached_property
-    def _visible_base_tools(self) -> frozenset[str]:
-        """Base tools without a view that the facade does not hide.
+    def visible_base_tools(self) -> frozenset[str]:
+        """Base tools that are shown under their own names: those without a view that the facade does not hide.
 
         Our own tables hide a tool because others do its work: it is shown after all if none of those is available.
         """
@@ -102,7 +98,7 @@ class BoundFacade:
     @property
     def names(self) -> tuple[str, ...]:
         """All names under which the model sees built-in tools."""
-        return (*(view.qualified_name for view in self.views), *sorted(self._visible_base_tools))
+        return (*(view.qualified_name for view in self.views), *sorted(self.visible_base_tools))
 
     def is_freeform(self, name: str) -> bool:
         """Whether a call of this name is plain text."""
@@ -123,7 +119,7 @@ class BoundFacade:
     def native_names(self, base: str) -> tuple[str, ...]:
         """The names that the model has for a base tool; its own name if there are none."""
         names = tuple(view.name for view in self.views if base in view.base_tools)
-        return names if names and not self.shows_base_tool(base) else (base,)
+        return names if names and base not in self.visible_base_tools else (base,)
 
     # ---- calls and their results
 
@@ -267,7 +263,7 @@ class BoundFacade:
         if base_call is None or (base_call.facade == self.facade.id and _qualified_name(call) in self._views_by_name):
             return call
         tool, arguments = base_call.tool, base_call.arguments
-        alternative_calls = [] if self.shows_base_tool(tool) else self._find_alternatives(tool, arguments)
+        alternative_calls = [] if tool in self.visible_base_tools else self._find_alternatives(tool, arguments)
         calls = [(tool, arguments), *alternative_calls]
         # A view of the tool itself comes before one of another tool that would have done the same.
         for candidates in ([call for call in calls if call[0] == tool], [call for call in calls if call[0] != tool]):
@@ -284,9 +280,9 @@ class BoundFacade:
                     text = str(native.get("input", ""))
                     return ToolCall(call.id, view.name, None, text, freeform=True, base_call=base_call)
                 return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=base_call)
-        visible = (candidate for candidate in alternative_calls if self.shows_base_tool(candidate[0]))
+        visible = (candidate for candidate in alternative_calls if candidate[0] in self.visible_base_tools)
         tool, arguments = next(visible, (tool, arguments))
-        if not self.shows_base_tool(tool):
+        if tool not in self.visible_base_tools:
             loss = Loss(f"tool {tool!r}", self.facade.title, "this model has no tool for it; our own name is used")
             losses[loss] = None
         is_unchanged = (call.name, call.arguments) == (tool, arguments)
@@ -296,10 +292,7 @@ class BoundFacade:
         try:
             expression = view.from_base(tool, arguments)
             if expression is not None and not self._is_bundled:
-                native: Any = expression[0]  # whatever a custom function returned
-                if not isinstance(native, dict):
-                    raise TypeError(f"{json_type_name(native)} is not a dict of arguments")
-                _require_json(native)
+                _require_json(expression[0])
             return expression
         except Exception as e:  # a saved conversation may hold anything
             log.warning("facade %s: a call of %s cannot be expressed as %s: %r", self.facade.id, tool, view.name, e)

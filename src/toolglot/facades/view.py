@@ -207,8 +207,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         if case.can_express is not None and not case.can_express(arguments):
             return None
         native = case.from_base(arguments) if case.from_base is not None else _map_fields(case.fields, arguments, to_base=False)
-        if native is None or self.parameters is None:
-            return native
+        if native is None:
+            return None
+        if self.parameters is None:
+            return dict(native)
         # A value that the model could not have given is omitted; without a required one there is no such call.
         shown = self.parameters.get("properties", {})
         native = {name: value for name, value in native.items() if name in shown and _fits(value, shown[name])}

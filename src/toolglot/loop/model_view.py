@@ -106,7 +106,7 @@ class ModelView:
         allowed, facade = self.config.allowed_tools, self.facade
         if not self.config.enabled or (allowed is not None and tool.name not in allowed):
             return ()
-        if facade is None or tool.name not in facade.base_tools or facade.shows_base_tool(tool.name):
+        if facade is None or tool.name not in facade.base_tools or tool.name in facade.visible_base_tools:
             return (tool.name,)
         return tuple(view.qualified_name for view in facade.views if tool.name in view.base_tools)
 

@@ -4,27 +4,13 @@ Lengths are tokens of four characters.
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from msgspec.structs import replace
 
 from toolglot.facades.rows import to_milliseconds
 from toolglot.facades.view import Arguments, RenderContext, Renderer
 from toolglot.jsontext import dumps_text
-
-__all__ = [
-    "CHARS_PER_TOKEN",
-    "command_outputs",
-    "patch_outputs",
-    "render_all",
-    "render_exec",
-    "render_exec_patch",
-    "render_json",
-    "render_patch_json",
-    "render_session_failure",
-    "render_shell_command",
-    "render_unless_failed",
-]
 
 CHARS_PER_TOKEN = 4
 
@@ -50,22 +36,23 @@ def _exit_code(data: Arguments) -> int:
     return data["exit_code"] if data.get("exit_code") is not None else -1
 
 
-def _has_output(data: Any) -> bool:
-    return isinstance(data, dict) and "output" in data
+def _render_each(tool: str) -> Callable[[Renderer], Renderer]:
+    """Apply a renderer to each of several commands; one that did not start says why."""
+
+    def decorate(renderer: Renderer) -> Renderer:
+        def render(context: RenderContext) -> str:
+            if results := context.data_list("results"):
+                return "\n".join(render(replace(context, data=result, text="not run", kind=None)) for result in results)
+            if context.data is not None and "output" in context.data:
+                return renderer(context)
+            return f"{tool} failed: {context.text}" if context.kind == "execution" else context.text
+
+        return render
+
+    return decorate
 
 
-def _render_each(renderer: Renderer) -> Renderer:
-    """Apply a renderer to each of several commands, and keep the text of a command that did not run."""
-
-    def render(context: RenderContext) -> str:
-        if results := context.data_list("results"):
-            return "\n".join(render(replace(context, data=result, text="not run")) for result in results)
-        return renderer(context) if _has_output(context.data) else context.text
-
-    return render
-
-
-@_render_each
+@_render_each("exec_command")
 def render_exec(context: RenderContext) -> str:
     """As exec_command and write_stdin answer."""
     data = context.data
@@ -92,7 +79,7 @@ def _timeout_message(context: RenderContext) -> str:
     return f"command timed out after {milliseconds} milliseconds"
 
 
-@_render_each
+@_render_each("shell_command")
 def render_shell_command(context: RenderContext) -> str:
     """As shell_command answered."""
     data = context.data
@@ -102,7 +89,7 @@ def render_shell_command(context: RenderContext) -> str:
     return "\n".join([*lines, "Output:", *late, _format_output(data)])
 
 
-@_render_each
+@_render_each("shell")
 def render_json(context: RenderContext) -> str:
     """As the older shell tool answered."""
     data = context.data
@@ -119,17 +106,6 @@ def render_patch_json(context: RenderContext) -> str:
 
 def _format_json(output: str, exit_code: int, seconds: float) -> str:
     return dumps_text({"output": output, "metadata": {"exit_code": exit_code, "duration_seconds": round(seconds, 1)}})
-
-
-def render_unless_failed(name: str, renderer: Callable[[RenderContext], str]) -> Callable[[RenderContext], str]:
-    """A command that timed out reads like any other; one that could not start says why."""
-
-    def render(context: RenderContext) -> str:
-        if _has_output(context.data) or context.data_list("results"):
-            return renderer(context)
-        return f"{name} failed: {context.text}" if context.kind == "execution" else context.text
-
-    return render
 
 
 def render_session_failure(context: RenderContext) -> str:
@@ -169,7 +145,6 @@ def render_all(context: RenderContext) -> str:
     """All outputs as text, for a model that reads no data."""
     blocks: list[str] = []
     for output in command_outputs(context):
-        outcome = output["outcome"]
-        head = "Timed out" if outcome["type"] == "timeout" else f"Exit code: {outcome['exit_code']}"
-        blocks.append(f"{head}\nOutput:\n{output['stdout']}{output['stderr']}")
+        code = output["outcome"].get("exit_code")
+        blocks.append(f"{'Timed out' if code is None else f'Exit code: {code}'}\nOutput:\n{output['stdout']}")
     return "\n\n".join(blocks)
