@@ -120,12 +120,15 @@ class Chromium:
     """One browser behind the proxy. Belongs to one event loop."""
 
     def __init__(self, proxy: EgressProxy, path: str = "", *, without_sandbox: bool = False) -> None:
-        self._proxy, self._path = proxy, path
-        self._is_sandboxed = not (without_sandbox or os.geteuid() == 0)
+        self._proxy, self._path, self._without_sandbox = proxy, path, without_sandbox
         self._lock, self._start_failure = asyncio.Lock(), ""
         self._driver: Playwright | None = None
         self._browser: Browser | None = None
         self._home = ""
+
+    @property
+    def _is_sandboxed(self) -> bool:
+        return not self._without_sandbox and os.geteuid() != 0
 
     async def start(self) -> "Browser":
         """Return the browser; start it if it is not running. Raises BrowserUnavailable."""

@@ -108,26 +108,24 @@ class _Backend:
     def __init__(self, config: WebConfig, guard: AddressGuard, connect: Connect, ssl: "SSLContext | None") -> None:
         self._config, self._guard, self._ssl = config, guard, ssl
         self._proxy = EgressProxy(guard, connect)
-        self._browser: Chromium | None = None
-        self._start_lock = asyncio.Lock()
+        self._browser = Chromium(self._proxy, config.browser, without_sandbox=config.without_sandbox)
 
     async def close(self) -> None:
         """End the browser, then the proxy."""
-        if self._browser is not None:
-            await self._browser.close()
+        await self._browser.close()
         await self._proxy.close()
 
     async def open(self, url: str, seconds: float) -> Page:
         """Open a page in whatever way is available. Raises ToolError."""
         site = parse_site(url)
         await self._guard.resolve_allowed(site.host, site.port)  # the proxy checks again; this one spares starting a browser
-        browser = await self._start()
+        await self._proxy.start()
         ticket = self._proxy.issue(self._config.max_bytes)
         reason = "the user has disabled it" if self._config.browser == "none" else ""
         try:
             if not reason:
                 try:
-                    return await _build_page(url, await browser.render(ticket, url, self._config.max_bytes, seconds))
+                    return await _build_page(url, await self._browser.render(ticket, url, self._config.max_bytes, seconds))
                 except BrowserUnavailable as e:
                     reason = str(e)
                 except DownloadStarted:
@@ -141,13 +139,6 @@ class _Backend:
             raise ToolError(message, kind="timeout", code="url_timeout") from None
         finally:
             self._proxy.revoke(ticket)
-
-    async def _start(self) -> Chromium:
-        async with self._start_lock:
-            if self._browser is None:
-                await self._proxy.start()
-                self._browser = Chromium(self._proxy, self._config.browser, without_sandbox=self._config.without_sandbox)
-            return self._browser
 
 
 async def _build_page(url: str, loaded: LoadedPage, *notes: str) -> Page:

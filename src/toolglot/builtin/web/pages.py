@@ -6,7 +6,6 @@ from 0. A part ends at the end of a line, unless one line is longer than a part.
 
 import re
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 from typing import Literal
@@ -101,7 +100,7 @@ class PageStore:
         self._clock = clock
         self._urls: dict[str, str] = {}
         self._refs: dict[str, str] = {}
-        self._stored: OrderedDict[str, tuple[Page, float]] = OrderedDict()
+        self._stored: dict[str, tuple[Page, float]] = {}
         self._size = 0
 
     def assign_ref(self, url: str) -> str:

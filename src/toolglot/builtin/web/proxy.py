@@ -57,14 +57,17 @@ class EgressProxy:
     def __init__(self, guard: AddressGuard, connect: Connect = asyncio.open_connection) -> None:
         self._guard, self._connect = guard, connect
         self._tickets: dict[str, Ticket] = {}
+        self._lock = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.url = ""
 
     async def start(self) -> None:
-        """Listen on a free port."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=MAX_HEAD)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        """Listen on a free port, unless it already does."""
+        async with self._lock:
+            if self._server is None:
+                self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=MAX_HEAD)
+                self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def close(self) -> None:
         """Stop the proxy and break off all connections."""
