@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.builtin.edit.patch.parse import AddFile, parse_patch
+from toolglot.builtin.edit.patch_language import AddFile, parse_patch
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, find_facade
 from toolglot.facades.equivalence import alternatives, canonical_call, render_patch

@@ -1,13 +1,13 @@
 """What built-in tools do with arguments: check them, find the path they are about, preview their effect."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 
-__all__ = ["check_choice", "check_minimum", "make_preview", "path_target"]
+__all__ = ["check_minimum", "make_preview", "path_target"]
 
 
 def check_minimum(name: str, value: int, minimum: int = 0) -> int:
@@ -15,12 +15,6 @@ def check_minimum(name: str, value: int, minimum: int = 0) -> int:
     if value < minimum:
         raise invalid_argument(name, f"is {value}; the minimum is {minimum}")
     return value
-
-
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise ToolError unless the value is one of the choices."""
-    if value not in choices:
-        raise invalid_argument(name, f"is {value!r:.40}; use {', '.join(choices[:-1])} or {choices[-1]}")
 
 
 def path_target(state: ToolState) -> Callable[[dict[str, Any]], str]:

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from toolglot.base_errors import LineOutOfRange, MissingPath, invalid_argument
-from toolglot.builtin.arguments import make_preview
 from toolglot.builtin.edit.edit_tools import EditTools, TextEdit, build_snippet
 from toolglot.builtin.files.descriptors import stat_at, translate_os_errors
 from toolglot.builtin.files.text import Document, check_text
@@ -26,7 +25,7 @@ from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError, UsageError
 from toolglot.schema.derive import Internal
-from toolglot.textutil import format_size, number_lines, pluralize, split_lines, unified_diff
+from toolglot.textutil import format_size, number_lines, pluralize, split_lines
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
@@ -79,7 +78,6 @@ class MemoryResult(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
     """There are more entries."""
     size: int = 0
-    diff: str = ""
 
 
 def create_tools(state: ToolState) -> list[Tool]:
@@ -129,13 +127,7 @@ def create_tools(state: ToolState) -> list[Tool]:
         paths = [str(arguments[name]) for name in ("path", "old_path", "new_path") if arguments.get(name)]
         return ", ".join(path.replace(ROOT, str(directory), 1) if path.startswith(ROOT) else path for path in paths)
 
-    def describe(command: Command = "view", **arguments: Any) -> str:
-        with lock, _open_memory(directory) as notes:
-            result = _Memory(notes, is_preview=True).run(command, arguments)
-        return result.diff or " ".join(filter(None, (command, result.path, result.new_path)))
-
-    preview = make_preview(describe)
-    return [Tool(memory, effects=("read", "write"), quiet=True, examples=examples, target=target, preview=preview)]
+    return [Tool(memory, effects=("read", "write"), quiet=True, examples=examples, target=target)]
 
 
 @contextmanager
@@ -175,11 +167,10 @@ def _depth_error(path: str) -> ToolError:
 
 
 class _Memory:
-    """The commands, on an open memory. is_preview: nothing is changed."""
+    """The commands, on an open memory."""
 
-    def __init__(self, state: ToolState, *, is_preview: bool = False) -> None:
-        self._state, self._workspace, self._is_preview = state, state.workspace, is_preview
-        self._edits = EditTools(state, None)
+    def __init__(self, state: ToolState) -> None:
+        self._state, self._workspace, self._edits = state, state.workspace, EditTools(state, None)
 
     def run(self, command: Command, arguments: dict[str, Any]) -> MemoryResult:
         """Run a command. Raises ToolError."""
@@ -205,8 +196,8 @@ class _Memory:
         with self._workspace.open_directory(parent) as entry, translate_os_errors(path):
             return stat_at(entry.fd, name)
 
-    def _is_directory(self, path: str) -> bool:
-        """Whether an existing path is that of a directory. Raises ToolError."""
+    def _require_status(self, path: str) -> os.stat_result:
+        """Return the status of an existing file or directory. Raises ToolError."""
         status = self._find_status(path)
         if status is None:
             message = f"no such file or directory: {path!r}; view {ROOT} to see what exists"
@@ -214,18 +205,17 @@ class _Memory:
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             message = f"{path!r} is a link or a device, which the memory does not use"
             raise ToolError(message, kind="not_allowed", code="not_regular_file")
-        return stat.S_ISDIR(status.st_mode)
+        return status
 
-    def _measure_file(self, path: str) -> int:
-        """Return the size of an existing file. Raises ToolError."""
+    def _is_directory(self, path: str) -> bool:
+        return stat.S_ISDIR(self._require_status(path).st_mode)
+
+    def _check_file(self, path: str) -> None:
         if self._is_directory(path):
             raise ToolError(f"{path!r} is a directory: use the path of a file in it", code="is_directory")
-        entry = self._workspace.inspect(path)
-        size = entry.status.st_size if entry else 0
-        if size > MAX_FILE_BYTES:
+        if self._require_status(path).st_size > MAX_FILE_BYTES:
             message = f"{path!r} is larger than {MAX_FILE_BYTES} bytes, which is too large for the memory"
             raise ToolError(message, kind="limit", code="file_too_large")
-        return size
 
     def _scan(self, path: str) -> dict[str, int]:
         """Return what is below a directory, relative to it: files with their sizes; directories, which end with a slash."""
@@ -247,22 +237,21 @@ class _Memory:
             if view_range is not None:
                 raise invalid_argument("view_range", f"is for files, and {path!r} is a directory")
             return self._view_directory(path)
-        size = self._measure_file(path)
+        self._check_file(path)
         document, _ = load_document(self._state, path, require_read=None)
         lines = split_lines(document.text)
         first, last = _resolve_range(view_range, len(lines), path)
         shown = lines[first - 1 : last]
-        return MemoryResult(command="view", path=path, lines=shown, first=first, total=len(lines), size=size)
+        return MemoryResult(command="view", path=path, lines=shown, first=first, total=len(lines))
 
     def _view_directory(self, path: str) -> MemoryResult:
         sizes = {name: size for name, size in self._scan(path).items() if not _is_hidden(name)}
         entries: list[MemoryEntry] = []
         for name in sorted(sizes, key=lambda name: name.rstrip("/").split("/")):
             if name.rstrip("/").count("/") < LISTING_DEPTH:
-                size = (
-                    sum(size for other, size in sizes.items() if other.startswith(name)) if name.endswith("/") else sizes[name]
-                )
-                entries.append(MemoryEntry(f"{path}/{name.rstrip('/')}", size, name.endswith("/")))
+                is_directory = name.endswith("/")
+                size = sum(size for other, size in sizes.items() if is_directory and other.startswith(name)) or sizes[name]
+                entries.append(MemoryEntry(f"{path}/{name.rstrip('/')}", size, is_directory))
         return MemoryResult(
             command="view",
             path=path,
@@ -279,28 +268,28 @@ class _Memory:
         check_text(file_text, "file_text", MAX_FILE_BYTES)
         if self._find_status(path) is not None:
             raise ToolError(f"{path!r} already exists: edit it, or delete it first", code="file_exists")
-        return self._save("create", path, TextChange.plan(path, Document(), file_text, "absent"), old_size=None)
+        return self._save("create", path, TextChange.plan(path, Document(), file_text, "absent"))
 
     def str_replace(self, path: str, old_str: str, new_str: str) -> MemoryResult:
         path = _normalize_path(path)
         if not old_str:
             raise invalid_argument("old_str", "is empty; copy the text to replace, or insert lines instead")
         check_text(new_str, "new_str", MAX_FILE_BYTES)
-        old_size = self._measure_file(path)
+        self._check_file(path)
         change = self._edits.plan_replacements(path, [TextEdit(old_str, new_str)])
         first, lines = build_snippet(change, _CONTEXT_LINES)
-        return msgspec.structs.replace(self._save("str_replace", path, change, old_size), lines=lines, first=first)
+        return msgspec.structs.replace(self._save("str_replace", path, change), lines=lines, first=first)
 
     def insert(self, path: str, insert_line: int, file_text: str) -> MemoryResult:
         path = _normalize_path(path)
         check_text(file_text, "insert_text", MAX_FILE_BYTES)
-        old_size = self._measure_file(path)
-        return self._save("insert", path, self._edits.plan_insertion(path, insert_line, file_text), old_size)
+        self._check_file(path)
+        return self._save("insert", path, self._edits.plan_insertion(path, insert_line, file_text))
 
-    def _save(self, command: Command, path: str, change: TextChange, old_size: int | None) -> MemoryResult:
-        size = len(change.data)
+    def _save(self, command: Command, path: str, change: TextChange) -> MemoryResult:
         sizes = self._scan(ROOT)
         files = sum(not name.endswith("/") for name in sizes)
+        size, old_size = len(change.data), sizes.get(path.removeprefix(f"{ROOT}/"))
         problem = ""
         if size > MAX_FILE_BYTES:
             problem = f"{path!r} would have over {MAX_FILE_BYTES} bytes: make it shorter, or use two files"
@@ -310,27 +299,22 @@ class _Memory:
             problem = f"the memory would have over {MAX_TOTAL_BYTES} bytes: delete something first"
         if problem:
             raise ToolError(problem, kind="limit", code="quota_exceeded")
-        if not self._is_preview:
-            self._workspace.write(path, change.data, expected=change.expected, mode=0o600)
-        diff = unified_diff(change.before, change.after, path)
-        return MemoryResult(command=command, path=path, total=len(split_lines(change.after)), size=size, diff=diff)
+        self._workspace.write(path, change.data, expected=change.expected, mode=0o600)
+        return MemoryResult(command=command, path=path, total=len(split_lines(change.after)), size=size)
 
     def delete(self, path: str) -> MemoryResult:
         path = _normalize_path(path)
         _refuse_root("deleted: delete", path)
-        is_directory, diff = self._is_directory(path), ""
-        with suppress(ToolError):  # what cannot be shown can still be deleted
-            diff = unified_diff(load_document(self._state, path, require_read=None)[0].text, "", path)
-        if not self._is_preview and not is_directory:
-            self._workspace.remove(path)
-        elif not self._is_preview:
+        if is_directory := self._is_directory(path):
             parent, _, name = path.rpartition("/")
             with self._workspace.open_directory(parent) as entry, translate_os_errors(path):
                 # Renamed first, so that it is gone at once even if emptying it is interrupted.
                 trash = f".deleted-{secrets.token_hex(8)}"
                 os.rename(name, trash, src_dir_fd=entry.fd, dst_dir_fd=entry.fd)
                 shutil.rmtree(trash, dir_fd=entry.fd)
-        return MemoryResult(command="delete", path=path, is_directory=is_directory, diff=diff)
+        else:
+            self._workspace.remove(path)
+        return MemoryResult(command="delete", path=path, is_directory=is_directory)
 
     def rename(self, path: str, new_path: str) -> MemoryResult:
         old, new = _normalize_path(path), _normalize_path(new_path)
@@ -347,18 +331,13 @@ class _Memory:
             raise ToolError(message, kind="validation", code="invalid_path")
         if self._find_status(new) is not None:
             raise ToolError(f"{new!r} already exists: use another path, or delete it first", code="file_exists")
-        if not self._is_preview:
-            self._move(old, new, is_directory)
+        self._move(old, new, is_directory)
         return MemoryResult(command="rename", path=old, new_path=new, is_directory=is_directory)
 
     def _move(self, old: str, new: str, is_directory: bool) -> None:
         """Rename a file or directory, and create the directories that the new path needs."""
-        workspace, (old_parent, _, old_name), (new_parent, _, new_name) = (
-            self._workspace,
-            old.rpartition("/"),
-            new.rpartition("/"),
-        )
-        names = new_parent.split("/")[2:]
+        workspace, names = self._workspace, new.split("/")[2:-1]
+        (old_parent, _, old_name), (new_parent, _, new_name) = old.rpartition("/"), new.rpartition("/")
         for depth, name in enumerate(names):
             parent = "/".join((ROOT, *names[:depth]))
             with workspace.open_directory(parent) as entry, translate_os_errors(new), suppress(FileExistsError):

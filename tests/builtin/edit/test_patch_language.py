@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot.base_errors import PatchFailed
-from toolglot.builtin.edit.patch import locate
-from toolglot.builtin.edit.patch.locate import apply_placements, locate_chunks
-from toolglot.builtin.edit.patch.parse import (
+from toolglot.builtin.edit import patch_language
+from toolglot.builtin.edit.patch_language import (
     AddFile,
     Chunk,
     DeleteFile,
     PatchOp,
     PatchOperation,
     UpdateFile,
+    apply_placements,
+    locate_chunks,
     operation_to_ops,
     parse_patch,
 )
@@ -211,7 +212,7 @@ class TestFinding:
 
 def count_comparisons(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count how often each comparison looks at a line."""
-    comparisons = locate._COMPARISONS  # pyright: ignore[reportPrivateUsage]
+    comparisons = patch_language._COMPARISONS  # pyright: ignore[reportPrivateUsage]
     counts = [0] * len(comparisons)
 
     def counting(level: int, normalize: Callable[[str], str]) -> Callable[[str], str]:
@@ -221,7 +222,7 @@ def count_comparisons(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return count
 
-    monkeypatch.setattr(locate, "_COMPARISONS", tuple(counting(*pair) for pair in enumerate(comparisons)))
+    monkeypatch.setattr(patch_language, "_COMPARISONS", tuple(counting(*pair) for pair in enumerate(comparisons)))
     return counts
 
 

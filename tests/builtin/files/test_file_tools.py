@@ -16,7 +16,6 @@ from toolglot.builtin.files import line_reader as passing
 from toolglot.builtin.files.file_tools import ReadResult, file_tools
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.tool_state import to_data
-from toolglot.errors import ToolError
 from toolglot.messages import Media, ToolCall
 from toolglot.tools.results import as_result
 
@@ -413,12 +412,6 @@ class TestWriting:
         before = snapshot(tools.root.parent)
         assert tools.failure("write", path=path, content="evil").kind == "not_allowed"
         assert snapshot(tools.root.parent) == before
-
-    def test_a_program_that_calls_it_is_checked_too(self, tools: Tools):
-        with pytest.raises(ToolError, match="mode is 'w'"):
-            tools.tools["write"]("fresh", "x", "w")
-        with pytest.raises(ToolError, match="detail is 'x'"):
-            tools.tools["view_image"]("a.png", "x")
 
     @pytest.mark.parametrize("path", ["binary", "late"])
     def test_nothing_is_appended_to_what_is_not_text(self, tools: Tools, path: str):

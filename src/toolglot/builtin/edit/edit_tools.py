@@ -7,12 +7,12 @@ Every byte outside of the changed lines stays what it was.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from toolglot.base_errors import EditFailed, LineOutOfRange, invalid_argument
-from toolglot.builtin.arguments import check_choice, path_target
+from toolglot.builtin.arguments import path_target
 from toolglot.builtin.edit.text_replace import Replacement, replace_text
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import (
@@ -148,7 +148,6 @@ class EditTools:
         for edit in edits:
             check_text(edit.old, "old", MAX_TEXT_BYTES)
             check_text(edit.new, "new", MAX_TEXT_BYTES)
-            check_choice("match", edit.match, get_args(MatchMode))
         replacements: list[Replacement] = []
         if edits[0].old:
             document, expected = load_document(self._state, path, require_read=self._require_read)

@@ -8,12 +8,12 @@ import json
 import re
 import secrets
 from collections.abc import Iterator
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import msgspec
 
 from toolglot.base_errors import invalid_argument
-from toolglot.builtin.arguments import check_choice, path_target
+from toolglot.builtin.arguments import path_target
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, diff_preview, load_document, save_change
 from toolglot.builtin.tool_state import ToolState, to_data
@@ -220,9 +220,6 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
         path: str, source: str = "", cell_id: str | None = None, cell_type: CellType | None = None, mode: EditMode = "replace"
     ) -> _CellChange:
         check_text(source, "source", MAX_TEXT_BYTES)
-        check_choice("mode", mode, get_args(EditMode))
-        if cell_type is not None:
-            check_choice("cell_type", cell_type, get_args(CellType))
         if cell_id is None and mode != "insert":
             raise invalid_argument("cell_id", f"is missing; name the cell to {mode} by its id or its index")
         document, expected = load_document(state, path, require_read=require_read)

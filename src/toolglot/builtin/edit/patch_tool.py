@@ -16,13 +16,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from toolglot.base_errors import MissingPath, invalid_argument
-from toolglot.builtin.edit.patch.locate import apply_placements, locate_chunks
-from toolglot.builtin.edit.patch.parse import (
+from toolglot.builtin.edit.patch_language import (
     AddFile,
     DeleteFile,
     PatchOp,
     PatchOperation,
     UpdateFile,
+    apply_placements,
+    locate_chunks,
     operation_to_ops,
     parse_patch,
 )
@@ -74,7 +75,7 @@ def patch_tools(state: ToolState) -> list[Tool]:
     """Return the tool `patch`."""
     tools = _PatchTool(state)
     examples = [{"text": _EXAMPLE}]
-    return [Tool(tools.patch, effects=("read", "write"), examples=examples, target=tools.target, preview=tools.preview)]
+    return [Tool(tools.patch, effects=("read", "write"), examples=examples, target=tools.target, preview=render_patch)]
 
 
 class _PatchTool:
@@ -133,9 +134,6 @@ class _PatchTool:
                 with suppress(ToolError):
                     names[-1] = self._state.display_path(self._state.workspace.resolve(path))
         return ", ".join(dict.fromkeys(names))
-
-    def preview(self, arguments: dict[str, Any]) -> str:
-        return render_patch(arguments)
 
 
 def _parse_ops(text: str, operations: Sequence[PatchOperation] | None) -> list[PatchOp]:

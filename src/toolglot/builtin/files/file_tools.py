@@ -9,12 +9,12 @@ import codecs
 import os
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from toolglot.base_errors import LineOutOfRange, invalid_argument
-from toolglot.builtin.arguments import check_choice, check_minimum, path_target
+from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.descriptors import read_all
 from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineReader
 from toolglot.builtin.files.text import Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
@@ -264,7 +264,6 @@ class _FileTools:
             path: Path of the image, absolute or relative to the workspace.
             detail: Resolution at which to look at it: auto (default), low, high or original.
         """
-        check_choice("detail", detail, get_args(Detail))
         self._check_file(path)
         with self._state.workspace.open_file(path) as entry:
             media = detect_media(read_all(entry.fd, _HEAD_SIZE))
@@ -299,7 +298,6 @@ class _FileTools:
         return ToolOutput(text, to_data(saved) | fields)
 
     def plan_write(self, path: str, content: str, mode: WriteMode = "overwrite") -> _WriteChange:
-        check_choice("mode", mode, get_args(WriteMode))
         check_text(content, "content", MAX_TEXT_BYTES)
         loaded = load_file(self._state, path, require_read=self._require_read if mode == "overwrite" else None)
         if mode == "create_only" and loaded.version != "absent":
