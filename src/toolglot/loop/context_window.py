@@ -237,17 +237,13 @@ class ConversationWindow(Sequence[Message]):
     @overload
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
-        head_length = len(self._head)
-        shift = self._start - head_length
-        if isinstance(index, int):
-            position = index + len(self) if index < 0 else index
-            if position < 0:
-                raise IndexError(index)
-            return self._head[position] if position < head_length else self._show(self._conversation[position + shift])
-        start, stop, step = index.indices(len(self))
-        if step == 1 and start >= head_length:  # the common case: the encoder asks for what is new
-            return [*map(self._show, self._conversation[start + shift : max(stop, start) + shift])]
-        return [self[position] for position in range(start, stop, step)]
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        position = index + len(self) if index < 0 else index
+        if position < 0:
+            raise IndexError(index)
+        beyond_head = position - len(self._head)
+        return self._head[position] if beyond_head < 0 else self._show(self._conversation[self._start + beyond_head])
 
     def __iter__(self) -> Iterator[Message]:
         yield from self._head

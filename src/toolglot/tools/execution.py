@@ -49,14 +49,14 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     call: ToolCall
     tool: Tool
     values: dict[str, Any]
-    repairs: tuple[Repair, ...] = ()
-    target: str = ""
-    needs_approval: bool = False
-    approved: bool | None = None
-    arguments: dict[str, Any] | None = None
-    """As they will be used; set only for a call that somebody is asked about."""
-    interpreted: InterpretedCall | None = None
+    arguments: dict[str, Any]
+    """As they will be used."""
+    repairs: tuple[Repair, ...]
+    target: str
+    interpreted: InterpretedCall | None
     """The call as the model made it, if a facade interpreted it."""
+    needs_approval: bool
+    approved: bool | None = None
 
     @property
     def shown_name(self) -> str:

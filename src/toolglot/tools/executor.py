@@ -164,16 +164,16 @@ class ToolExecutor:
         except ToolError as error:
             return self._refuse(base, interpreted, error, tool, target)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
-        if policy.needs_approval(tool):
-            return PreparedCall(base, tool, bound.values, repairs, target, True, None, bound.arguments, interpreted)
-        policy.record_start(tool, self.clock())
-        return PreparedCall(base, tool, bound.values, repairs, target, interpreted=interpreted)
+        needs_approval = policy.needs_approval(tool)
+        if not needs_approval:
+            policy.record_start(tool, self.clock())
+        return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, needs_approval)
 
     async def request_approval(self, prepared: PreparedCall) -> ApprovalAnswer:
         """Ask the approver; without one the answer is later."""
         if self.approve is None:
             return "later"
-        tool, arguments = prepared.tool, deep_copy(prepared.arguments or {})
+        tool, arguments = prepared.tool, deep_copy(prepared.arguments)
         # A preview may read files: it must not block the event loop.
         preview = "" if tool.preview is None else await asyncio.to_thread(_describe, tool, tool.preview, arguments)
         answer = self.approve(ApprovalRequest(prepared.call, tool.name, tool.effects, prepared.target, arguments, preview))

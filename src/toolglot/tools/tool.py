@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, update_wrapper
 from types import AsyncGeneratorType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, TypedDict, Unpack, cast, get_args, overload
 from weakref import WeakValueDictionary
@@ -171,10 +171,7 @@ class Tool:
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
         _check_no_varargs(self.function, self.name)
-        for attribute in ("__doc__", "__module__", "__name__", "__qualname__"):
-            if (value := getattr(self.function, attribute, None)) is not None:
-                setattr(self, attribute, value)
-        self.__wrapped__ = self.function
+        update_wrapper(self, self.function, ("__doc__", "__module__", "__name__", "__qualname__"), ())
 
     # -- what a model sees
 
