@@ -37,6 +37,7 @@ def tried(home: Home, key: str, user: str | None, project: str, **more: Any) -> 
 
 class TestOneValue:
     @pytest.mark.parametrize(("key", "user", "project", "counts"), [
+        # free
         ("model", '"simulator"', '"anthropic:x"', "anthropic:x"),
         ("aliases.a", '"simulator"', '"anthropic:x"', "anthropic:x"),
         ("fallbacks", None, '["simulator"]', ("simulator",)),
@@ -46,12 +47,7 @@ class TestOneValue:
         ("context.when_full", None, '"off"', "off"),
         ("providers.gemini.parallel", "false", "true", True),
         ("providers.gemini.generation.effort", None, '"high"', "high"),
-    ])  # fmt: skip
-    def test_what_is_free_applies(self, home: Home, key: str, user: str | None, project: str, counts: Any) -> None:
-        found = tried(home, key, user, project)
-        assert (at(found.settings, key), found.withheld) == (counts, ())
-
-    @pytest.mark.parametrize(("key", "user", "project", "counts"), [
+        # stricter
         ("policy.max_turns", None, "24", 24),
         ("policy.max_turns", "10", "10", 10),
         ("policy.timeout", '"none"', "500", 500.0),
@@ -72,32 +68,36 @@ class TestOneValue:
         ("providers.gemini.tools.allow", None, '["a"]', ("a",)),
         ("providers.gemini.tools.deny", '["a"]', '["b"]', ("a", "b")),
     ])  # fmt: skip
-    def test_what_is_tighter_applies(self, home: Home, key: str, user: str | None, project: str, counts: Any) -> None:
+    def test_free_and_stricter_values_apply(self, home: Home, key: str, user: str | None, project: str, counts: Any) -> None:
         found = tried(home, key, user, project)
         assert (at(found.settings, key), found.withheld) == (counts, ())
 
-    @pytest.mark.parametrize(("key", "user", "project", "counts", "why"), [
-        ("policy.max_turns", None, "26", 25, "it would allow more than the current 25"),
-        ("policy.max_turns", "3", "4", 3, "it would allow more than the current 3"),
-        ("policy.timeout", None, '"none"', 120.0, "it would allow more than the current 120.0"),
-        ("policy.run_timeout", "9.5", '"none"', 9.5, "it would allow more than the current 9.5"),
-        ("policy.max_parallel", None, "9", 8, "it would allow more than the current 8"),
-        ("policy.max_result", None, "60001", 60_000, "it would allow more than the current 60000"),
-        ("policy.repeats", None, "0", 3, "it would allow more than the current 3"),
-        ("policy.repeats", None, "4", 3, "it would allow more than the current 3"),
-        ("policy.max_uses.git", "7", "8", 7, "it would allow more than the current 7"),
-        ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b' is not in the list that applies now"),
-        ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab' is not in the list that applies now"),
-        ("policy.allow", "[]", '["a"]', (), "'a' is not in the list that applies now"),
-        ("providers.gemini.strict", "true", "false", True, "it would allow losses that are an error now"),
-        ("providers.gemini.tools.allow", '["a"]', '["b"]', ("a",), "'b' is not in the list that applies now"),
+    @pytest.mark.parametrize(("key", "user", "project", "counts", "more"), [
+        ("policy.max_turns", None, "26", 25, "25"),
+        ("policy.max_turns", "3", "4", 3, "3"),
+        ("policy.timeout", None, '"none"', 120.0, "120.0"),
+        ("policy.run_timeout", "9.5", '"none"', 9.5, "9.5"),
+        ("policy.max_parallel", None, "9", 8, "8"),
+        ("policy.max_result", None, "60001", 60_000, "60000"),
+        ("policy.repeats", None, "0", 3, "3"),
+        ("policy.repeats", None, "4", 3, "3"),
+        ("policy.max_uses.git", "7", "8", 7, "7"),
+        ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b'"),
+        ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab'"),
+        ("policy.allow", "[]", '["a"]', (), "'a'"),
+        ("providers.gemini.tools.allow", '["a"]', '["b"]', ("a",), "'b'"),
+        ("providers.gemini.strict", "true", "false", True, ""),
     ])  # fmt: skip
-    def test_what_is_looser_is_held_back(
-        self, home: Home, key: str, user: str | None, project: str, counts: Any, why: str
+    def test_looser_values_are_withheld(
+        self, home: Home, key: str, user: str | None, project: str, counts: Any, more: str
     ) -> None:
+        reason = (
+            f"{more} is not in the list that applies now" if "'" in more else f"it would allow more than the current {more}"
+        )
         untrusted = tried(home, key, user, project)
         assert at(untrusted.settings, key) == counts
-        assert [(one.key, one.reason) for one in untrusted.withheld] == [(key, why)]
+        reason = reason if more else "it would allow losses that are an error now"
+        assert [(setting.key, setting.reason) for setting in untrusted.withheld] == [(key, reason)]
         assert tried(home, key, user, project, trusted=True).withheld == ()
 
     @pytest.mark.parametrize(("key", "project", "value"), [
@@ -118,19 +118,17 @@ class TestOneValue:
         untrusted = tried(home, key, None, project)
         assert untrusted.settings == Settings()
         assert untrusted.withheld == (WithheldSetting(key, value, NEEDS_TRUST),)
-        assert {one.origin for one in untrusted.values} == {"default"}
+        assert {setting.origin for setting in untrusted.values} == {"default"}
         trusted = tried(home, key, None, project, trusted=True)
         assert (at(trusted.settings, key), trusted.withheld, trusted.trusted) == (value, (), True)
 
-    def test_what_is_so_already_is_not_held_back(self, home: Home) -> None:
+    def test_what_applies_already_is_not_withheld(self, home: Home) -> None:
         found = home.read("", "audit = true\npolicy.max_turns = 25\n")
-        assert (found.withheld, {one.origin for one in found.values}) == ((), {"default"})
+        assert (found.withheld, {setting.origin for setting in found.values}) == ((), {"default"})
 
-    def test_lists_that_are_joined_say_who_added_to_them(self, home: Home) -> None:
+    def test_lists_are_joined_or_replaced(self, home: Home) -> None:
         found = home.read('policy.deny = ["a"]', 'policy.deny = ["b"]')
-        assert [one.origin for one in found.values if one.key == "policy.deny"] == [f"project file {home.project_file}"]
-
-    def test_a_trusted_file_replaces_a_list(self, home: Home) -> None:
+        assert [value.origin for value in found.values if value.key == "policy.deny"] == [f"project file {home.project_file}"]
         assert home.read('policy.deny = ["a"]', "policy.deny = []", trusted=True).settings.policy.deny == ()
 
     def test_environment_and_flags_may_do_anything(self, home: Home) -> None:
@@ -266,7 +264,7 @@ def test_a_section_passes_its_rule_on(key: str, rule: str) -> None:
 class _Added(msgspec.Struct, frozen=True, kw_only=True):
     """A section with one new setting, as CONTRIBUTING.md describes it."""
 
-    speed: Annotated[int, Meta(ge=1, le=9), Setting(trust="lower", env="TOOLGLOT_SPEED")] = 5
+    speed: Annotated[int, Meta(ge=1, le=9), Setting(trust="lower")] = 5
     """How fast."""
     name: str = "x"
     """Nothing is declared: it needs trust, and its variable is derived."""
@@ -274,7 +272,7 @@ class _Added(msgspec.Struct, frozen=True, kw_only=True):
 
 def test_a_setting_declares_everything_on_its_field() -> None:
     speed, name = list_fields(_Added, ("added",))
-    assert (speed.key_text, speed.variable, speed.trust) == ("added.speed", "TOOLGLOT_SPEED", "lower")
+    assert (speed.key_text, speed.variable, speed.trust) == ("added.speed", "TOOLGLOT_ADDED_SPEED", "lower")
     assert describe_expected(speed) == "an integer of at least 1 and of at most 9"
     with pytest.raises(ValueError, match="at most 9, not 10"):
         convert_value(speed, 10)

@@ -76,8 +76,6 @@ class SettingField(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def variable(self) -> str:
         """The environment variable; "" for keys with a name of the user's choice, which have none."""
-        if self.declared.env is not None:
-            return self.declared.env
         return "" if WILDCARD in self.key else "TOOLGLOT_" + "_".join(self.key).upper()
 
 

@@ -41,8 +41,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """Declared on a field with `Annotated`. A field inherits `trust` from its section; the default is `trusted`."""
 
     trust: TrustRule | None = None
-    env: str | None = None
-    """The environment variable, if it is not the derived one; "" for none."""
     flag: str = ""
     """The command-line flag, if it is not the last part of the key."""
     is_path: bool = False

@@ -1,12 +1,6 @@
 """When to retry a request, following the provider's own instructions. Pure: clock and randomness are arguments.
 
-| what came back                               | retry?                                        |
-|----------------------------------------------|-----------------------------------------------|
-| `x-should-retry: true` / `false`             | as it says                                    |
-| rate limited, overloaded, failed, no answer  | yes                                           |
-| the model's tool call was refused (Groq)     | yes: the model may get it right the next time |
-| quota exhausted, refused, unknown, forbidden | never                                         |
-| `retry-after-ms`, `retry-after`, RetryInfo   | after that time, unless it exceeds `max_wait` |
+Rate limits, overload, server errors and lost connections are retried; refusals and an exhausted quota are not.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Runs the attacks in a sandbox, as some user: `python shell_runner.py PLAN`. Rights are dropped once all is imported."""
+"""Run the attacks in a sandbox, as some user: `python shell_runner.py PLAN`. Rights are dropped after all imports."""
 
 import asyncio
 import json
@@ -32,8 +32,8 @@ def python() -> str:
 async def run(plan: dict[str, Any]) -> dict[str, Any]:
     """One command that tries everything, and one that makes a bomb of processes."""
     workspace = Workspace(plan["work"], other_roots=[Root(Path(plan["reading"]), writable=False)])
-    box = ToolState(workspace, state_dir=Path(plan["state"]))
-    tools = {one.name: one for one in shell_tools(box, ShellOptions(level=SandboxLevel(plan["level"]), processes=64))}
+    state = ToolState(workspace, state_dir=Path(plan["state"]))
+    tools = {tool.name: tool for tool in shell_tools(state, ShellOptions(level=SandboxLevel(plan["level"]), processes=64))}
 
     async def shell(**arguments: Any) -> ToolOutput:
         call = ToolCall("1", "shell", arguments)
@@ -45,19 +45,19 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
         bomb = await shell(command="for i in $(seq 200); do sleep 5 & done 2>/dev/null; jobs -pr | wc -l", timeout=1.5)
         return {"attack": attack.data, "hook": hook.data, "bomb": bomb.data}
     finally:
-        close_shell(box)
+        close_shell(state)
         workspace.close()
 
 
 def _import_all() -> None:
     """What is imported when it is first needed: afterwards it may not be readable."""
-    with tempfile.TemporaryDirectory() as folder:
-        box = ToolState(Workspace(folder))
-        for one in shell_tools(box, ShellOptions(level=SandboxLevel.NONE)):
-            call = ToolCall("1", one.name, {"argv": ["true"]} if one.name == "shell" else {"handle": "1"})
+    with tempfile.TemporaryDirectory() as directory:
+        state = ToolState(Workspace(directory))
+        for tool in shell_tools(state, ShellOptions(level=SandboxLevel.NONE)):
+            call = ToolCall("1", tool.name, {"argv": ["true"]} if tool.name == "shell" else {"handle": "1"})
             with suppress(ToolError):
-                asyncio.run(one.invoke(one.bind(call).values, Context(call)))
-        close_shell(box)
+                asyncio.run(tool.invoke(tool.bind(call).values, Context(call)))
+        close_shell(state)
 
 
 def main() -> None:
@@ -68,19 +68,18 @@ def main() -> None:
         os.setgid(plan["user"])
         os.setuid(plan["user"])
     os.environ.update(HOME=plan["home"], PATH="/usr/bin:/bin", TMPDIR=plan["base"])
-    why = probe_level(SandboxLevel(plan["level"]))
-    if why:
-        print(json.dumps({"skip": why}))
+    if reason := probe_level(SandboxLevel(plan["level"])):
+        print(json.dumps({"skip": reason}))
         return
     victim = subprocess.Popen(["sleep", "600"])
     try:
         plan.update(victim=victim.pid, parent=os.getpid())
-        found = asyncio.run(run(plan))
-        found["victim lives"] = victim.poll() is None
+        report = asyncio.run(run(plan))
+        report["victim lives"] = victim.poll() is None
     finally:
         victim.kill()
         victim.wait()
-    print(json.dumps(found))
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":
