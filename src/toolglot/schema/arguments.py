@@ -249,12 +249,9 @@ def _describe_type(node: Any, document: SchemaDocument, depth: int) -> str:
     return " or ".join(types) + (f" ({node['format']})" if isinstance(node.get("format"), str) else "") or "any"
 
 
-def make_example(schema: Schema) -> Any:
+def make_example(node: Any, document: SchemaDocument | None = None, depth: int = 0) -> Any:
     """Return a value that a schema allows, as far as that is easy to see: required parameters only."""
-    return _make_example(schema, SchemaDocument(schema), 0)
-
-
-def _make_example(node: Any, document: SchemaDocument, depth: int) -> Any:
+    document = document or SchemaDocument(node)
     node = document.follow(node)
     # The author's own values are better examples than anything derived from types.
     for key in ("default", "const"):
@@ -265,16 +262,16 @@ def _make_example(node: Any, document: SchemaDocument, depth: int) -> Any:
             first = node[key][0]
             if key in ("examples", "enum"):
                 return first
-            return _make_example(first, document, depth + 1) if depth < MAX_DEPTH else None
+            return make_example(first, document, depth + 1) if depth < MAX_DEPTH else None
     match allowed_types(node)[:1] or ["object" if depth == 0 else "string"]:
         case ["object"]:
             required = node.get("required", ()) if depth < MAX_DEPTH else ()
-            return {name: _make_example(node.get("properties", {}).get(name), document, depth + 1) for name in required}
+            return {name: make_example(node.get("properties", {}).get(name), document, depth + 1) for name in required}
         case ["array"]:
             count = max(1, min(int(node.get("minItems", 1)), 3)) if depth < MAX_DEPTH else 0
             items = [*node.get("prefixItems", ()), *[node.get("items")] * count]
             items = items[: max(count, len(node.get("prefixItems", ())))]
-            return [_make_example(item, document, depth + 1) for item in items]
+            return [make_example(item, document, depth + 1) for item in items]
         case ["integer" | "number"]:
             low = node.get("minimum", node.get("exclusiveMinimum", 0) + 1 if "exclusiveMinimum" in node else None)
             return low if low is not None else min(1, node.get("maximum", node.get("exclusiveMaximum", 2) - 1))

@@ -38,14 +38,14 @@ class Dialect(msgspec.Struct, frozen=True):
     refs: Literal["free", "wrap", "alone", "inline"] = "free"
     """free: kept. wrap: kept, in an anyOf that carries the siblings. alone: kept if there are no siblings. inline: expanded."""
     recursion: Literal["free", "optional", "never"] = "free"
-    """optional: a cycle may only close inside a property that is not required."""
+    """Of references that are kept. optional: a cycle may only close inside a property that is not required."""
     allows_type_lists: bool = True
     uses_nullable: bool = False
     """Null is written as OpenAPI's `nullable: true`."""
     isolates_unions: bool = False
     """Nothing may stand beside `anyOf`."""
-    maps: Literal["keep", "pairs", "describe"] = "keep"
-    """pairs: an object with free keys becomes an array of {key, value}."""
+    maps_as_pairs: bool = False
+    """An object with free keys becomes an array of {key, value}."""
     allows_untyped: bool = True
     """A value of any type and an object of unknown keys are legal. Otherwise they are asked for as JSON text."""
     allows_empty_objects: bool = True
@@ -97,7 +97,7 @@ OPENAI_STRICT = Dialect(
     formats=_STRING_FORMATS,
     enum_types=_SCALARS,
     refs="wrap",  # a $ref with siblings is refused; inside an anyOf they may stand beside that
-    maps="pairs",  # every object must have `additionalProperties: false`
+    maps_as_pairs=True,  # every object must have `additionalProperties: false`
     allows_untyped=False,  # the items of an array must have a type
     closes_objects=True,
     requires_all=True,  # "'required' is required to be supplied and to be an array including every key in properties"
@@ -117,7 +117,7 @@ ANTHROPIC_STRICT = Dialect(
     max_min_items=1,  # transform_schema moves every other value into the description
     refs="alone",  # the official SDK drops what stands beside a $ref
     recursion="never",  # "Circular reference detected in schema definitions"
-    maps="pairs",
+    maps_as_pairs=True,
     allows_untyped=False,
     closes_objects=True,
     name_pattern=ANTHROPIC.name_pattern,
@@ -135,7 +135,7 @@ GEMINI = Dialect(
     recursion="optional",  # content.proto: cyclic references only within non-required properties
     allows_type_lists=False,  # a union instead, as for `parameters`
     isolates_unions=True,  # to be safe: nothing stands beside an anyOf
-    maps="pairs",  # pydantic/pydantic-ai#2588: "that field will always be empty"
+    maps_as_pairs=True,  # pydantic/pydantic-ai#2588: "that field will always be empty"
     allows_bare_arrays=True,
 )
 
@@ -151,11 +151,10 @@ GEMINI_OPENAPI = Dialect(
     enum_types=frozenset({"string"}),  # content.proto: `repeated string enum`
     allows_empty_enum_value=False,  # "" is no legal member
     refs="inline",  # `ref` and `defs` are newer fields
-    recursion="never",
     allows_type_lists=False,  # `nullable` or anyOf instead
     uses_nullable=True,
     isolates_unions=True,
-    maps="pairs",
+    maps_as_pairs=True,
     allows_untyped=False,
     allows_empty_objects=False,  # "should be non-empty for OBJECT type"
     name_pattern=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
@@ -168,8 +167,6 @@ OLLAMA = Dialect(
     keywords=_CORE,
     enum_types=_SCALARS,
     refs="inline",
-    recursion="never",
-    maps="describe",
     allows_bare_arrays=True,
     keeps_root_description=False,
 )

@@ -95,7 +95,7 @@ def lower_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     is_closed = is_impossible(extra)
     # The root keeps its form whatever it holds: arguments are always an object.
     if path.depth and not properties:
-        if map_values is not None and dialect.maps == "pairs":
+        if map_values is not None and dialect.maps_as_pairs:
             return _map_as_pairs(node, map_values, path, lowering)
         if not (dialect.allows_empty_objects if is_closed else dialect.allows_untyped):
             return _as_json_text(node, "object", path, lowering)
