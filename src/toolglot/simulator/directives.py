@@ -11,11 +11,11 @@ A freeform tool gets its text as `call NAME {"input": "text"}`.
 """
 
 import re
-from typing import Any, cast, get_args
+from json import JSONDecoder
+from typing import cast, get_args
 
 import msgspec
 
-from toolglot.jsontext import loads
 from toolglot.messages import Block, StopReason, Text, Thinking, ToolCall
 
 __all__ = ["PlannedTurn", "parse_directives"]
@@ -25,6 +25,7 @@ _DIRECTIVE = re.compile(
     r"|^[ \t]*(?P<later>then[ \t]+)?(?P<word>say|think|fault|stop)[ \t]+(?P<rest>[^\n]+)",
     re.MULTILINE,
 )
+_DECODER = JSONDecoder()
 
 
 class PlannedTurn(msgspec.Struct):
@@ -45,8 +46,9 @@ def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
             continue
         end, arguments = match.end(), None
         if match["name"]:
-            end, arguments = _parse_object_at(text, end)
-            if arguments is None:
+            try:
+                arguments, end = _DECODER.raw_decode(text, end)
+            except (ValueError, RecursionError):
                 continue
         prompt.append(text[position : match.start()])
         position = end
@@ -68,16 +70,3 @@ def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
                 if argument in get_args(StopReason):
                     turn.stop = cast(StopReason, argument)
     return turns, "".join([*prompt, text[position:]]).strip()
-
-
-def _parse_object_at(text: str, start: int) -> tuple[int, dict[str, Any] | None]:
-    """Return where the JSON object that begins here ends, and its value; None if there is none."""
-    end = text.find("}", start)
-    while end >= 0:
-        try:
-            value = loads(text[start : end + 1])
-        except ValueError:
-            end = text.find("}", end + 1)
-            continue
-        return end + 1, cast(dict[str, Any], value) if isinstance(value, dict) else None
-    return start, None
