@@ -1,7 +1,7 @@
 """Anthropic Messages."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -26,7 +26,7 @@ _MID_SYSTEM_MODELS = re.compile(r"claude-((fable|mythos)-5|opus-(4-8|5)|sonnet-5
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-class _Turn(msgspec.Struct, frozen=True):
+class _Turn(msgspec.Struct):
     """Neighbouring messages of one role; `index` is that of the last one."""
 
     index: int
@@ -160,7 +160,7 @@ class Rules(WireRules):
     # -- history: results come first in the message after their calls, each exactly once; thinking comes back unchanged
 
     def check_history(self) -> None:
-        turns = list(self.merge_turns())
+        turns = self.merge_turns()
         if not turns:
             raise self.refuse("missing field", "messages")
         pending: list[str] = []
@@ -183,8 +183,8 @@ class Rules(WireRules):
             raise self.refuse("missing results", f"messages.{turns[-1].index}", ids=", ".join(pending))
         self.check_last_turn(turns)
 
-    def merge_turns(self) -> Iterator[_Turn]:
-        role, blocks, last = "", list[Doc](), 0
+    def merge_turns(self) -> list[_Turn]:
+        turns: list[_Turn] = []
         messages = as_list(self.doc.get("messages"))
         for index, message in enumerate(messages):
             doc = as_dict(message)
@@ -201,13 +201,13 @@ class Rules(WireRules):
                 raise Refusal(f"messages.{index}: {text}")
             if not isinstance(content, str | list):
                 raise self.refuse("wrong type", f"messages.{index}.content", expected="string or list")
-            if speaker != role and role:
-                yield _Turn(last, role, blocks)
-                blocks = []
-            role, last = speaker, index
-            blocks += [{"type": "text", "text": content}] if isinstance(content, str) else iter_dicts(content)  # pyright: ignore[reportUnknownArgumentType]
-        if role:
-            yield _Turn(last, role, blocks)
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
+            if turns and turns[-1].role == speaker:
+                turns[-1].index = index
+                turns[-1].blocks += blocks
+            else:
+                turns.append(_Turn(index, speaker, blocks))
+        return turns
 
     def check_tool_uses(self, turn: _Turn) -> list[str]:
         ids: list[str] = []
