@@ -307,7 +307,7 @@ def test_demo_runs_a_conversation_on_every_wire() -> None:
         assert title in out
     assert out.count("⇄ handed over to") == 5
     assert out.count("(2 attempts)") == 5
-    assert "anthropic → gemini" in out
+    assert "gemini → anthropic" in out
 
 
 def test_demo_of_an_unknown_provider() -> None:
