@@ -3,11 +3,7 @@
 import json
 import os
 import re
-import socket
-import threading
 import tomllib
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +211,7 @@ def test_statistics_by_tool(doctor: Doctor) -> None:
 def test_only_the_end_of_a_long_log_is_read(doctor: Doctor, monkeypatch: Patch) -> None:
     lines = [call("old"), *[call("new", "rejected", ran=False)] * 3]
     doctor.write_audit(*lines)
-    monkeypatch.setattr("toolglot.cli.audit_summary.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
+    monkeypatch.setattr("toolglot.cli.doctor.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
     audit = doctor.report()["audit"]
     # A tool that never ran has no percentiles.
     assert audit["tools"] == [{"tool": "new", "calls": 3, "errors": {"rejected": 3}, "p50": None, "p95": None}]
@@ -249,71 +245,6 @@ def test_hostile_tool_names_are_escaped(doctor: Doctor) -> None:
     assert "\x1b" not in out
     assert "and 10 more tools" in out
     assert max(map(len, out.splitlines())) <= 60
-
-
-class Answering(BaseHTTPRequestHandler):
-    """Says no to everything, and remembers it."""
-
-    seen: list[tuple[str, str, dict[str, str]]]
-
-    def do_GET(self) -> None:
-        self.seen.append((self.command, self.path, {name.lower(): value for name, value in self.headers.items()}))
-        self.send_response(404)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[ThreadingHTTPServer]:
-    Answering.seen = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
-
-
-def test_any_response_means_reachable(doctor: Doctor, server: ThreadingHTTPServer) -> None:
-    doctor.setenv("OPENAI_API_KEY", KEY)
-    address = f"http://127.0.0.1:{server.server_port}/v1"
-    doctor.configure(f'[providers.openai]\nbase_url = "{address}"\n')
-    assert doctor.report()["online"] is None
-    assert Answering.seen == []
-    (reached,) = doctor.report("--online")["online"]
-    assert reached["providers"] == ["openai-chat", "openai-responses"]
-    assert (reached["address"], reached["status"], reached["problem"]) == (address, 404, None)
-    assert reached["seconds"] >= 0
-    ((method, path, headers),) = Answering.seen
-    assert (method, path) == ("GET", "/v1")
-    assert KEY not in str(headers)
-    assert "openai-chat, openai-responses: HTTP 404" in doctor.text("--online")
-
-
-def test_unreachable_provider_is_a_problem(doctor: Doctor) -> None:
-    doctor.setenv("GROQ_API_KEY", KEY)
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    doctor.configure(f'[providers.groq]\nbase_url = "http://127.0.0.1:{port}"\n')
-    report = doctor.report("--online", broken=True)
-    assert report["problems"] == [f"groq: could not connect to 127.0.0.1:{port}: Connection refused"]
-    assert "✗ groq: could not connect to 127.0.0.1:" in doctor.text("--online")
-
-
-def test_incomplete_address_is_a_problem(doctor: Doctor) -> None:
-    doctor.setenv("AZURE_OPENAI_API_KEY", KEY)
-    report = doctor.report("--online", broken=True)
-    assert {entry["address"] for entry in report["online"]} == {"https://{resource}.openai.azure.com"}
-    assert all("AZURE_OPENAI_RESOURCE" in problem for problem in report["problems"])
-
-
-def test_providers_without_a_key_are_not_contacted(doctor: Doctor) -> None:
-    assert doctor.report("--online")["online"] == []
-    assert "no provider with a key was reached" in doctor.text("--online")
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

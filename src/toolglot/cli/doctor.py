@@ -1,49 +1,40 @@
 """`toolglot doctor`: report on the installation, configuration, keys, sandbox and tool statistics.
 
-Nothing is changed, no key is shown, and without `--online` nothing is sent. A missing optional part is mentioned, but only a
+Nothing is changed or sent, and no key is shown. A missing optional part is mentioned, but only a
 broken part is a problem; problems make the exit code 1.
 """
 
-import asyncio
+import os
 import platform
 import re
 import shutil
 import sys
-import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
-from toolglot.cli.audit_summary import MAX_LOG_BYTES, AuditSummary, read_audit
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.sanitize import shorten
 from toolglot.cli.startup import require_key
-from toolglot.config.layers import (
-    DEFAULT,
-    PROJECT_FILE,
-    Configuration,
-    SettingValue,
-    WithheldSetting,
-    read_configuration,
-)
+from toolglot.config.layers import DEFAULT, PROJECT_FILE, Configuration, SettingValue, WithheldSetting, read_configuration
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
 from toolglot.engine.auth import describe_key_origin
-from toolglot.engine.http import HttpTransport
 from toolglot.engine.signin.environment import read_key_variable
-from toolglot.engine.transport import HttpRequest, Timeouts
-from toolglot.errors import ToolglotError, UsageError
-from toolglot.jsontext import dumps_text
+from toolglot.errors import ToolglotError
+from toolglot.jsontext import dumps_text, loads_object
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
-from toolglot.user_dirs import config_file
+from toolglot.user_dirs import config_file, state_directory
 
 __all__ = ["EXTRAS", "doctor"]
 
@@ -60,16 +51,33 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 _PROGRAMS = {"rg": ("rg",), "git": ("git",), "chromium": ("chromium", "chromium-browser", "google-chrome", "chrome")}
 _MAX_TOOLS, _MAX_NAME = 20, 32
 _MISSING = "missing"
+MAX_LOG_BYTES = 5_000_000  # read from the end of the audit log
 
 
-class Reachability(msgspec.Struct, frozen=True):
-    """The answer of a provider's server, or the problem."""
+class ToolStatistics(msgspec.Struct, frozen=True):
+    """Statistics of one tool in the audit log. The percentiles count only calls that ran, in seconds."""
 
-    providers: list[str]
-    address: str
-    status: int | None = None
-    seconds: float | None = None
-    problem: str | None = None
+    tool: str
+    calls: int
+    errors: dict[str, int]
+    p50: float | None
+    p95: float | None
+
+
+class AuditSummary(msgspec.Struct, frozen=True):
+    """The audit log. `whole` is False if only its end was read."""
+
+    file: str | None
+    tools: list[ToolStatistics] = []
+    damaged: int = 0
+    whole: bool = True
+
+
+class _AuditLine(msgspec.Struct, frozen=True):
+    tool: str
+    outcome: str
+    seconds: float
+    ran: bool = True
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,14 +95,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: dict[str, str]
     programs: dict[str, str | None]
     audit: AuditSummary
-    online: list[Reachability] | None
     problems: list[str]
 
 
 @click.command()
-@click.option("--online", is_flag=True, help="Also check which providers can be reached.")
 @JSON
-def doctor(online: bool, json: bool) -> int:
+def doctor(json: bool) -> int:
     """Check the installation, configuration, keys and sandbox."""
     problems: list[str] = []
     try:
@@ -102,7 +108,7 @@ def doctor(online: bool, json: bool) -> int:
     except ToolglotError as e:
         problems.append(redact(str(e)))
         configuration = Configuration(settings=Settings(), values=())
-    report = _collect(configuration, problems, online=online)
+    report = _collect(configuration, problems)
     if json:
         write_json_line(sys.stdout, report)
     else:
@@ -110,7 +116,7 @@ def doctor(online: bool, json: bool) -> int:
     return int(bool(problems))
 
 
-def _collect(configuration: Configuration, problems: list[str], *, online: bool) -> Report:
+def _collect(configuration: Configuration, problems: list[str]) -> Report:
     settings, versions = configuration.settings, _list_packages()
     problems += [f"package {name} is missing: reinstall toolglot" for name, version in versions.items() if version == _MISSING]
     if settings.model is not None:
@@ -119,9 +125,6 @@ def _collect(configuration: Configuration, problems: list[str], *, online: bool)
         except ToolglotError as e:
             problems.append(f"the model {settings.model!r} cannot be used: {e}")
     keys = {id: _find_key_origin(profile, settings) for id, profile in PROFILES.items()}
-    reachability = asyncio.run(_check_online([id for id, origin in keys.items() if origin], settings)) if online else None
-    audit = read_audit(settings, problems)
-    problems += [result.problem for result in reachability or () if result.problem]
     changed = [value for value in configuration.values if value.origin != DEFAULT]
     user_file = config_file()
     files = {"user file": f"{user_file}{'' if user_file.is_file() else ' (does not exist)'}"}
@@ -137,8 +140,7 @@ def _collect(configuration: Configuration, problems: list[str], *, online: bool)
         keys=keys,
         sandbox=_describe_sandbox(),
         programs={name: next(filter(None, map(shutil.which, names)), None) for name, names in _PROGRAMS.items()},
-        audit=audit,
-        online=reachability,
+        audit=_read_audit(settings, problems),
         problems=problems,
     )
 
@@ -202,31 +204,42 @@ def _describe_sandbox() -> dict[str, str]:
     return rows
 
 
-async def _check_online(providers: Iterable[str], settings: Settings) -> list[Reachability]:
-    """Contact each address once, without a key: any HTTP response means that it can be reached."""
-    providers_by_url: dict[str, list[str]] = {}
-    failures: list[Reachability] = []
-    for id in providers:
-        try:
-            url = Setup(settings).engine(f"{id}:model").profile.base_url
-            providers_by_url.setdefault(url, []).append(id)
-        except UsageError as e:
-            failures.append(Reachability([id], PROFILES[id].base_url, problem=f"{id}: {e}"))
-    transport = HttpTransport(Timeouts(connect=10.0, first_byte=10.0, idle=10.0))
-
-    async def probe(url: str, providers: list[str]) -> Reachability:
-        start = time.perf_counter()
-        try:
-            response = await transport.send(HttpRequest(url, {}, b"", stream=True, method="GET"))
-        except ToolglotError as e:
-            return Reachability(providers, redact(url), problem=f"{', '.join(providers)}: {redact(str(e))}")
-        await response.close()
-        return Reachability(providers, redact(url), response.status, round(time.perf_counter() - start, 3))
-
+def _read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
+    """Summarize the audit log by tool; append to `problems` if it cannot be read."""
+    if settings.audit is False:
+        return AuditSummary(None)
+    file = state_directory() / "audit.jsonl" if settings.audit is True else Path(settings.audit).expanduser()
     try:
-        return [*await asyncio.gather(*(probe(url, ids) for url, ids in providers_by_url.items())), *failures]
-    finally:
-        await transport.close()
+        with file.open("rb") as log:
+            start = max(0, log.seek(0, os.SEEK_END) - MAX_LOG_BYTES)
+            log.seek(start)
+            lines = log.read(MAX_LOG_BYTES).split(b"\n")
+    except FileNotFoundError:
+        return AuditSummary(str(file))
+    except OSError as e:
+        problems.append(f"cannot read the audit log {str(file)!r}: {e.strerror}")
+        return AuditSummary(str(file))
+    by_tool: dict[str, list[_AuditLine]] = {}
+    damaged = 0
+    for line in filter(bytes.strip, lines[1:] if start else lines):  # the first line is probably incomplete
+        try:
+            call = msgspec.convert(loads_object(line), _AuditLine)
+        except (ValueError, msgspec.ValidationError):
+            damaged += 1
+        else:
+            by_tool.setdefault(call.tool, []).append(call)
+    statistics: list[ToolStatistics] = []
+    for tool, calls in by_tool.items():
+        errors = Counter(call.outcome for call in calls if call.outcome != "ok")
+        seconds = sorted(call.seconds for call in calls if call.ran)
+        p50, p95 = _percentile(seconds, 50), _percentile(seconds, 95)
+        statistics.append(ToolStatistics(tool, len(calls), dict(errors.most_common()), p50, p95))
+    return AuditSummary(str(file), sorted(statistics, key=lambda entry: (-entry.calls, entry.tool)), damaged, not start)
+
+
+def _percentile(sorted_values: list[float], percent: int) -> float | None:
+    """Return the smallest value such that at least `percent` percent of the values are less than or equal to it."""
+    return sorted_values[max(0, -(-len(sorted_values) * percent // 100) - 1)] if sorted_values else None
 
 
 def _print_report(printer: Printer, report: Report) -> None:
@@ -246,13 +259,6 @@ def _print_report(printer: Printer, report: Report) -> None:
     printer.print_section("Sandbox", report.sandbox.items())
     printer.print_section("Programs", [(name, path or "not found") for name, path in report.programs.items()])
     _print_audit(printer, report.audit)
-    if report.online is not None:
-        reached = [
-            ("·", f"{', '.join(result.providers)}: HTTP {result.status} in {result.seconds} s, {result.address}")
-            for result in report.online
-            if not result.problem
-        ]
-        printer.print_section("Online", reached or [("·", "no provider with a key was reached")])
     printer.print_text("")
     for problem in report.problems:
         printer.print_text(problem, "red", "✗ ", "  ")
