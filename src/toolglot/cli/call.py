@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec.structs import replace
 
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
@@ -124,13 +123,11 @@ def _call_lines(file: Path | None, execute: Callable[[ToolCall], ToolOutcome]) -
     failed_ids: list[object] = []
 
     def handle(record: Record) -> Record:
-        line = convert_record(record, _Line)
-        call = ToolCall(str(record.get("id", "")), line.tool)
+        line, id = convert_record(record, _Line), str(record.get("id", ""))
         if isinstance(line.arguments, str):
-            call = replace(call, raw=line.arguments, freeform=True)
+            outcome = execute(ToolCall(id, line.tool, None, line.arguments, freeform=True))
         else:
-            call = replace(call, arguments=line.arguments)
-        outcome = execute(call)
+            outcome = execute(ToolCall(id, line.tool, line.arguments))
         if outcome.result.is_error:
             failed_ids.append(record.get("id"))
         return _outcome_record(record.get("id"), outcome)

@@ -37,10 +37,7 @@ def _error_record(id: Any, error: ToolglotError) -> Record:
 
 
 def process_lines(file: Path | None, handler: Callable[[Record], Record], format_error: ErrorFormatter = _error_record) -> int:
-    """Process every line; return 1 if a line could not be read.
-
-    `format_error` builds the record of an error from the id of its line.
-    """
+    """Process every line; return 1 if one could not be read. `format_error` builds an error's record from the line's id."""
     exit_code = 0
     with _open_input(file) as source:
         for number, line in enumerate(source, 1):

@@ -26,23 +26,18 @@ __all__ = ["login", "logout"]
 @click.command()
 @click.argument("provider")
 @click.option("--host", help="GitHub Enterprise host, for example company.ghe.com (copilot only).")
-def login(provider: str, host: str | None) -> int:
+def login(provider: str, host: str | None) -> None:
     """Store a key in the system keyring, or sign in to Copilot."""
     profile = resolve_profile(provider)
     if host is not None and profile.sign_in != "copilot":
         raise UsageError("--host only applies to copilot: it names a GitHub Enterprise host such as company.ghe.com")
-    try:
-        if profile.sign_in == "copilot":
-            copilot.check_installed()
-            location = copilot.store_login(asyncio.run(_run_device_flow(GitHub.for_host(host))))
-            print(f"signed in; the Copilot login is stored in {'the ' if os.sep not in location else ''}{location}")
-        else:
-            _store_key(profile)
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-        return 130
+    if profile.sign_in == "copilot":
+        copilot.check_installed()
+        location = copilot.store_login(asyncio.run(_run_device_flow(GitHub.for_host(host))))
+        print(f"signed in; the Copilot login is stored in {'the ' if os.sep not in location else ''}{location}")
+    else:
+        _store_key(profile)
     _warn_about_variable(profile, "is set and takes precedence over the stored key")
-    return 0
 
 
 @click.command()

@@ -130,11 +130,10 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
         ("JSON output", profile.json_output),
     ]
     printer.print_section("Requests", rows)
-    facts = [
-        ", ".join(f"{name} = {dumps_text(expand_fields(value))}" for name, value in fact.changes.items())
-        + f" (model {fact.model}; {fact.source})"
-        for fact in _model_facts(profile)
-    ]
+    facts: list[str] = []
+    for fact in _model_facts(profile):
+        changes = ", ".join(f"{name} = {dumps_text(expand_fields(value))}" for name, value in fact.changes.items())
+        facts.append(f"{changes} (model {fact.model}; {fact.source})")
     for title, notes in (("Notes", profile.notes), ("For this model", facts)):
         if notes:
             printer.print_section(title, [("·", note) for note in notes])

@@ -14,9 +14,7 @@ __all__ = ["simulate"]
 # client -> the path that its base URL needs
 _BASE_URL_PATHS = {
     "openai (chat, responses)": "/v1",
-    "anthropic": "",
-    "gemini": "",
-    "ollama": "",
+    "anthropic, gemini, ollama": "",
     "any other profile": "/@PROFILE",
 }
 

@@ -6,7 +6,7 @@ are reported once.
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,14 +211,12 @@ def logins_file() -> Path:
     return data_directory() / "logins"
 
 
-def _check_patterns(setup: Setup, flags: Flags, tools: Iterable[Any]) -> None:
+def _check_patterns(setup: Setup, flags: Flags, tools: list[Any]) -> None:
     """Report patterns that match no tool: in a flag as an error, in the configuration as a warning."""
-    names: list[str] = []
-    for item in tools:
-        name = tool(item).name if callable(item) else getattr(item, "name", None)
-        if name is None:
-            raise InvalidTool(f"{item!r} is not a tool: --tools takes functions, tools, registries and lists of them")
-        names.append(name)
+    names = [tool(item).name if callable(item) else getattr(item, "name", "") for item in tools]
+    if "" in names:
+        item = tools[names.index("")]
+        raise InvalidTool(f"{item!r} is not a tool: --tools takes functions, tools, registries and lists of them")
     for pattern in find_unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
         if not names:
             raise UsageError(f"--allow {pattern!r} matches no tool: none are loaded (use --builtin or --tools)")

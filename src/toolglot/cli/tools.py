@@ -1,8 +1,7 @@
 """`toolglot tools`: show any tool as any model sees it, using the encoder of real requests, and what is lost.
 
 With `--json`, stdout is exactly the value of the tools field that a run would send (null if the field is left out), and losses
-go to stderr. Without a model and a wire, the tools are shown as they were defined. Built-in tools are shown under a facade:
-the given one, or the model's own.
+go to stderr. Without a model and a wire, the tools are shown as they were defined.
 """
 
 import sys

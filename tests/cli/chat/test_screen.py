@@ -235,7 +235,7 @@ class TestNothingIsObeyed:
             ev.RunDone(ev.RunResult("", losses=(Loss(HOSTILE, HOSTILE, HOSTILE),))),
         ]
         screen, out = a_screen(100, moves=moves, settings=ChatSettings(thinking=thinking))
-        feed(screen, *events).error(HOSTILE)
+        feed(screen, *events).note(HOSTILE, "red")
         assert harmful(plain(out.getvalue())) == []
 
     def test_nor_is_it_in_the_moving_lines(self) -> None:

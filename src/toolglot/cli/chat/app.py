@@ -71,7 +71,7 @@ class Chat:
                 self.screen.note("press Ctrl-C again to exit", "dim")
             return
         except ToolglotError as e:
-            self.screen.error(str(e))
+            self.screen.note(str(e), "red")
             return
         if text.strip():
             self._was_interrupted = False
@@ -87,7 +87,7 @@ class Chat:
             text = text[1:] if text.startswith("//") else text
             prompt, mentioned = extract_attachments(text)
         except ToolglotError as e:
-            self.screen.error(str(e))
+            self.screen.note(str(e), "red")
             return
         for name in find_missing_files(text):
             self.screen.note(f"no such file: {name!r}; it is sent as text", "yellow")
@@ -124,7 +124,7 @@ class Chat:
         elif (error := turn.exception()) is not None:
             if not isinstance(error, ToolglotError):
                 raise error
-            self.screen.error(await describe_error(error, self.agent.engine))
+            self.screen.note(await describe_error(error, self.agent.engine), "red")
             # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()

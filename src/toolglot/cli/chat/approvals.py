@@ -17,9 +17,7 @@ _DIFF = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch|@@ )", re.MULTILINE)
 def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool = False) -> bool:
     """Print the request; return whether all of it was printed."""
     effects = ", ".join(sorted(approval.effects))
-    head = Line()
-    head.append("? ", "bold yellow")
-    head.append(escape_invisible(approval.tool), "bold")
+    head = Line("? ", "bold yellow").append(escape_invisible(approval.tool), "bold")
     head.append(f" wants to run ({effects})" if len(approval.effects) < 4 else " wants to run", "yellow")
     if approval.target:
         head.append(f": {_escape_line(approval.target)}")
@@ -44,9 +42,7 @@ def describe_approval(approval: ApprovalRequest) -> list[Line]:
             lines.append(Line(f"  {_escape_line(name)}:", "dim"))
             lines += _color_diff(text)
         else:
-            line = Line(f"  {_escape_line(name)}: ", "dim")
-            line.append(escape_invisible(text))
-            lines.append(line)
+            lines.append(Line(f"  {_escape_line(name)}: ", "dim").append(escape_invisible(text)))
     if approval.call.freeform and approval.call.raw:
         lines += _color_diff(approval.call.raw)
     return lines

@@ -28,13 +28,12 @@ class Keyboard:
 
     @contextmanager
     def reserve(self) -> Generator[None]:
-        """Keep typed keys for the chat: they are not echoed, and other readers of stdin find it empty."""
+        """Keep typed keys for the chat: they go to the next prompt without an echo, and other readers find stdin empty."""
         with self._without_echo(), _empty_stdin():
             yield
 
     @contextmanager
     def _without_echo(self) -> Generator[None]:
-        """Do not echo what is typed; it goes to the next prompt. Ctrl-C still works."""
         if not self.has_line_editor or not self.is_terminal or sys.platform == "win32":
             yield
             return
@@ -44,7 +43,7 @@ class Keyboard:
         original = termios.tcgetattr(fd)
         quiet = list(original)
         quiet[0] = original[0] & ~termios.ICRNL  # Enter must arrive as \r, as the line editor expects it
-        quiet[3] = original[3] & ~(termios.ECHO | termios.ICANON)
+        quiet[3] = original[3] & ~(termios.ECHO | termios.ICANON)  # Ctrl-C still works
         termios.tcsetattr(fd, termios.TCSANOW, quiet)
         try:
             yield

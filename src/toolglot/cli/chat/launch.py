@@ -39,16 +39,13 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
         return await chats[0].answer_questions(questions)
 
-    confirm = _confirm if is_interactive() else None
+    is_terminal = is_interactive()
+    confirm = _confirm if is_terminal else None
     with prepare(Flags(**flags), confirm=confirm, ask_user=answer, use_demo_tools=True) as cli_setup:
         saved = read_saved(load) if load is not None else None
-        has_line_editor = is_interactive()
-        try:
-            with open_keyboard() as keyboard:
-                keyboard.has_line_editor = has_line_editor
-                return asyncio.run(_run_chat(cli_setup, prompt, saved, keyboard, chats))
-        except KeyboardInterrupt:  # before the first prompt, or after the last
-            return 130
+        with open_keyboard() as keyboard:
+            keyboard.has_line_editor = is_terminal
+            return asyncio.run(_run_chat(cli_setup, prompt, saved, keyboard, chats))
 
 
 async def _run_chat(
@@ -71,12 +68,7 @@ async def _run_chat(
             keyboard, _history_file(), status=lambda: chat.status(), completions=lambda text: chat.completions(text)
         )
     else:
-
-        def write(text: str) -> None:
-            screen.console.file.write(text)
-            screen.console.file.flush()
-
-        reader = PipeReader(keyboard, write)
+        reader = PipeReader(keyboard, lambda text: print(text, end="", flush=True, file=screen.console.file))
     chat = Chat(setup, agent, screen, reader, keyboard)
     chats.append(chat)
     _print_greeting(screen, cli_setup, agent.model, len(agent.registry))

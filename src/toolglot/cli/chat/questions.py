@@ -10,8 +10,7 @@ __all__ = ["parse_answer", "show_question"]
 
 def show_question(question: UserQuestion, screen: Screen) -> None:
     """Print a question with its options."""
-    head = Line()
-    head.append("? ", "bold yellow")
+    head = Line("? ", "bold yellow")
     if question.header:
         head.append(f"{escape_invisible(question.header)}: ", "yellow")
     head.append(escape_invisible(question.question), "bold")

@@ -267,8 +267,7 @@ class Screen:
             self._flush_text()
         name, arguments = shorten(call.name, 60), format_arguments(call)
         mark, color = ("fail", "red") if result.is_error else ("call", "green")
-        head = Line(f"{self._marks[mark]} ", color)
-        head.append(name, "bold red" if result.is_error else "bold")
+        head = Line(f"{self._marks[mark]} ", color).append(name, "bold red" if result.is_error else "bold")
         head.append(f" {shorten(arguments, max(20, 2 * self.console.width - len(name) - 12))}", "dim")
         if outcome.ran:
             attempts = f" ({outcome.retries + 1} attempts)" if outcome.retries else ""
@@ -322,10 +321,6 @@ class Screen:
         if not self._is_interactive:
             self._flush_text()
         self.console.print(Line(escape_invisible(text), style), soft_wrap=not self._is_interactive)
-
-    def error(self, text: str) -> None:
-        """Print an error; the chat continues."""
-        self.note(text, "red")
 
     def fold(self, title: str, text: str) -> int:
         """Keep a text for `/show`; return its number."""
