@@ -32,25 +32,9 @@ from scripted_transport import (
     whole_reply,
 )
 
+from toolglot import errors
 from toolglot.engine.engine import Engine, EngineResult, EngineState
 from toolglot.engine.transport import HttpRequest
-from toolglot.errors import (
-    AuthenticationFailed,
-    ConnectFailed,
-    ConnectionLost,
-    InvalidRequest,
-    LossyEncoding,
-    MalformedReply,
-    Overloaded,
-    QuotaExceeded,
-    RateLimited,
-    ServerFailed,
-    TimedOut,
-    ToolglotError,
-    TransportError,
-    TruncatedStream,
-    UsageError,
-)
 from toolglot.events import ReplyDone, ReplyStarted, Retrying, TextDelta, ToolCallReady, ToolCallStarted
 from toolglot.jsontext import dumps
 from toolglot.messages import (
@@ -168,7 +152,7 @@ def test_the_model_is_the_engines() -> None:
     transport = ScriptedTransport(whole_reply())
     asked(transport, Request("other-model", [user("Hi")]))
     assert transport.bodies[0]["model"] == "gpt-4o"
-    with pytest.raises(UsageError, match="anthropic:MODEL"):
+    with pytest.raises(errors.UsageError, match="anthropic:MODEL"):
         Engine(resolve_profile("anthropic"), transport=ScriptedTransport())
     engine = chat_engine(ScriptedTransport())
     assert (engine.model, engine.name, repr(engine)) == ("gpt-4o", "openai-chat:gpt-4o", "Engine('openai-chat:gpt-4o')")
@@ -188,19 +172,20 @@ async def test_close_closes_the_transport_where_it_can_be() -> None:
 # ---- retries
 
 HTML = {"content-type": "text/html"}
+RESET = errors.ConnectionLost("reset")
 RETRIED: dict[str, Any] = {
     "429": error_reply(429, "slow down", headers={"retry-after": "0"}),
     "500": error_reply(500, "oops"),
     "529": error_reply(529, "Overloaded"),
     "html": ScriptedReply((b"<html>502</html>",), 502, HTML),
     "empty": ScriptedReply((b"",), 503),
-    "connect": ConnectFailed("no such host"),
-    "timeout": TimedOut("no head", "first byte"),
-    "reset": ConnectionLost("reset"),
+    "connect": errors.ConnectFailed("no such host"),
+    "timeout": errors.TimedOut("no head", "first byte"),
+    "reset": RESET,
     "the provider says so": error_reply(400, "locked", headers={"x-should-retry": "true"}),
 }
 RETRIED_WHOLE = {
-    "reset in the body": ScriptedReply((b'{"id": "c1", "choi', ConnectionLost("reset"))),
+    "reset in the body": ScriptedReply((b'{"id": "c1", "choi', RESET)),
     "half a body": ScriptedReply((b'{"id": "c1", "choi',)),
     "error in 200": ScriptedReply((b'{"error": {"message": "busy", "code": "server_is_overloaded"}}',)),
     "no body": ScriptedReply(()),
@@ -231,7 +216,7 @@ def test_failures_of_a_whole_reply_are_retried(case: str) -> None:
 
 def test_attempts_end() -> None:
     transport = ScriptedTransport(*[error_reply(500, f"oops {number}") for number in range(4)])
-    with pytest.raises(ServerFailed, match="oops 2"):
+    with pytest.raises(errors.ServerFailed, match="oops 2"):
         asked(transport)
     assert len(transport.requests) == 3
     assert transport.all_closed
@@ -242,14 +227,14 @@ IN_200 = ScriptedReply((b'{"error": {"message": "bad tool", "code": "invalid_req
 
 
 @pytest.mark.parametrize(("answer", "kind", "options"), [
-    pytest.param(error_reply(400, "bad"), InvalidRequest, {}, id="400"),
-    pytest.param(error_reply(500, headers={"x-should-retry": "false"}), ServerFailed, {}, id="the provider says so"),
-    pytest.param(PAY, QuotaExceeded, {}, id="quota"),
-    pytest.param(error_reply(429, "later", headers={"retry-after": "3600"}), RateLimited, {}, id="too long"),
-    pytest.param(error_reply(500), ServerFailed, {"retry": RetryConfig(max_retries=0)}, id="no retries wanted"),
-    pytest.param(IN_200, InvalidRequest, {}, id="in a 200"),
+    pytest.param(error_reply(400, "bad"), errors.InvalidRequest, {}, id="400"),
+    pytest.param(error_reply(500, headers={"x-should-retry": "false"}), errors.ServerFailed, {}, id="the provider says so"),
+    pytest.param(PAY, errors.QuotaExceeded, {}, id="quota"),
+    pytest.param(error_reply(429, "later", headers={"retry-after": "3600"}), errors.RateLimited, {}, id="too long"),
+    pytest.param(error_reply(500), errors.ServerFailed, {"retry": RetryConfig(max_retries=0)}, id="no retries wanted"),
+    pytest.param(IN_200, errors.InvalidRequest, {}, id="in a 200"),
         # The status is complete: a 400 is not a broken connection.
-    pytest.param(ScriptedReply((b'{"error":', ConnectionLost("reset")), 400), InvalidRequest, {}, id="body cut off"),
+    pytest.param(ScriptedReply((b'{"error":', RESET), 400), errors.InvalidRequest, {}, id="body truncated"),
     pytest.param(RuntimeError("a bug in a transport"), RuntimeError, {}, id="a bug"),
 ])  # fmt: skip
 def test_final_errors(answer: Any, kind: type[Exception], options: dict[str, Any]) -> None:
@@ -280,7 +265,7 @@ def test_it_waits_as_long_as_the_provider_asks(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_endless_refusal_is_not_read_to_its_end() -> None:
     transport = ScriptedTransport(ScriptedReply((b"x" * 100_000,) * 100, 400, {"content-type": "text/plain"}))
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(errors.InvalidRequest) as caught:
         asked(transport)
     assert transport.answers[0].reads < 20
     assert len(str(caught.value)) <= 2_000
@@ -289,13 +274,13 @@ def test_an_endless_refusal_is_not_read_to_its_end() -> None:
 
 # ---- what was shown is never taken back
 
-BROKEN: dict[str, tuple[Any, type[ToolglotError]]] = {
-    "truncated": ((), TruncatedStream),
-    "half a frame": ((b'data: {"id": "c1", "cho',), TruncatedStream),
-    "reset": ((ConnectionLost("reset"),), ConnectionLost),
-    "stalled": ((TimedOut("nothing came", "idle"),), TimedOut),
-    "error in 200": ((b'data: {"error": {"message": "overloaded", "code": "server_is_overloaded"}}\n\n',), Overloaded),
-    "not JSON": ((b"data: {oops}\n\n",), MalformedReply),
+BROKEN: dict[str, tuple[Any, type[errors.ToolglotError]]] = {
+    "truncated": ((), errors.TruncatedStream),
+    "half a frame": ((b'data: {"id": "c1", "cho',), errors.TruncatedStream),
+    "reset": ((RESET,), errors.ConnectionLost),
+    "stalled": ((errors.TimedOut("nothing came", "idle"),), errors.TimedOut),
+    "error in 200": ((b'data: {"error": {"message": "overloaded", "code": "server_is_overloaded"}}\n\n',), errors.Overloaded),
+    "not JSON": ((b"data: {oops}\n\n",), errors.MalformedReply),
 }
 
 
@@ -329,9 +314,9 @@ async def test_a_stream_that_showed_something_is_not_retried(case: str, part: by
 
 
 @pytest.mark.parametrize("end", [(STOP,), (STOP, DONE)], ids=["finish reason", "and [DONE]"])
-@pytest.mark.parametrize("broken", [ConnectionLost("reset"), TimedOut("no end", "idle")], ids=["reset", "stalled"])
-def test_a_connection_that_breaks_after_the_terminal_does_not_matter(end: tuple[bytes, ...], broken: TransportError) -> None:
-    transport = ScriptedTransport(stream_reply(STARTED, HELLO, *end, broken))
+@pytest.mark.parametrize("failure", [RESET, errors.TimedOut("no end", "idle")], ids=["reset", "stalled"])
+def test_a_failure_after_the_last_event_does_not_matter(end: tuple[bytes, ...], failure: errors.TransportError) -> None:
+    transport = ScriptedTransport(stream_reply(STARTED, HELLO, *end, failure))
     events = shown(transport)
     assert isinstance(events[-1], ReplyDone)
     assert events[-1].reply.text == "Hello"
@@ -363,7 +348,7 @@ def test_a_key_is_requested_before_each_attempt(refusals: list[ScriptedReply], k
 @pytest.mark.parametrize(("key", "attempts"), [(numbered_keys(), 2), (KEY, 1)], ids=["renewable", "fixed"])
 def test_a_refused_key_is_renewed_at_most_once(key: Any, attempts: int) -> None:
     transport = ScriptedTransport(error_reply(401, "expired"), error_reply(401, "expired"), whole_reply())
-    with pytest.raises(AuthenticationFailed, match="expired"):
+    with pytest.raises(errors.AuthenticationFailed, match="expired"):
         asked(transport, key=key)
     assert len(transport.requests) == attempts
 
@@ -376,14 +361,14 @@ def test_google_reports_a_wrong_key_as_an_invalid_request() -> None:
     fine = {"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}
     transport = ScriptedTransport(ScriptedReply((dumps(wrong),), 400), ScriptedReply((dumps(fine),)))
     assert asked(transport, model="gemini:gemini-3-pro", key=numbered_keys()).reply.text == "ok"
-    with pytest.raises(AuthenticationFailed):
+    with pytest.raises(errors.AuthenticationFailed):
         asked(ScriptedTransport(ScriptedReply((dumps(wrong),), 400)), model="gemini:gemini-3-pro")
 
 
 def test_nothing_is_sent_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     transport = ScriptedTransport(whole_reply())
-    with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
+    with pytest.raises(errors.AuthenticationFailed, match="OPENAI_API_KEY"):
         asked(transport, key=None)
     assert transport.requests == []
 
@@ -397,7 +382,7 @@ ECHOES: dict[str, Any] = {
     "not an object": ScriptedReply((dumps([KEY]),)),
     "wrong shape": ScriptedReply((dumps({"choices": {"key": KEY}}),)),
     "overloaded": error_reply(529, f"busy, {KEY}"),
-    "lost": ConnectionLost(f"reset while sending Bearer {KEY}"),
+    "lost": errors.ConnectionLost(f"reset while sending Bearer {KEY}"),
 }
 
 
@@ -416,7 +401,7 @@ def test_no_key_in_errors_events_and_logs(case: str, stream_it: bool, caplog: py
     caplog.set_level(logging.DEBUG)
     engine = chat_engine(ScriptedTransport(*[ECHOES[case]] * 3))
     events = list[Any]()
-    with pytest.raises(ToolglotError) as caught:
+    with pytest.raises(errors.ToolglotError) as caught:
         run(consume(engine.new_state(), text_request(stream=stream_it), events))
     assert KEY not in everything(caught.value)
     assert KEY not in repr(events)
@@ -447,7 +432,7 @@ def test_strict_sends_nothing_that_loses_something(options: Options, refusals: l
     request = text_request(options=options)
     assert [loss.subject for loss in asked(ScriptedTransport(*refusals, whole_reply()), request).losses] == lost
     transport = ScriptedTransport(*refusals, whole_reply())
-    with pytest.raises(LossyEncoding, match=lost[0]) if lost else nullcontext():
+    with pytest.raises(errors.LossyEncoding, match=lost[0]) if lost else nullcontext():
         asked(transport, request, strict=True)
     assert len(transport.requests) == len(refusals) + (not lost)
 
@@ -615,7 +600,7 @@ async def test_a_result_is_not_of_an_earlier_request() -> None:
     session = chat_engine(ScriptedTransport(HELLO_WORLD, error_reply(400, "bad"))).new_state()
     await consume(session, stream_request())
     assert session.result is not None
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(errors.InvalidRequest):
         await consume(session, stream_request("And now?"))
     assert session.result is None
 
@@ -705,7 +690,7 @@ async def test_a_running_session_is_healed_for_its_next_requests() -> None:
 ], ids=["the same refusal again", "another refusal", "not wanted"])  # fmt: skip
 def test_a_request_is_healed_at_most_once(replies: list[ScriptedReply], heal: bool, attempts: int, message: str) -> None:
     transport = ScriptedTransport(*replies, whole_reply())
-    with pytest.raises(InvalidRequest, match=message):
+    with pytest.raises(errors.InvalidRequest, match=message):
         asked(transport, text_request(options=LIMITED), heal=heal, **SERVER)
     assert len(transport.requests) == attempts
 

@@ -10,20 +10,6 @@ from hypothesis import strategies as st
 
 from toolglot import errors
 from toolglot.engine.retry import parse_retry_after, retry_delay
-from toolglot.errors import (
-    ConnectFailed,
-    ConnectionLost,
-    MalformedReply,
-    Overloaded,
-    ProviderError,
-    QuotaExceeded,
-    RateLimited,
-    ServerFailed,
-    TimedOut,
-    ToolglotError,
-    TruncatedStream,
-    UsageError,
-)
 from toolglot.tools.config import RetryConfig
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import error_from_response
@@ -32,7 +18,7 @@ NOW = 1_800_000_000.0
 CONFIG = RetryConfig(max_retries=3, base=1.0, factor=2.0, max_delay=3.0, jitter=0.5, max_wait=60.0)
 
 
-def wait(error: ToolglotError, headers: dict[str, str] | None = None, attempt: int = 0, chance: float = 0.0) -> Any:
+def wait(error: errors.ToolglotError, headers: dict[str, str] | None = None, attempt: int = 0, chance: float = 0.0) -> Any:
     return retry_delay(error, headers or {}, attempt, CONFIG, chance=chance, now=NOW)
 
 
@@ -71,7 +57,7 @@ def test_parse_retry_after(headers: dict[str, str], seconds: float | None) -> No
 @pytest.mark.parametrize("name", ["retry-after", "retry-after-ms"])
 def test_odd_numbers(name: str, text: str, delay: float) -> None:
     """What is no number counts as nothing said: the own backoff applies."""
-    assert wait(RateLimited("slow"), {name: text}) == delay
+    assert wait(errors.RateLimited("slow"), {name: text}) == delay
 
 
 def test_dates_without_a_zone_are_in_gmt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +80,7 @@ PIECES = st.sampled_from(
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=9).map("".join), st.floats().map(str), st.integers().map(str)))
 def test_any_header_gives_a_delay_or_none(text: str) -> None:
     for name in ("retry-after", "retry-after-ms"):
-        seconds = wait(RateLimited("slow"), {name: text})
+        seconds = wait(errors.RateLimited("slow"), {name: text})
         assert seconds is None or 0.0 <= seconds <= CONFIG.max_wait
 
 
@@ -102,10 +88,11 @@ def test_any_header_gives_a_delay_or_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("error", [
-    RateLimited("x"), Overloaded("x"), ServerFailed("x"), ConnectFailed("x"), ConnectionLost("x"), TimedOut("x", "idle"),
-    MalformedReply("x"), TruncatedStream("x"),
+    *(kind("x") for kind in (errors.RateLimited, errors.Overloaded, errors.ServerFailed, errors.ConnectFailed)),
+    *(kind("x") for kind in (errors.ConnectionLost, errors.MalformedReply, errors.TruncatedStream)),
+    errors.TimedOut("x", "idle"),
 ], ids=lambda error: error.type)  # fmt: skip
-def test_retried_errors(error: ToolglotError) -> None:
+def test_retried_errors(error: errors.ToolglotError) -> None:
     assert wait(error) == 1.0
     assert wait(error, {"x-should-retry": "true"}) == 1.0
     assert wait(error, {"x-should-retry": "false"}) is None
@@ -116,7 +103,7 @@ FINAL_TYPES = ("InvalidRequest", "ContextTooLong", "AuthenticationFailed", "Perm
 
 @pytest.mark.parametrize("name", FINAL_TYPES)
 def test_errors_that_are_final_unless_the_provider_says_otherwise(name: str) -> None:
-    error: ProviderError = getattr(errors, name)("x")
+    error: errors.ProviderError = getattr(errors, name)("x")
     assert wait(error) is None
     assert wait(error, {"retry-after": "1"}) is None
     assert wait(error, {"x-should-retry": "true"}) == 1.0
@@ -125,11 +112,11 @@ def test_errors_that_are_final_unless_the_provider_says_otherwise(name: str) -> 
 
 @pytest.mark.parametrize("headers", [{}, {"retry-after": "1"}, {"x-should-retry": "true"}])
 def test_an_exhausted_quota_is_final(headers: dict[str, str]) -> None:
-    assert wait(QuotaExceeded("x"), headers) is None
+    assert wait(errors.QuotaExceeded("x"), headers) is None
 
 
 def test_mistakes_of_the_caller_are_final() -> None:
-    assert wait(UsageError("x")) is None
+    assert wait(errors.UsageError("x")) is None
 
 
 @pytest.mark.parametrize(("delay", "statuses"), [
@@ -144,7 +131,7 @@ def test_statuses(delay: float | None, statuses: list[int]) -> None:
 @pytest.mark.parametrize("code", ["insufficient_quota", "billing_hard_limit_reached", "insufficient_balance"])
 def test_a_429_about_money_is_final(code: str) -> None:
     error = error_from_response(429, b'{"error": {"message": "pay", "code": "%s"}}' % code.encode())
-    assert isinstance(error, QuotaExceeded)
+    assert isinstance(error, errors.QuotaExceeded)
     assert wait(error, {"retry-after": "1"}) is None
 
 
@@ -153,14 +140,14 @@ def test_a_429_about_money_is_final(code: str) -> None:
 
 @pytest.mark.parametrize(("attempt", "seconds"), [(0, 1.0), (1, 2.0), (2, 3.0), (3, None), (9, None)])
 def test_backoff_grows_to_its_limit_and_ends(attempt: int, seconds: float | None) -> None:
-    assert wait(Overloaded("x"), attempt=attempt) == seconds
+    assert wait(errors.Overloaded("x"), attempt=attempt) == seconds
     if seconds is None:
-        assert wait(RateLimited("x"), {"retry-after": "1", "x-should-retry": "true"}, attempt) is None
+        assert wait(errors.RateLimited("x"), {"retry-after": "1", "x-should-retry": "true"}, attempt) is None
 
 
 def test_jitter_only_shortens() -> None:
-    assert wait(Overloaded("x"), chance=1.0) == 0.5
-    assert wait(Overloaded("x"), {"retry-after": "2"}, chance=1.0) == 2.0
+    assert wait(errors.Overloaded("x"), chance=1.0) == 0.5
+    assert wait(errors.Overloaded("x"), {"retry-after": "2"}, chance=1.0) == 2.0
 
 
 @pytest.mark.parametrize(("headers", "seconds"), [
@@ -172,10 +159,10 @@ def test_jitter_only_shortens() -> None:
     ({"retry-after": "3600", "x-should-retry": "true"}, None),
 ])  # fmt: skip
 def test_a_delay_that_is_too_long_is_not_waited_for(headers: dict[str, str], seconds: float | None) -> None:
-    assert wait(RateLimited("x"), headers) == seconds
+    assert wait(errors.RateLimited("x"), headers) == seconds
 
 
-def google(delay: Any) -> ProviderError:
+def google(delay: Any) -> errors.ProviderError:
     detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
     return error_from_body(
         {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow", "details": [detail]}}, 429

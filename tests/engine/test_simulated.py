@@ -6,20 +6,11 @@ from typing import Any
 import pytest
 from scripted_transport import QUICK, cancel, stream_request, text_request
 
+from toolglot import errors
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
-from toolglot.errors import (
-    AuthenticationFailed,
-    ConnectionLost,
-    ContextTooLong,
-    MalformedReply,
-    ProviderError,
-    QuotaExceeded,
-    ToolglotError,
-    TruncatedStream,
-)
 from toolglot.events import ReplyDone, Retrying, TextDelta, ThinkingDelta
 from toolglot.simulator.core import Simulator
 
@@ -73,18 +64,18 @@ def test_faults_before_anything_is_shown_are_retried(fault: str, provider: str, 
 @ways
 @pytest.mark.parametrize("fault", BEFORE)
 def test_lasting_faults_are_errors(fault: str, provider: str, stream: bool) -> None:
-    with pytest.raises((ProviderError, ConnectionLost)):
+    with pytest.raises((errors.ProviderError, errors.ConnectionLost)):
         events(provider, *[fault] * 3, stream=stream)
 
 
 @wires
 @pytest.mark.parametrize(("fault", "kind"), [
-    ("reset-mid-stream", ConnectionLost),
-    ("truncated", TruncatedStream),
-    ("half-json", MalformedReply),
-    ("error-in-200", ProviderError),
+    ("reset-mid-stream", errors.ConnectionLost),
+    ("truncated", errors.TruncatedStream),
+    ("half-json", errors.MalformedReply),
+    ("error-in-200", errors.ProviderError),
 ])  # fmt: skip
-async def test_faults_after_something_was_shown(fault: str, kind: type[ToolglotError], provider: str) -> None:
+async def test_faults_after_something_was_shown(fault: str, kind: type[errors.ToolglotError], provider: str) -> None:
     shown = list[Any]()
     with pytest.raises(kind):
         await collect_into(shown, engine(provider, fault))
@@ -100,7 +91,7 @@ def test_the_same_faults_of_a_whole_reply_are_retried(fault: str, provider: str)
     assert found[-1].reply.text == "One two three four five six."
 
 
-FINAL = {"quota": QuotaExceeded, "unauthorized": AuthenticationFailed, "context-too-long": ContextTooLong}
+FINAL = {"quota": errors.QuotaExceeded, "unauthorized": errors.AuthenticationFailed, "context-too-long": errors.ContextTooLong}
 SAME_WORDS = ("gemini", "ollama")  # an empty account and too many requests sound alike there
 
 
