@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -79,15 +79,18 @@ REST = [
 ]
 
 
-class Played:
-    def __init__(
-        self, sent: list[SentRequest], conversation: Conversation, outcomes: list[ToolOutcome], ran: list[str]
-    ) -> None:
-        self.sent, self.conversation, self.outcomes, self.ran = sent, conversation, outcomes, ran
+class Played(NamedTuple):
+    first: str
+    second: str
+    live: bool
+    sent: list[SentRequest]
+    conversation: Conversation
+    outcomes: list[ToolOutcome]
+    ran: list[str]
 
 
 @cache
-def played(first: str, second: str, live: bool) -> Played:
+def play_through(first: str, second: str, live: bool) -> Played:
     """One conversation: Acme on the first, Bravo and ours on the second, Acme again on the first; saved and loaded between."""
 
     async def play() -> Played:
@@ -107,7 +110,7 @@ def played(first: str, second: str, live: bool) -> Played:
             assert result.text == f"{words} is done."
             outcomes += result.outcomes
             data = agent.save()
-        return Played(transport.sent, load(data)[0], outcomes, ran)
+        return Played(first, second, live, transport.sent, load(data)[0], outcomes, ran)
 
     return asyncio.run(play())
 
@@ -115,24 +118,26 @@ def played(first: str, second: str, live: bool) -> Played:
 PAIRS = [
     (first, WIRE_PROFILES[(place + step) % 5], step % 2 == 0) for place, first in enumerate(WIRE_PROFILES) for step in (1, 2)
 ]
-IDS = [f"{first}-{second}-{'streamed' if live else 'whole'}" for first, second, live in PAIRS]
+
+
+@pytest.fixture(params=PAIRS, ids=lambda pair: f"{pair[0]}-{pair[1]}-{'streamed' if pair[2] else 'whole'}")
+def played(request: pytest.FixtureRequest) -> Played:
+    return play_through(*request.param)
 
 
 def names(messages: Sequence[Message]) -> list[str]:
     return [call.name for message in messages for call in message.calls]
 
 
-@pytest.mark.parametrize(("first", "second", "live"), PAIRS, ids=IDS)
 class TestHandOver:
-    def test_nobody_refuses_a_request(self, first: str, second: str, live: bool) -> None:
-        assert list_refusals(played(first, second, live).sent) == []
+    def test_nobody_refuses_a_request(self, played: Played) -> None:
+        assert list_refusals(played.sent) == []
 
-    def test_the_referee_accepts_every_request(self, first: str, second: str, live: bool) -> None:
-        assert [said for one in played(first, second, live).sent for said in referee_errors(one)] == []
+    def test_the_referee_accepts_every_request(self, played: Played) -> None:
+        assert [said for one in played.sent for said in referee_errors(one)] == []
 
-    def test_every_call_means_what_it_should(self, first: str, second: str, live: bool) -> None:
-        found = played(first, second, live)
-        assert [(one.call.name, one.result.error_kind) for one in found.outcomes] == [
+    def test_every_call_means_what_it_should(self, played: Played) -> None:
+        assert [(one.call.name, one.result.error_kind) for one in played.outcomes] == [
             *(("read", None), ("shell", None)),
             *(("read", "not_found"), ("read", "validation"), ("Nothing", "not_found")),
             *(("edit", None), ("ast_search", None)),
@@ -141,27 +146,26 @@ class TestHandOver:
             *(("read", None), ("patch", None)),
             *(("write", None), ("read", None)),
         ]
-        assert found.ran == ["read a.txt", "ls -l", "read a.txt", PATCH, "pwd", "read a.txt", PATCH, "read b.txt"]
+        assert played.ran == ["read a.txt", "ls -l", "read a.txt", PATCH, "pwd", "read a.txt", PATCH, "read b.txt"]
 
-    def test_results_read_as_the_harness_says_them(self, first: str, second: str, live: bool) -> None:
-        texts = [one.result.text for one in played(first, second, live).outcomes]
+    def test_results_read_as_the_harness_says_them(self, played: Played) -> None:
+        texts = [one.result.text for one in played.outcomes]
         assert texts[:3] == ["2\ttwo", "$ ls -l: 2\n[ls -l]", "<error kind=not_found>there is no nowhere</error>"]
         assert texts[3].startswith("<error kind=validation>The call to Read was not run")
         assert texts[7] == "1"
 
-    def test_calls_and_results_are_paired(self, first: str, second: str, live: bool) -> None:
-        found = played(first, second, live)
-        assert list_unpaired(found.conversation) == []
-        for one in found.sent:
+    def test_calls_and_results_are_paired(self, played: Played) -> None:
+        assert list_unpaired(played.conversation) == []
+        for one in played.sent:
             calls = [call.id for message in one.history for call in message.calls]
             assert [result.call_id for message in one.history for result in message.results] == calls
 
-    def test_calls_are_shown_under_the_names_of_whoever_is_asked(self, first: str, second: str, live: bool) -> None:
-        sent = played(first, second, live).sent
+    def test_calls_are_shown_under_the_names_of_whoever_is_asked(self, played: Played) -> None:
+        sent = played.sent
         acme = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search"]
         assert names(sent[3].history) == acme
         bravo, ours = names(sent[7].history), names(sent[9].history)
-        run = "run" if second == "openai-responses" else "term__run"
+        run = "run" if played.second == "openai-responses" else "term__run"
         assert bravo == [
             *("editor", run, "editor", "Read", "Nothing", "edit", "ast_search"),
             *("editor", "editor", "apply_patch", run),
@@ -170,15 +174,15 @@ class TestHandOver:
         assert ours == [*("read", "shell", "read", "Read", "Nothing", "edit", "ast_search"), *(*bravo[7:], "read", "patch")]
         assert names(sent[-1].history) == [*acme, *("Read", "editor", "patch", "Bash", "Read", "patch", "Write", "Cat")]
 
-    def test_arguments_are_in_the_same_words(self, first: str, second: str, live: bool) -> None:
-        sent = played(first, second, live).sent
+    def test_arguments_are_in_the_same_words(self, played: Played) -> None:
+        sent = played.sent
         shown = [call.arguments for message in sent[-1].history for call in message.calls]
         assert shown[0] == {"file_path": "a.txt", "offset": 2, "limit": 1}
         assert shown[7] == {"file_path": "a.txt", "limit": 1}
         assert shown[10] == {"command": "pwd"}
 
-    def test_the_conversation_keeps_native_and_base_calls(self, first: str, second: str, live: bool) -> None:
-        calls = [call for message in played(first, second, live).conversation for call in message.calls]
+    def test_the_conversation_keeps_native_and_base_calls(self, played: Played) -> None:
+        calls = [call for message in played.conversation for call in message.calls]
         said = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search", "editor", "editor", "apply_patch", "run"]
         assert [call.name for call in calls] == [*said, "read", "patch", "Write", "Cat"]
         meant = [call.base_call.tool if call.base_call else None for call in calls]
@@ -187,25 +191,25 @@ class TestHandOver:
             *("read", None, "patch", "shell", "read", "patch", "write", "read"),
         ]
 
-    def test_what_a_model_made_comes_back_to_it_as_it_was(self, first: str, second: str, live: bool) -> None:
-        if live:
+    def test_what_a_model_made_comes_back_to_it_as_it_was(self, played: Played) -> None:
+        if played.live:
             pytest.skip("only a whole answer can be compared with what goes back")
         made: dict[str, list[Any]] = {}
-        for one in played(first, second, live).sent:
+        for one in played.sent:
             wire, profile = one.profile.wire, one.profile.id
             held = bound_items(wire, one.body, answer=False)
             assert [item for item in made.get(profile, []) if item not in held] == []
             made.setdefault(profile, []).extend(bound_items(wire, loads_object(bytes(one.answer)), answer=True))
-        assert made[first]
+        assert made[played.first]
 
-    def test_within_a_facade_every_body_starts_with_the_one_before(self, first: str, second: str, live: bool) -> None:
-        bodies = [one.request.body for one in played(first, second, live).sent]
+    def test_within_a_facade_every_body_starts_with_the_one_before(self, played: Played) -> None:
+        bodies = [one.request.body for one in played.sent]
         for begin, stop in ((0, 4), (4, 8), (8, 10), (10, 12)):
             for before, after in pairwise(bodies[begin:stop]):
                 assert after.startswith(before[: -len("]}")])
 
-    def test_coming_back_goes_on_with_the_same_bytes(self, first: str, second: str, live: bool) -> None:
-        sent = played(first, second, live).sent
+    def test_coming_back_goes_on_with_the_same_bytes(self, played: Played) -> None:
+        sent = played.sent
         assert sent[10].request.body.startswith(sent[3].request.body[: -len("]}")])
 
 
@@ -229,10 +233,6 @@ def calls(number: int) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def always(_: ApprovalRequest) -> bool:
-    return True
-
-
 def native(agent: Orchestrator, number: int) -> list[ToolCall]:
     """The calls as the present model makes them."""
     face = agent.view().facade
@@ -247,7 +247,7 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
     async def play() -> tuple[list[SentRequest], list[ToolOutcome], Orchestrator]:
         outcomes, replies = list[ToolOutcome](), list[Reply]()
         transport, tools = make_transport(Script(replies)), coding_tools(tmp_path)
-        agent = Orchestrator(make_engine("xai", transport), tools=tools, approve=always)
+        agent = Orchestrator(make_engine("xai", transport), tools=tools, approve=lambda request: True)
         for number, place in enumerate(WAY):
             profile, _, model = place.partition("/")
             agent.switch(make_engine(profile, transport, model=model))
@@ -279,6 +279,14 @@ def agent_on(provider: str, script: list[Reply] | None = None, **options: Any) -
     transport = make_transport(Script(script) if script is not None else None)
     own: dict[str, Any] = {"tools": base_tools(), "facade": ACME, **options}
     return Orchestrator(make_engine(provider, transport), **own), transport.sent
+
+
+def run_on_claude(prompt: str, **options: Any) -> list[ToolOutcome]:
+    """The outcomes of the calls that a prompt asks for; nobody refuses a request."""
+    agent, sent = agent_on("anthropic", **options)
+    outcomes = asyncio.run(agent.run(prompt)).outcomes
+    assert list_refusals(sent) == []
+    return list(outcomes)
 
 
 @pytest.mark.parametrize("provider", WIRE_PROFILES)
@@ -365,21 +373,22 @@ def test_the_next_model_sees_a_cancelled_call(provider: str) -> None:
     assert names(sent[-1].history) == ["editor", "run" if other == "openai-responses" else "term__run"]
 
 
-def never(_: ApprovalRequest) -> bool:
+ASK = ToolConfig(approval_effects=frozenset({"execute"}))
+
+
+def refuse(_: ApprovalRequest) -> bool:
     return False
 
 
 def test_a_refused_call_is_explained_in_native_terms() -> None:
-    agent, sent = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})), approve=never)
-    outcome = asyncio.run(agent.run('call Bash {"command": "rm"}')).outcomes[0]
+    (outcome,) = run_on_claude('call Bash {"command": "rm"}', config=ASK, approve=refuse)
     assert (outcome.call.name, outcome.result.name, outcome.result.error_kind) == ("shell", "Bash", "rejected")
     assert outcome.result.text == "Exit: The user did not approve the call. It did not run."
-    assert list_refusals(sent) == []
 
 
 def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
     async def play() -> list[ToolOutcome]:
-        agent, _ = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})))
+        agent, _ = agent_on("anthropic", config=ASK)
         paused = await agent.run('call Bash {"command": "ls -l", "timeout": 3000}')
         assert [(one.name, one.base_call.tool if one.base_call else "") for one in paused.pending] == [("Bash", "shell")]
         transport, ran = make_transport(), list[str]()
@@ -404,14 +413,14 @@ class TestRules:
         assert [one.result.is_error for one in result.outcomes] == [False, True]
 
     def test_a_view_with_commands_runs_only_what_is_allowed(self) -> None:
-        agent, _ = agent_on("anthropic", facade=BRAVO, config=ToolConfig(allowed_tools=frozenset({"read"})))
         prompt = 'call editor {"command": "view", "path": "a.txt"} call editor {"command": "add", "path": "a.txt", "text": "x"}'
-        outcomes = asyncio.run(agent.run(prompt)).outcomes
+        outcomes = run_on_claude(prompt, facade=BRAVO, config=ToolConfig(allowed_tools=frozenset({"read"})))
         assert [(one.call.name, one.result.error_kind) for one in outcomes] == [("read", None), ("write", "not_allowed")]
 
     def test_uses_are_counted_by_base_name(self) -> None:
-        agent, _ = agent_on("anthropic", config=ToolConfig(max_uses={"shell": 1}))
-        outcomes = asyncio.run(agent.run('call Bash {"command": "a"} call Bash {"command": "b"}')).outcomes
+        outcomes = run_on_claude(
+            'call Bash {"command": "a"} call Bash {"command": "b"}', config=ToolConfig(max_uses={"shell": 1})
+        )
         assert [one.result.error_kind for one in outcomes] == [None, "limit"]
         assert outcomes[1].result.text.startswith("Exit: The call did not run")
 
@@ -422,8 +431,8 @@ class TestRules:
             asked.append(approval)
             return "always"
 
-        agent, _ = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})), approve=approve)
-        outcomes = asyncio.run(agent.run('call Bash {"command": "a", "timeout": 1000} call Bash {"command": "b"}')).outcomes
+        prompt = 'call Bash {"command": "a", "timeout": 1000} call Bash {"command": "b"}'
+        outcomes = run_on_claude(prompt, config=ASK, approve=approve)
         assert [one.result.is_error for one in outcomes] == [False, False]
         assert [(one.tool, one.arguments) for one in asked] == [("shell", {"command": "a", "timeout": 1.0})]
 
@@ -451,8 +460,7 @@ class TestRules:
         assert len(sent) < 12
 
     def test_an_unknown_tool_is_answered_with_native_names(self) -> None:
-        agent, _ = agent_on("anthropic")
-        outcome = asyncio.run(agent.run('call Bsh {"command": "ls"}')).outcomes[0]
+        (outcome,) = run_on_claude('call Bsh {"command": "ls"}')
         assert outcome.result.error_kind == "not_found"
         assert "'Bash'" in outcome.result.text
 
@@ -493,14 +501,12 @@ def test_a_native_call_that_is_started_early_runs_once() -> None:
 
 def test_a_long_result_is_paged_as_the_model_has_seen_it() -> None:
     files = {"long.txt": "\n".join(f"line {number}" for number in range(1, 200))}
-    agent, sent = agent_on("anthropic", tools=base_tools(files), config=ToolConfig(max_result=300))
     prompt = 'call Read {"file_path": "long.txt"}\nthen call read_result {"handle": "r1", "offset": 0, "limit": 40}'
-    result = asyncio.run(agent.run(prompt))
-    first, page = (one.result.text for one in result.outcomes)
+    outcomes = run_on_claude(prompt, tools=base_tools(files), config=ToolConfig(max_result=300))
+    first, page = (one.result.text for one in outcomes)
     assert first.startswith("1\tline 1\n2\tline 2\n")
     assert 'read_result(handle="r1"' in first
     assert page.startswith("1\tline 1\n2\tline 2\n3\tline 3\n4\t")
-    assert list_refusals(sent) == []
 
 
 def test_a_user_may_have_a_tool_of_a_native_name() -> None:
@@ -509,8 +515,6 @@ def test_a_user_may_have_a_tool_of_a_native_name() -> None:
         """Somebody's own."""
         return f"mine: {file_path}"
 
-    agent, sent = agent_on("anthropic", tools=[*base_tools(), Read])
-    outcome = asyncio.run(agent.run('call Read {"file_path": "a.txt"}')).outcomes[0]
+    (outcome,) = run_on_claude('call Read {"file_path": "a.txt"}', tools=[*base_tools(), Read])
     assert outcome.result.text == "mine: a.txt"
-    assert list_refusals(sent) == []
     assert replace(outcome.call, id="").base_call is None

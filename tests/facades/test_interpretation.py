@@ -1,6 +1,7 @@
 """What native calls mean, in every facade: the scenarios, and laws that hold for all tools."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -111,54 +112,50 @@ HARNESSES = {
 RENAMED = {"web_click": "web_open", "local_shell": "shell", "web.run": "run"}
 
 
+def mapped_tools(shared: Path) -> Iterator[tuple[str, tuple[str, ...], str, Arguments]]:
+    """Each row of the table: its base tool, the facades that have the harness, the native tool, its parameters."""
+    for capability, harnesses in loads_object((shared / "facades" / "mapping.json").read_bytes())["map"].items():
+        for key, row in harnesses.items():
+            harness, _, tool = key.partition(".")
+            name: str = re.split(r"[\[(]", tool)[0]
+            if facade_ids := HARNESSES.get(harness, ()):
+                yield RENAMED.get(capability, capability), facade_ids, RENAMED.get(name, name), row
+
+
 def test_the_scenarios_cover_every_mapping(shared: Path) -> None:
-    rows: dict[str, Arguments] = loads_object((shared / "facades" / "mapping.json").read_bytes())["map"]
     compared = 0
-    for capability, harnesses in rows.items():
-        for key in harnesses:
-            harness, _, name = key.partition(".")
-            facade_ids = HARNESSES.get(harness, ())
-            if not facade_ids:
-                continue
-            name = re.split(r"[\[(]", name)[0]
-            name, base = RENAMED.get(name, name), RENAMED.get(capability, capability)
-            covered = {
-                (tool, scenario["base"][0])
-                for facade_id in facade_ids
-                for scenario in load(facade_id)
-                if "interpret" in scenario
-                for view in [view_of(facade_id, scenario["interpret"][0])]
-                for tool in (view.name, *view.aliases)
-            }
-            covered |= {
-                (scenario["tool"], scenario["expressible"])
-                for facade_id in facade_ids
-                for scenario in load(facade_id)
-                if "expressible" in scenario
-            }
-            assert (name, base) in covered, key
-            compared += 1
+    for base, facade_ids, name, _ in mapped_tools(shared):
+        records = [(facade_id, record) for facade_id in facade_ids for record in load(facade_id)]
+        covered = {
+            (tool, record["base"][0])
+            for facade_id, record in records
+            if "interpret" in record
+            for view in [view_of(facade_id, record["interpret"][0])]
+            for tool in (view.name, *view.aliases)
+        }
+        covered |= {(record["tool"], record["expressible"]) for _, record in records if "expressible" in record}
+        assert (name, base) in covered
+        compared += 1
     assert compared > 85
 
 
 def test_every_mapped_parameter_is_accepted(shared: Path) -> None:
-    mapping = loads_object((shared / "facades" / "mapping.json").read_bytes())
-    for harnesses in mapping["map"].values():
-        for key, row in harnesses.items():
-            harness, _, name = key.partition(".")
-            name = RENAMED.get(re.split(r"[\[(]", name)[0], re.split(r"[\[(]", name)[0])
-            accepted = {
-                word
-                for facade_id in HARNESSES.get(harness, ())
-                for view in find_facade(facade_id).views
-                if name in (view.name, *view.aliases)
-                for word in re.findall(r"'([^']+)':", str(view.accepted_schema))
-            }
-            for target in (value for name, value in row.items() if name != "same_as" and accepted):
-                param: Any = cast(Arguments, target).get("param", []) if isinstance(target, dict) else target
-                names: list[str] = [param] if isinstance(param, str) else param
-                assert {name.rpartition(".")[2] for name in names} <= accepted, key
-    for harness, aliases in mapping["input_aliases"].items():
+    for _, facade_ids, name, row in mapped_tools(shared):
+        accepted = {
+            word
+            for facade_id in facade_ids
+            for view in find_facade(facade_id).views
+            if name in (view.name, *view.aliases)
+            for word in re.findall(r"'([^']+)':", str(view.accepted_schema))
+        }
+        for target in (value for key, value in row.items() if key != "same_as" and accepted):
+            param: Any = cast(Arguments, target).get("param", []) if isinstance(target, dict) else target
+            names: list[str] = [param] if isinstance(param, str) else param
+            assert {parameter.rpartition(".")[2] for parameter in names} <= accepted, name
+
+
+def test_every_older_name_is_an_alias(shared: Path) -> None:
+    for harness, aliases in loads_object((shared / "facades" / "mapping.json").read_bytes())["input_aliases"].items():
         known = {alias for facade_id in HARNESSES[harness] for view in find_facade(facade_id).views for alias in view.aliases}
         assert {old for old, new in aliases.items() if new not in ("Agent", "agent")} <= known, harness
 

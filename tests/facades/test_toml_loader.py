@@ -1,24 +1,21 @@
 """Facades from TOML: rows of data are views like any other, and what is wrong is a sentence with the file and the key."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handover.harness import list_refusals, make_engine, make_transport
 
 from toolglot.errors import UsageError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.parameters import boolean, integer, number, object_schema, string
 from toolglot.facades.toml_loader import load_facade
 from toolglot.facades.view import Facade, RenderContext
-from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.request import Schema
 
 from .meaning import meaning_of, render
-from .sample_facades import BASES, base_tools
+from .sample_facades import BASES
 
 SCHEMAS = {
     "read": object_schema("path", path=string(), start_line=integer(), end_line=integer()),
@@ -163,14 +160,6 @@ def test_some_tools_are_for_some_models() -> None:
 def test_little_is_enough() -> None:
     found = load_facade('id = "x"', "x.toml")
     assert (found.title, found.views, found.failure) == ("x", (), None)
-
-
-def test_an_agent_works_with_it() -> None:
-    transport = make_transport()
-    agent = Orchestrator(make_engine("anthropic", transport), tools=base_tools(), facade=mine())
-    outcomes = asyncio.run(agent.run('call open_file {"file": "a.txt", "from": 1} call open_file {"file": "b"}')).outcomes
-    assert [one.result.text for one in outcomes] == ["== a.txt from 2 {} ==\ntwo\nthree", "failed (not_found): there is no b"]
-    assert list_refusals(transport.sent) == []
 
 
 # ---- what is wrong

@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import UNSET
 
-from toolglot.facades.parameters import boolean, integer, number, object_schema, string
+from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.view import Case, Field, View
 from toolglot.request import ToolDefinition
 
@@ -120,29 +118,6 @@ def test_a_function_may_leave_a_parameter_out() -> None:
     assert found[0] == {}
 
 
-NATIVE = {
-    "Read": st.fixed_dictionaries(
-        {"file_path": st.text()}, optional={"offset": st.integers(1, 10**6), "limit": st.integers(1, 10**6)}
-    ),
-    "Edit": st.fixed_dictionaries(
-        {"file_path": st.text(), "old_string": st.text(), "new_string": st.text()}, optional={"all": st.booleans()}
-    ),
-    "Bash": st.fixed_dictionaries({"command": st.text()}, optional={"timeout": st.integers(0, 10**6)}),
-}
-BY_NAME = {view.name: view for view in (READ, EDIT, BASH)}
-
-
-@pytest.mark.parametrize("name", NATIVE)
-@given(data=st.data())
-def test_there_and_back_is_the_same_meaning(name: str, data: st.DataObject) -> None:
-    view = BY_NAME[name]
-    tool, base = view.to_base(data.draw(NATIVE[name]))
-    found = view.from_base(tool, base)
-    assert found is not None
-    assert found[1] == ()
-    assert view.to_base(found[0]) == (tool, base)
-
-
 # ---- what the model sees, what is taken
 
 
@@ -184,17 +159,3 @@ def test_a_view_without_parameters_takes_none() -> None:
 def test_a_view_knows_its_base_tools() -> None:
     assert EDITOR.base_tools == {"read", "write"}
     assert {base for view in BRAVO.views for base in view.base_tools} == {"read", "write", "patch", "shell"}
-
-
-def test_the_helpers_write_schemas() -> None:
-    assert object_schema("a b", a=string(), b=number(minimum=0), c=integer(), d=boolean(default=False)) == {
-        "type": "object",
-        "properties": {
-            "a": {"type": "string"},
-            "b": {"type": "number", "minimum": 0},
-            "c": {"type": "integer"},
-            "d": {"type": "boolean", "default": False},
-        },
-        "required": ["a", "b"],
-    }
-    assert "required" not in object_schema(a=string())
