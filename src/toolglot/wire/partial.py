@@ -60,16 +60,14 @@ class PartialArguments:
             self._pieces.append(text[at])
             return at + 1
         match = _STRING_SPECIAL.search(text, at)
-        if match is None:
-            self._pieces.append(text[at:])
-            return len(text)
-        if match[0] == "\\":
+        end = match.start() if match else len(text)
+        self._pieces.append(text[at:end])
+        if match and match[0] == "\\":
             self._is_escaped = True
-            self._pieces.append(text[at : match.end()])
-            return match.end()
-        self._pieces.append(text[at : match.start()])
-        self._finish_token('"' + "".join(self._pieces) + '"')
-        return match.end()
+            self._pieces.append("\\")
+        elif match:
+            self._finish_token('"' + "".join(self._pieces) + '"')
+        return match.end() if match else end
 
     def _scan_structure(self, text: str, at: int) -> int:
         separators = _SEPARATORS.match(text, at)

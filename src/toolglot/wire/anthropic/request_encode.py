@@ -87,16 +87,14 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
 def encode_media(media: Media, writer: Writer) -> Doc:
     state = writer.echo_opaque(media.opaque)
     media_type = media.media_type or guess_media_type(media)
+    is_known_type = (media.kind == "image" and media_type in _IMAGE_TYPES) or media_type == "application/pdf"
     source: Doc | None = state.get("source")
-    if source:
-        pass
-    elif media.url and media.url.startswith("http") and media.kind in ("image", "file"):
+    if not source and media.url and media.url.startswith("http") and media.kind in ("image", "file"):
         source = {"type": "url", "url": media.url}
-    elif media.data is not None:
-        if (media.kind == "image" and media_type in _IMAGE_TYPES) or media_type == "application/pdf":
-            source = {"type": "base64", "media_type": media_type, "data": media.data}
-        elif (text := extract_file_text(media)) is not None:
-            source = {"type": "text", "media_type": "text/plain", "data": text}
+    elif not source and media.data is not None and is_known_type:
+        source = {"type": "base64", "media_type": media_type, "data": media.data}
+    elif not source and (text := extract_file_text(media)) is not None:
+        source = {"type": "text", "media_type": "text/plain", "data": text}
     if source:
         kind = "image" if media.kind == "image" else "document"
         return {"type": kind, "source": source, **(unknown_fields(state, ("source",)) or {})}

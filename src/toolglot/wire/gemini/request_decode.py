@@ -54,13 +54,8 @@ def _iter_camel(value: Any) -> Iterator[Doc]:
 
 def decode_system(system: Any, origin: Origin) -> Iterator[Message]:
     """Decode systemInstruction, which may be a bare string."""
-    if isinstance(system, str):
-        system = {"parts": [{"text": system}]}
-    blocks = tuple(
-        Text(as_text(part.get("text")), unknown_fields(part, ("text", "thought")))
-        for part in _iter_camel(as_dict(system).get("parts"))
-    )
-    if blocks:
+    parts = [{"text": system}] if isinstance(system, str) else _iter_camel(as_dict(system).get("parts"))
+    if blocks := tuple(map(decode_part, parts)):
         yield Message("system", blocks, origin)
 
 
@@ -116,15 +111,8 @@ def decode_result(answer: Doc, open_calls: list[tuple[str, str, str]]) -> ToolRe
     response = answer.get("response")
     opaque = unknown_fields(answer, ("name", "response"))
     media = tuple(block for part in _iter_camel(answer.get("parts")) if isinstance(block := decode_part(part), Media | Foreign))
-    is_error = isinstance(response, dict) and set(cast(Doc, response)) == {"error"}
-    return ToolResult(
-        open_call[2] if open_call else id or name,
-        (Text(_response_text(response)), *media),
-        name,
-        response,
-        is_error=is_error,
-        opaque=opaque,
-    )
+    call_id, content = open_call[2] if open_call else id or name, (Text(_response_text(response)), *media)
+    return ToolResult(call_id, content, name, response, is_error=as_dict(response).keys() == {"error"}, opaque=opaque)
 
 
 def _response_text(response: Any) -> str:

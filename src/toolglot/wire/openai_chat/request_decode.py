@@ -1,13 +1,12 @@
 """Chat Completions: body -> Request. What has no neutral form stays in `extras` and `opaque`."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
-from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
-from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_chat.reply_decode import ChatReplyDecoder
 from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
@@ -71,20 +70,16 @@ def decode_result(message: Doc, names: dict[str, str]) -> ToolResult:
     name = as_text(message.get("name"))
     id = as_text(message.get("tool_call_id")) or next((i for i, n in reversed(names.items()) if n == name), name)
     content = tuple(b for b in decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign))
-    return ToolResult(
-        id, content, name or names.get(id, ""), opaque=unknown_fields(message, ("role", "content", "tool_call_id", "name"))
-    )
+    opaque = unknown_fields(message, ("role", "content", "tool_call_id", "name"))
+    return ToolResult(id, content, name or names.get(id, ""), opaque=opaque)
 
 
 def decode_content(content: Any) -> Iterable[Block]:
     """Decode content: text, parts, or a JSON value."""
-    if isinstance(content, str):
-        yield Text(content)
-    elif isinstance(content, list):
-        for part in iter_dicts(content):  # pyright: ignore[reportUnknownArgumentType]
-            yield decode_part(part)
+    if isinstance(content, list):
+        yield from map(decode_part, iter_dicts(cast(Any, content)))
     elif content is not None:
-        yield Text(dumps_text(content))
+        yield Text(to_text(content))
 
 
 def decode_part(part: Doc) -> Block:
@@ -101,16 +96,11 @@ def decode_part(part: Doc) -> Block:
             # The API has no others.
             media_type = {"wav": "audio/wav", "mp3": "audio/mpeg"}.get(as_text(audio.get("format")), "audio/*")
             return Media("audio", media_type, audio.get("data"))
-        case "file" if as_dict(part.get("file")).get("file_data"):
-            file = as_dict(part.get("file"))
-            return media_from_url(
-                "file",
-                file["file_data"],
-                name=as_text(file.get("filename")),
-                extra=unknown_fields(file, ("file_data", "filename")),
-            )
         case "file":
             file = as_dict(part.get("file"))
+            if data := file.get("file_data"):
+                extra = unknown_fields(file, ("file_data", "filename"))
+                return media_from_url("file", data, name=as_text(file.get("filename")), extra=extra)
             return Media("file", file_id=file.get("file_id"), opaque={"more": unknown_fields(file, ("file_id",)) or {}})
         case _:
             return Foreign(OPENAI_CHAT, part)

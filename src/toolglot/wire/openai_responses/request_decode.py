@@ -82,8 +82,7 @@ def decode_content(content: Any) -> Iterable[Block]:
     """Decode content: text or parts."""
     if isinstance(content, str):
         yield Text(content)
-    for part in iter_dicts(content):
-        yield decode_part(part)
+    yield from map(decode_part, iter_dicts(content))
 
 
 def decode_part(part: Doc) -> Text | Media | Foreign:
