@@ -1,9 +1,9 @@
 """Encoding and decoding by the name of a wire. A wire's modules are imported when they are first needed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -21,24 +21,17 @@ from toolglot.wire.tool_encoding import reserve_names
 from toolglot.wire.writer import EncodedRequest, Writer
 
 
-class RequestEncoder(Protocol):
-    """The functions of a wire's `request_encode` module."""
+class RequestEncoder(NamedTuple):
+    """The functions of a wire's `request_encode` module, of which the last two are optional."""
 
-    def leading_count(self, messages: Sequence[Message]) -> int:
-        """Return how many leading system messages are sent outside of the history."""
-        ...
-
-    def head_key(self, request: Request, writer: Writer) -> object:
-        """Return what the body around the history depends on in the history, None if nothing."""
-        ...
-
-    def encode_message(self, message: Message, writer: Writer) -> list[Doc]:
-        """Encode one neutral message as items of the history."""
-        ...
-
-    def encode_body(self, request: Request, writer: Writer, system: Sequence[Message], items: list[Any]) -> Doc:
-        """Encode the body around the items, which come last."""
-        ...
+    encode_message: Callable[[Message, Writer], list[Doc]]
+    """Encodes one neutral message as items of the history."""
+    encode_body: Callable[[Request, Writer, Sequence[Message], list[Any]], Doc]
+    """Encodes the body around the items, which come last. The messages are those that `leading_count` left out."""
+    leading_count: Callable[[Sequence[Message]], int] = lambda messages: 0
+    """Returns how many leading system messages are sent outside of the history."""
+    head_key: Callable[[Request, Writer], object] = lambda request, writer: None
+    """Returns what the body around the history depends on in the history."""
 
 
 @cache
@@ -49,9 +42,11 @@ def _load(wire: str, module: str, suffix: str = "") -> Any:
     return getattr(loaded, SPECS[wire].class_prefix + suffix) if suffix else loaded
 
 
+@cache
 def load_request_encoder(wire: str) -> RequestEncoder:
-    """Return the module that encodes requests of a wire."""
-    return cast(RequestEncoder, _load(wire, "request_encode"))
+    """Return the functions that encode requests of a wire."""
+    functions = cast(Doc, vars(_load(wire, "request_encode")))
+    return RequestEncoder(**{name: functions[name] for name in RequestEncoder._fields if name in functions})
 
 
 def load_reply_encoder(wire: str) -> type[ReplyEncoder]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from toolglot.messages import Block, Foreign, Message, Role, Text, Thinking, ToolCall, ToolResult
-from toolglot.request import Request
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.writer import Writer
@@ -39,25 +38,9 @@ def filter_visible(messages: Sequence[Message], writer: Writer, first: int) -> l
     return visible
 
 
-# ---- what a wire's `request_encode` can import as its `leading_count` and `head_key`
-
-
 def count_leading_system(messages: Sequence[Message]) -> int:
     """Count the system messages before anything else: they are sent outside of the history."""
     return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
-
-
-def count_none(messages: Sequence[Message]) -> int:
-    """Instructions are messages on this wire."""
-    return 0
-
-
-def constant_key(request: Request, writer: Writer) -> object:
-    """Nothing in the body depends on the history."""
-    return None
-
-
-# ---- what a target may see
 
 
 def _is_plain(message: Message) -> bool:

@@ -31,16 +31,9 @@ class HeadCache:
     """The latest head for a target, shared by conversations that start alike."""
 
     def __init__(self) -> None:
-        self.request: Request | None = None
-        self.system: Sequence[Message] = ()
-        self.head_key: object = None
+        self.key: object = None  # all that the head depends on
         self.writer: Writer | None = None
         self.head = b""
-
-    def matches(self, request: Request, system: Sequence[Message], head_key: object) -> bool:
-        """Return whether the cached head is that of this request."""
-        is_same = head_key == self.head_key and request == self.request and system == self.system
-        return self.writer is not None and is_same
 
 
 class PrefixEncoder:
@@ -53,23 +46,11 @@ class PrefixEncoder:
         self._profile = profile
         self._head_cache = head_cache or HeadCache()
         self._encoder = load_request_encoder(profile.wire)
-        self._reset(None)
-
-    def _reset(self, messages: Sequence[Message] | None) -> None:
-        self._messages = messages
-        self._writer = Writer(self._profile)
-        self._leading_count = 0
-        self._head_key: object = None
-        self._repairer = HistoryRepairer(self._profile.history)
-        self._closed_count = 0  # messages in closed turns
-        self._closed_items = bytearray()  # their encoding, with a comma after each item
-        self._request: Request | None = None
-        self._head = b""
+        self._request: Request | None = None  # the latest one, without its messages
 
     def encode(self, request: Request) -> EncodedBody:
         """Encode a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
         if not self._can_extend(request):
-            self._reset(request.messages)
             self._start_prefix(request)
         self._close_turns(request)
         if self._closed_count == len(request.messages) and self._repairer.awaits_model:  # a tool loop: nothing is open
@@ -96,7 +77,7 @@ class PrefixEncoder:
 
     def _can_extend(self, request: Request) -> bool:
         """Return whether the request continues the one before it, with the same head."""
-        if self._request is None or self._messages is None or replace(request, messages=()) != self._request:
+        if self._request is None or replace(request, messages=()) != self._request:
             return False
         messages = request.messages
         if len(messages) < self._closed_count or self._encoder.leading_count(messages) != self._leading_count:
@@ -112,19 +93,19 @@ class PrefixEncoder:
 
     def _start_prefix(self, request: Request) -> None:
         """Encode the head, and keep the writer that knows its names."""
+        self._request, self._messages = None, request.messages
         count = self._leading_count = self._closed_count = self._encoder.leading_count(request.messages)
-        self._request = replace(request, messages=())
+        self._closed_items = bytearray()  # the encoding of closed turns, with a comma after each item
         self._repairer = HistoryRepairer(self._profile.history, stateful=is_stateful(request, self._profile))
         writer, cache, system = Writer(self._profile, request.model), self._head_cache, request.messages[:count]
         self._head_key = self._encoder.head_key(request, writer)
-        if not cache.matches(self._request, system, self._head_key):
+        key = (self._head_key, replace(request, messages=()), system)
+        if cache.writer is None or cache.key != key:
             reserve_names(request.tools, writer)
             body = self._encoder.encode_body(request, writer, filter_visible(system, writer, 0), [])
             head = dumps(body)[:-2]  # without "]}": the items come last in every body
-            cache.request, cache.system, cache.head_key = self._request, system, self._head_key
-            cache.writer, cache.head = writer, head if head[-1:] == b"[" else head + b","
-        assert cache.writer is not None
-        self._writer, self._head = cache.writer.copy(), cache.head
+            cache.key, cache.writer, cache.head = key, writer, head if head[-1:] == b"[" else head + b","
+        self._writer, self._head, self._request = cache.writer.copy(), cache.head, key[1]
 
     def _close_turns(self, request: Request) -> None:
         """Encode the turns that were closed since the last request."""

@@ -3,13 +3,9 @@ from typing import Any
 
 from toolglot.messages import Message
 from toolglot.request import Request
-from toolglot.wire.history import constant_key as head_key
-from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc
 from toolglot.wire.tool_encoding import encode_function, select_tools
 from toolglot.wire.writer import Writer
-
-__all__ = ["encode_body", "encode_message", "head_key", "leading_count"]
 
 
 def encode_message(message: Message, writer: Writer) -> list[Doc]:

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
-from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.media import guess_media_type
@@ -13,7 +12,7 @@ from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer
 
-__all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
+__all__ = ["encode_block", "encode_body", "encode_message", "leading_count"]
 
 # Base64 of "skip_thought_signature_validator": Google documents it for calls that this endpoint did not make.
 DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="

@@ -5,14 +5,12 @@ from typing import Any
 
 from toolglot.messages import Block, Media, Message, Text, Thinking, ToolCall
 from toolglot.request import Request
-from toolglot.wire.history import constant_key as head_key
-from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_tools
 from toolglot.wire.writer import Writer, format_result_text
 
-__all__ = ["encode_body", "encode_message", "head_key", "leading_count"]
+__all__ = ["encode_body", "encode_message"]
 
 
 def encode_message(message: Message, writer: Writer) -> list[Doc]:

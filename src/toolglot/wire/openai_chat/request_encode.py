@@ -6,8 +6,6 @@ from typing import Any
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall
 from toolglot.request import Request, ToolChoice, ToolDefinition
-from toolglot.wire.history import constant_key as head_key
-from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
 from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
@@ -18,7 +16,7 @@ from toolglot.wire.reply_encoding import is_refusal
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, format_result_text, join_plain
 
-__all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
+__all__ = ["encode_body", "encode_call", "encode_message"]
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 

@@ -6,7 +6,6 @@ from typing import Any
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
-from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_leading_system
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.media import to_data_url
@@ -17,7 +16,7 @@ from toolglot.wire.spec import OPENAI_RESPONSES
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, format_result_text
 
-__all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
+__all__ = ["encode_body", "encode_call", "encode_message", "leading_count"]
 
 _MIN_MAX_TOKENS = 16  # the least value that the API is believed to accept
 _SHELL_OUTPUT_KEYS = {"stdout", "stderr", "outcome"}
