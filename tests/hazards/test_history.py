@@ -1,6 +1,6 @@
 """Bug reports from the field, each by the name of its thread: they must not happen with us.
 
-Every history is sent to every target of its case; the body must be legal there and say what the user needed.
+Every history is sent to every target of its case; the body must be valid there and contain what the user needed.
 """
 
 from collections.abc import Callable
@@ -221,7 +221,7 @@ def test_history_is_sent_as_its_user_needed(provider: str, messages: list[Messag
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
-def test_interrupted_is_not_told_as_rejected(provider: str) -> None:
+def test_an_interruption_is_not_reported_as_a_rejection(provider: str) -> None:
     """anthropics/claude-code#86001."""
     stopped = legal(provider, [HI, assistant(CALL), tool(make_interrupted_result(CALL)), ON])
     refused_ = legal(provider, [HI, assistant(CALL), tool(make_interrupted_result(CALL, kind="rejected")), ON])
@@ -258,7 +258,7 @@ NAMES = {
 
 @pytest.mark.parametrize("provider", EVERYONE)
 @pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
-def test_tool_names_are_mapped_and_lead_back(names: tuple[str, ...], provider: str) -> None:
+def test_tool_names_are_mapped_and_mapped_back(names: tuple[str, ...], provider: str) -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}}
     tools = tuple(ToolDefinition(name, "Does.", schema) for name in names)
     spaced = (*tools, ToolDefinition("search", "Does.", schema, namespace="a"))
@@ -272,7 +272,7 @@ def test_tool_names_are_mapped_and_lead_back(names: tuple[str, ...], provider: s
     assert other.names == same.names
 
 
-def test_foreign_reasoning_of_an_unknown_wire_is_kept_out() -> None:
+def test_reasoning_of_an_unknown_wire_is_not_sent() -> None:
     """MayDay-wpf/snow-cli#104: content of a wire that does not exist here is a Loss, not a crash."""
     said = msgspec.structs.replace(assistant(["x", Foreign("bedrock", {"reasoningContent": {}})]), origin=Origin("bedrock"))
     for provider in EVERYONE:

@@ -1,7 +1,7 @@
-"""What breaks in the field when tools run, by need: bad arguments, loops and fan-out, results that are too long.
+"""What goes wrong in practice when tools run: bad arguments, loops and fan-out, results that are too long.
 
-Each is a whole run against a simulated provider, which is strict about every request; afterwards the conversation must be legal
-and go on with any other provider.
+Each is a whole run against a simulated provider, which is strict about every request; afterwards the conversation must be valid
+for every other provider.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Turn = Reply | str | Callable[[Request], Reply]
 everywhere = pytest.mark.parametrize("provider", PROVIDERS)
 
 
-class Talk:
+class ScriptedRun:
     """A run of a model that follows a script."""
 
     def __init__(self, provider: str, tools: Sequence[Tool], *turns: Turn, **config: Any) -> None:
@@ -42,12 +42,12 @@ class Talk:
         return result
 
 
-def says(*blocks: Block | str, stop: Any = None) -> Reply:
+def reply_with(*blocks: Block | str, stop: Any = None) -> Reply:
     found = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
     return Reply(found, stop or ("tools" if any(isinstance(block, ToolCall) for block in found) else "end"))
 
 
-def wants(name: str, /, **arguments: Any) -> ToolCall:
+def call_of(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall("", name, arguments)
 
 
@@ -56,7 +56,7 @@ def unless_forbidden(make: Callable[[Request], Reply]) -> Callable[[Request], Re
 
     def turn(request: Request) -> Reply:
         forbidden = request.tool_choice is not None and request.tool_choice.mode == "none"
-        return says("enough") if forbidden or not request.tools else make(request)
+        return reply_with("enough") if forbidden or not request.tools else make(request)
 
     return turn
 
@@ -93,44 +93,46 @@ class Ledger:
 @pytest.mark.parametrize("provider", TEXTUAL)
 def test_empty_arguments_mean_none(provider: str, raw: str) -> None:
     ledger = Ledger()
-    talk = Talk(provider, [ledger.ping], says(ToolCall("", "ping", None, raw)), says("done"))
-    assert talk.run().text == "done"
+    scripted = ScriptedRun(provider, [ledger.ping], reply_with(ToolCall("", "ping", None, raw)), reply_with("done"))
+    assert scripted.run().text == "done"
     assert ledger.ran == [{"times": 1}]
 
 
 @everywhere
 def test_a_call_without_arguments_runs(provider: str) -> None:
     ledger = Ledger()
-    assert Talk(provider, [ledger.ping], says(wants("ping")), says("done")).run().text == "done"
+    assert ScriptedRun(provider, [ledger.ping], reply_with(call_of("ping")), reply_with("done")).run().text == "done"
     assert ledger.ran == [{"times": 1}]
 
 
 @everywhere
-def test_a_call_that_was_cut_by_the_length_limit_never_runs(provider: str) -> None:
+def test_a_call_truncated_by_the_length_limit_never_runs(provider: str) -> None:
     """A README was written cut in half."""
     ledger = Ledger()
-    talk = Talk(provider, [ledger.write])
-    talk.run('call write {"path": "README.md", "content": "all of it"}\nfault length\nthen say I see')
+    scripted = ScriptedRun(provider, [ledger.write])
+    scripted.run('call write {"path": "README.md", "content": "all of it"}\nfault length\nthen say I see')
     assert ledger.ran == []
-    assert [result.error_kind for message in talk.agent.conversation for result in message.results] == ["truncated"]
+    assert [result.error_kind for message in scripted.agent.conversation for result in message.results] == ["truncated"]
 
 
 @pytest.mark.parametrize("raw", ['{"path": "README.md", "content": "half of', '{"path": "README.md", "content": "all"'])
 @pytest.mark.parametrize("provider", TEXTUAL)
-def test_a_call_that_was_cut_never_runs_though_the_gateway_says_that_all_is_well(provider: str, raw: str) -> None:
+def test_a_truncated_call_never_runs_whatever_the_stop_reason(provider: str, raw: str) -> None:
     ledger = Ledger()
-    talk = Talk(provider, [ledger.write], says(ToolCall("", "write", None, raw), stop="tools"), says("I see"))
-    result = talk.run()
+    scripted = ScriptedRun(
+        provider, [ledger.write], reply_with(ToolCall("", "write", None, raw), stop="tools"), reply_with("I see")
+    )
+    result = scripted.run()
     assert ledger.ran == []
     assert result.text == "I see"
     assert [outcome.result.error_kind for outcome in result.outcomes] in (["validation"], ["truncated"], [])
 
 
 @pytest.mark.parametrize("provider", TEXTUAL)
-def test_broken_json_is_mended_or_explained_and_the_run_goes_on(provider: str) -> None:
+def test_broken_json_is_repaired_or_explained_and_the_run_continues(provider: str) -> None:
     ledger = Ledger()
-    broken = says(ToolCall("", "write", None, "{'path': 'a',}"), ToolCall("", "write", None, "path=b"))
-    result = Talk(provider, [ledger.write], broken, says("done")).run()
+    broken = reply_with(ToolCall("", "write", None, "{'path': 'a',}"), ToolCall("", "write", None, "path=b"))
+    result = ScriptedRun(provider, [ledger.write], broken, reply_with("done")).run()
     assert ledger.ran == [{"path": "a", "content": ""}]
     assert [outcome.result.error_kind for outcome in result.outcomes] == [None, "validation"]
     assert result.text == "done"
@@ -174,7 +176,9 @@ def test_one_turn_of_792_calls_runs_a_few_at_a_time(provider: str) -> None:
         inside -= 1
         return n
 
-    result = Talk(provider, [tool(look)], says(*(wants("look", n=n) for n in range(792))), says("done"), max_parallel=8).run()
+    result = ScriptedRun(
+        provider, [tool(look)], reply_with(*(call_of("look", n=n) for n in range(792))), reply_with("done"), max_parallel=8
+    ).run()
     assert peak == 8
     assert [outcome.result.text for outcome in result.outcomes] == [str(n) for n in range(792)]
     assert result.text == "done"
@@ -197,15 +201,17 @@ def test_the_cap_holds_for_tools_in_threads() -> None:
             inside -= 1
         return n
 
-    Talk("openai-chat", [tool(look)], says(*(wants("look", n=n) for n in range(20))), says("done"), max_parallel=3).run()
+    ScriptedRun(
+        "openai-chat", [tool(look)], reply_with(*(call_of("look", n=n) for n in range(20))), reply_with("done"), max_parallel=3
+    ).run()
     assert peak == 3
 
 
 @everywhere
-def test_a_tool_may_be_used_so_often_and_not_more(provider: str) -> None:
+def test_a_tool_can_be_limited_to_a_number_of_uses(provider: str) -> None:
     ledger = Ledger()
-    turns = (says(*(wants("write", path=f"{turn}{n}") for n in range(2))) for turn in "ab")
-    result = Talk(provider, [ledger.write.replace(max_uses=3)], *turns, says("done")).run()
+    turns = (reply_with(*(call_of("write", path=f"{turn}{n}") for n in range(2))) for turn in "ab")
+    result = ScriptedRun(provider, [ledger.write.replace(max_uses=3)], *turns, reply_with("done")).run()
     assert len(ledger.ran) == 3
     assert [outcome.result.error_kind for outcome in result.outcomes] == [None, None, None, "limit"]
     assert result.text == "done"
@@ -218,30 +224,32 @@ def test_a_tool_that_is_too_slow_costs_only_itself(provider: str) -> None:
         await asyncio.Event().wait()
 
     ledger = Ledger()
-    result = Talk(provider, [tool(timeout=0.02)(slow), ledger.ping], says(wants("slow"), wants("ping")), says("done")).run()
+    result = ScriptedRun(
+        provider, [tool(timeout=0.02)(slow), ledger.ping], reply_with(call_of("slow"), call_of("ping")), reply_with("done")
+    ).run()
     assert [outcome.result.error_kind for outcome in result.outcomes] == ["timeout", None]
     assert result.text == "done"
 
 
 def _same(request: Request) -> Reply:
-    return says(wants("write", path="a", content="b"))
+    return reply_with(call_of("write", path="a", content="b"))
 
 
 def _nearly_the_same(request: Request) -> Reply:
     n = len(request.messages)
-    return says(wants("write", content="b" + " " * (n % 3), path="a" if n % 4 else "A"))
+    return reply_with(call_of("write", content="b" + " " * (n % 3), path="a" if n % 4 else "A"))
 
 
 def _two_in_turn(request: Request) -> Reply:
-    return says(wants("write", path="ab"[len(request.messages) // 2 % 2]))
+    return reply_with(call_of("write", path="ab"[len(request.messages) // 2 % 2]))
 
 
 def _not_valid(request: Request) -> Reply:
-    return says(wants("write", content="b"))
+    return reply_with(call_of("write", content="b"))
 
 
 def _unknown(request: Request) -> Reply:
-    return says(wants("wriet", path="a"))
+    return reply_with(call_of("wriet", path="a"))
 
 
 @pytest.mark.untraced
@@ -250,10 +258,10 @@ def _unknown(request: Request) -> Reply:
 def test_a_model_that_repeats_itself_is_stopped(provider: str, habit: Callable[[Request], Reply]) -> None:
     """Writes that succeed, too. It is told, and if it does not listen it is asked for its last words."""
     ledger = Ledger()
-    talk = Talk(provider, [ledger.write], *[unless_forbidden(habit)] * 60, max_iterations=50)
-    result = talk.run()
+    scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(habit)] * 60, max_iterations=50)
+    result = scripted.run()
     assert len(ledger.ran) <= 6
-    assert len(talk.transport.bodies) <= 15
+    assert len(scripted.transport.bodies) <= 15
     assert result.text == "enough"
 
 
@@ -263,13 +271,13 @@ def test_the_number_of_turns_holds_with_reasoning(provider: str) -> None:
     ledger = Ledger()
 
     def work(request: Request) -> Reply:
-        return says(Thinking("hm"), "so:", wants("write", path=str(len(request.messages))))
+        return reply_with(Thinking("hm"), "so:", call_of("write", path=str(len(request.messages))))
 
-    talk = Talk(provider, [ledger.write], *[unless_forbidden(work)] * 20, max_iterations=3)
-    result = talk.run()
+    scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(work)] * 20, max_iterations=3)
+    result = scripted.run()
     assert result.text == "enough"
     assert len(ledger.ran) == 3
-    assert len(talk.transport.bodies) == 4
+    assert len(scripted.transport.bodies) == 4
 
 
 # ---- K. results and lists of tools that are too long
@@ -296,14 +304,14 @@ def test_every_result_is_capped_whatever_made_it(provider: str) -> None:
         return LONG
 
     tools = [tool(text), tool(rows), tool(fail), tool_from_schema("foreign", "Gives.", {"type": "object"}, foreign)]
-    calls = says(*(wants(one.name) for one in tools))
-    talk = Talk(provider, tools, calls, says("done"), max_result=2000)
-    assert talk.run().text == "done"
-    assert len(talk.transport.requests[1].body) < 20_000
+    calls = reply_with(*(call_of(one.name) for one in tools))
+    scripted = ScriptedRun(provider, tools, calls, reply_with("done"), max_result=2000)
+    assert scripted.run().text == "done"
+    assert len(scripted.transport.requests[1].body) < 20_000
 
 
 @everywhere
-def test_what_was_cut_off_can_be_read_through_a_handle(provider: str) -> None:
+def test_the_rest_of_a_truncated_result_can_be_read_by_its_handle(provider: str) -> None:
     """A cap must not stand in the way of work that needs the whole."""
     whole = LONG[:50_000]
     read: list[str] = []
@@ -315,17 +323,21 @@ def test_what_was_cut_off_can_be_read_through_a_handle(provider: str) -> None:
     def go_on(request: Request) -> Reply:
         last = request.messages[-1].results[-1].text if request.messages[-1].results else request.messages[-1].text
         if found := re.search(r'read_result\(handle="(\w+)", offset=\d+\)', last):
-            return says(wants("read_result", handle=found[1], offset=0))
+            return reply_with(call_of("read_result", handle=found[1], offset=0))
         found = re.search(r"\n\[characters (\d+) to (\d+) of (\d+)[^\]]*\]$", last)
         if found is None:
-            return says(f"lost: {last[:200]}")
+            return reply_with(f"lost: {last[:200]}")
         read.append(last[: found.start()])
         handle = re.search(r'read_result\(handle="(\w+)"', str(request.messages))
         assert handle
-        return says("done") if found[2] == found[3] else says(wants("read_result", handle=handle[1], offset=int(found[2])))
+        return (
+            reply_with("done")
+            if found[2] == found[3]
+            else reply_with(call_of("read_result", handle=handle[1], offset=int(found[2])))
+        )
 
-    talk = Talk(provider, [tool(big)], says(wants("big")), *[go_on] * 10, max_result=1000)
-    assert talk.run().text == "done"
+    scripted = ScriptedRun(provider, [tool(big)], reply_with(call_of("big")), *[go_on] * 10, max_result=1000)
+    assert scripted.run().text == "done"
     assert "".join(read) == whole
 
 
@@ -336,7 +348,7 @@ def test_an_unknown_tool_does_not_cost_the_whole_list(provider: str) -> None:
         """Works."""
 
     tools = [tool(name=f"tool_{n:04}")(work) for n in range(100)]
-    talk = Talk(provider, tools, says(wants("something_else")), says("done"))
-    result = talk.run()
+    scripted = ScriptedRun(provider, tools, reply_with(call_of("something_else")), reply_with("done"))
+    result = scripted.run()
     assert result.text == "done"
     assert len(result.outcomes[0].result.text) < 500

@@ -1,4 +1,4 @@
-"""Awkward requests, written by hand, for every target: the checkers and the referee accept what is sent."""
+"""Awkward requests, written by hand, for every target: the checkers, the referee and the simulator accept what is sent."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ ORPHANS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def asked(*messages: Message, **more: Any) -> Request:
+def request_of(*messages: Message, **more: Any) -> Request:
     return Request("", list(messages), **more)
 
 
@@ -60,32 +60,32 @@ def state(origin: Origin, text: str) -> str:
     return sign_state(resolve_profile(origin.profile, origin.model), text)
 
 
-def said(origin: Origin | None, *blocks: Any) -> Message:
+def reply_of(origin: Origin | None, *blocks: Any) -> Message:
     return Message("assistant", blocks, origin)
 
 
 REQUESTS: dict[str, Request] = {
-    "unanswered call": asked(HI, assistant(CALL), ON),
-    "unanswered call at the end": asked(HI, assistant(["So.", CALL])),
-    "orphan result": asked(HI, tool(OK), ON),
-    "one id twice in a turn": asked(HI, assistant([CALL, CALL]), tool(OK, OK)),
-    "one id in two turns": asked(HI, assistant(CALL), tool(OK), assistant(CALL), tool(OK)),
-    "results out of order": asked(HI, assistant([CALL, ToolCall("b", "get", {})]), tool(ToolResult("b"), OK)),
-    "results not adjacent": asked(
+    "unanswered call": request_of(HI, assistant(CALL), ON),
+    "unanswered call at the end": request_of(HI, assistant(["So.", CALL])),
+    "orphan result": request_of(HI, tool(OK), ON),
+    "one id twice in a turn": request_of(HI, assistant([CALL, CALL]), tool(OK, OK)),
+    "one id in two turns": request_of(HI, assistant(CALL), tool(OK), assistant(CALL), tool(OK)),
+    "results out of order": request_of(HI, assistant([CALL, ToolCall("b", "get", {})]), tool(ToolResult("b"), OK)),
+    "results not adjacent": request_of(
         HI, assistant([CALL, ToolCall("b", "get", {})]), tool(OK), ON, system("now"), tool(ToolResult("b"))
     ),
-    "interrupted and rejected": asked(
+    "interrupted and rejected": request_of(
         HI,
         assistant([CALL, ToolCall("b", "get", {})]),
         tool(make_interrupted_result(CALL), make_interrupted_result(ToolCall("b", "get"), kind="rejected")),
     ),
-    "nothing but empty turns": asked(user(""), assistant([]), user(" "), user("x")),
-    "text after a call": asked(HI, assistant([CALL, "said", Thinking("hm")]), tool(OK)),
-    "thinking of three wires": asked(
+    "nothing but empty turns": request_of(user(""), assistant([]), user(" "), user("x")),
+    "text after a call": request_of(HI, assistant([CALL, "said", Thinking("hm")]), tool(OK)),
+    "thinking of three wires": request_of(
         HI,
-        said(CLAUDE, Thinking("a", {"signature": state(CLAUDE, "a")}), CALL),
+        reply_of(CLAUDE, Thinking("a", {"signature": state(CLAUDE, "a")}), CALL),
         tool(OK),
-        said(
+        reply_of(
             GPT,
             Thinking(
                 "b", {"id": "rs_1", "summary": [{"type": "summary_text", "text": "b"}], "encrypted_content": state(GPT, "b")}
@@ -93,34 +93,34 @@ REQUESTS: dict[str, Request] = {
             ToolCall("c2", "get", {}, opaque={"id": "fc_2"}),
         ),
         tool(ToolResult("c2")),
-        said(
+        reply_of(
             GEMINI,
             Thinking("c", {"thoughtSignature": "c2ln"}),
             ToolCall("c3", "get", {}, opaque={"thoughtSignature": state(GEMINI, "get")}),
         ),
         tool(ToolResult("c3")),
     ),
-    "reasoning without a partner": asked(
-        HI, said(GPT, Thinking("", {"id": "rs_1", "summary": []}), Thinking("", {"id": "rs_2", "summary": []})), ON
+    "reasoning without a partner": request_of(
+        HI, reply_of(GPT, Thinking("", {"id": "rs_1", "summary": []}), Thinking("", {"id": "rs_2", "summary": []})), ON
     ),
-    "ids of every kind": asked(
+    "ids of every kind": request_of(
         HI, assistant([ToolCall(id, "get", {}) for id in ("", "a|b:c", "x" * 90, "ü", "call_ok")]), tool(ToolResult("x" * 90))
     ),
-    "names of every kind": asked(
+    "names of every kind": request_of(
         HI, assistant([ToolCall(f"c{n}", t.name, {}, namespace=t.namespace) for n, t in enumerate(TOOLS)]), tools=TOOLS
     ),
-    "arguments that are none": asked(
+    "arguments that are none": request_of(
         HI,
         assistant([ToolCall("a", "get", None, '{"x": "cut'), ToolCall("b", "get", None, "[1]"), ToolCall("c", "get", {}, "")]),
         ON,
     ),
-    "pictures and papers in results": asked(
+    "pictures and papers in results": request_of(
         HI,
         assistant([CALL, ToolCall("b", "get", {})]),
         tool(ToolResult("call_1", (PICTURE, Text("1"))), ToolResult("b", (PAPER,))),
         ON,
     ),
-    "media of all kinds": asked(
+    "media of all kinds": request_of(
         user(
             [
                 "x",
@@ -133,43 +133,43 @@ REQUESTS: dict[str, Request] = {
             ]
         )
     ),
-    "instructions between turns": asked(
+    "instructions between turns": request_of(
         system("a"), system("b"), HI, system("c"), assistant(CALL), system("d"), tool(OK), system("e"), ON
     ),
-    "starts with the assistant": asked(assistant("hello"), HI),
-    "starts with a call": asked(assistant(CALL), tool(OK), ON),
-    "ends with the assistant": asked(HI, assistant("I begin ")),
-    "instructions alone": asked(system("s")),
-    "blank instructions": asked(system([" ", "s"]), system(""), HI),
-    "hosted tools of every wire": asked(HI, tools=HOSTED),
-    "freeform tools and calls": asked(
+    "starts with the assistant": request_of(assistant("hello"), HI),
+    "starts with a call": request_of(assistant(CALL), tool(OK), ON),
+    "ends with the assistant": request_of(HI, assistant("I begin ")),
+    "instructions alone": request_of(system("s")),
+    "blank instructions": request_of(system([" ", "s"]), system(""), HI),
+    "hosted tools of every wire": request_of(HI, tools=HOSTED),
+    "freeform tools and calls": request_of(
         HI, assistant(ToolCall("a", "sql", None, "select 1", freeform=True)), tool(ToolResult("a")), tools=(TOOLS[-1],)
     ),
-    "many strict tools": asked(HI, tools=tuple(ToolDefinition(f"t{n}", "", SCHEMA, strict=True) for n in range(25))),
-    "more tools than anybody takes": asked(HI, tools=tuple(ToolDefinition(f"t{n}", "T.", SCHEMA) for n in range(600))),
-    "deep schemas": asked(
+    "many strict tools": request_of(HI, tools=tuple(ToolDefinition(f"t{n}", "", SCHEMA, strict=True) for n in range(25))),
+    "more tools than anybody takes": request_of(HI, tools=tuple(ToolDefinition(f"t{n}", "T.", SCHEMA) for n in range(600))),
+    "deep schemas": request_of(
         HI,
         tools=(
             ToolDefinition("deep", "", DEEP),
             ToolDefinition("tight", "", DEEP, strict=True, examples=(ToolExample({"a": {}}),)),
         ),
     ),
-    "all options": asked(
+    "all options": request_of(
         HI, tools=(GET,), options=Options(9000, 1.5, 0.9, 40, ("1", "2", "3", "4", "5", "6", " "), 7, 0.5, 0.5, "max", 20_000)
     ),
-    "forced call while thinking": asked(
+    "forced call while thinking": request_of(
         HI, tools=(GET,), tool_choice=ToolChoice("required", ("get",)), options=Options(9000, 0.5, thinking_budget=5000)
     ),
-    "thinking in a loop begun without": asked(
+    "thinking in a loop begun without": request_of(
         HI, assistant(CALL), tool(OK), ON, tools=(GET,), options=Options(9000, thinking_budget=5000)
     ),
-    "no call": asked(HI, tools=(GET,), tool_choice=ToolChoice("none")),
-    "some call": asked(HI, tools=(GET,), tool_choice=ToolChoice("required"), parallel=False),
-    "one of two": asked(HI, tools=(GET, TOOLS[1]), tool_choice=ToolChoice("auto", ("get", "9lives"))),
-    "any JSON": asked(user("As JSON."), output=Output()),
-    "effort": asked(HI, tools=(GET,), options=Options(5, effort="max")),
-    "structured output": asked(HI, output=Output(DEEP, "deep", strict=True)),
-    "content of other wires": asked(
+    "no call": request_of(HI, tools=(GET,), tool_choice=ToolChoice("none")),
+    "some call": request_of(HI, tools=(GET,), tool_choice=ToolChoice("required"), parallel=False),
+    "one of two": request_of(HI, tools=(GET, TOOLS[1]), tool_choice=ToolChoice("auto", ("get", "9lives"))),
+    "any JSON": request_of(user("As JSON."), output=Output()),
+    "effort": request_of(HI, tools=(GET,), options=Options(5, effort="max")),
+    "structured output": request_of(HI, output=Output(DEEP, "deep", strict=True)),
+    "content of other wires": request_of(
         HI, assistant([Foreign("gemini", {"executableCode": {"code": "1"}}), Foreign("anthropic-messages", SEARCH), "x"]), ON
     ),
 }

@@ -137,14 +137,14 @@ def test_legal_history_is_returned_as_the_same_objects(messages: list[Message], 
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> tuple[Profile, Request]:
+def targeted_requests(draw: st.DrawFn) -> tuple[Profile, Request]:
     profile = draw(targets())
     spoken = conversations().map(lambda messages: [*messages, user("tx999999")])
     return profile, draw(requests(profile, spoken))
 
 
 @LAW
-@given(asked())
+@given(targeted_requests())
 def test_encoded_body_is_legal_and_complete(case: tuple[Profile, Request]) -> None:
     profile, request = case
     before = copy.deepcopy(request)

@@ -36,7 +36,7 @@ def read(profile: Profile, body: Doc) -> Request:
     return decode_request(profile.wire, body, profile=profile.id, model=profile.model)
 
 
-def said(request: Request) -> dict[str, Any]:
+def meaning_of(request: Request) -> dict[str, Any]:
     """What a request means, whatever wire it came from."""
     blocks = [block for message in request.messages for block in message.blocks]
     return {
@@ -59,19 +59,19 @@ def test_request_keeps_its_meaning_on_its_own_wire(data: st.DataObject, wire: st
     request = Request(profile.model, data.draw(legal_conversations()), PLAIN_TOOLS)
     encoded = encode_request(request, profile)
     assert encoded.losses == ()
-    assert said(read(profile, encoded.body)) == said(request)
+    assert meaning_of(read(profile, encoded.body)) == meaning_of(request)
 
 
 @settings(LAW, max_examples=30)
 @given(legal_conversations(most=2))
-def test_handover_to_any_wire_and_back_keeps_what_was_said(messages: list[Message]) -> None:
+def test_handover_to_any_wire_and_back_keeps_the_meaning(messages: list[Message]) -> None:
     for here in map(default, WIRES):
         request = read(here, encode_request(Request(here.model, messages, PLAIN_TOOLS), here).body)
         for there in map(default, WIRES):
             over = read(there, encode_request(replace(request, model=there.model), there).body)
-            assert said(over) == said(request)
+            assert meaning_of(over) == meaning_of(request)
             back = read(here, encode_request(replace(over, model=here.model), here).body)
-            assert said(back) == said(request)
+            assert meaning_of(back) == meaning_of(request)
 
 
 # ---- a conversation that grows
@@ -145,7 +145,7 @@ def test_wrong_shapes_raise_our_errors_only(data: st.DataObject, wire: str) -> N
         pass
 
 
-def test_said_tells_two_requests_apart() -> None:
+def test_the_comparison_of_meanings_can_fail() -> None:
     """The comparison of the laws above can fail."""
     one = Request(
         "m", [Message("assistant", (ToolCall("a", "get", {"x": 1}),)), Message("tool", (ToolResult("a", (Text("1"),)),))]
@@ -153,5 +153,5 @@ def test_said_tells_two_requests_apart() -> None:
     other = Request(
         "m", [Message("assistant", (ToolCall("a", "get", {"x": 2}),)), Message("tool", (ToolResult("b", (Text("1"),)),))]
     )
-    assert said(one)["calls"] != said(other)["calls"]
-    assert (said(one)["pairs"], said(other)["pairs"]) == (True, False)
+    assert meaning_of(one)["calls"] != meaning_of(other)["calls"]
+    assert (meaning_of(one)["pairs"], meaning_of(other)["pairs"]) == (True, False)

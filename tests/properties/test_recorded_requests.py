@@ -38,7 +38,7 @@ def results(request: Request) -> list[Any]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_accepted_requests_come_out_as_they_went_in(recordings: Callable[[str], list[Recording]], wire: str) -> None:
+def test_accepted_requests_survive_decoding_and_encoding(recordings: Callable[[str], list[Recording]], wire: str) -> None:
     wrong: dict[str, Any] = {}
     seen = 0
     for id, model, body in accepted(recordings(wire), wire):

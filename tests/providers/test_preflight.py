@@ -1,4 +1,4 @@
-"""Limits are named before a byte is sent: which tool, which limit, which value."""
+"""Limits are reported before anything is sent: which tool, which limit, which value."""
 
 import pytest
 

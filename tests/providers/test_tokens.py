@@ -1,4 +1,4 @@
-"""How many tokens something is, about: the scripts, the blocks and the vendors differ; nothing is free and nothing is lost."""
+"""Estimates of tokens by script, block and vendor."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Windows and prices: what is known has a source and a day, and what is not known is not guessed."""
+"""Windows and prices: what is known has a source and a month; what is unknown is not guessed."""
 
 import re
 

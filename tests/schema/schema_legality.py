@@ -1,4 +1,4 @@
-"""What providers accept, written from their rules and apart from the code under test."""
+"""What providers accept, written from their rules and independent of the code under test."""
 
 import re
 from collections.abc import Iterator

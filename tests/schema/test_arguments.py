@@ -1,4 +1,4 @@
-"""What a provider was not told is enforced when the call comes back."""
+"""Rules that a provider was not sent are enforced when the call arrives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Values that do not fit their schema, bent to it where there is one way to read them."""
+"""Values that do not match their schema are converted if there is only one way to read them."""
 
 from typing import Any
 

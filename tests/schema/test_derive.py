@@ -1,4 +1,4 @@
-"""Functions of every kind as schemas, and arguments as their values."""
+"""Functions of every kind become schemas, and arguments become their values."""
 
 import socket
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Python types as the shape of an answer: their schema, and answers as values of them."""
+"""Python types as structured output: their schemas, and answers converted to their values."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Arguments on their way back, and Gemini's schemas read."""
+"""Arguments restored to the original schema, and Gemini's schemas read."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""JSON as models write it: what is mended and named, what is refused, and that nothing else can happen."""
+"""JSON as models write it: what is repaired and reported, what is refused, and that only ValueError is raised."""
 
 import json
 import sys

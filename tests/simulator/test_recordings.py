@@ -1,4 +1,4 @@
-"""Requests that a provider answered with 200 are taken, but for state that only the provider can have made."""
+"""Requests that a provider answered with 200 are accepted, except for state that only the provider can make."""
 
 import re
 from collections.abc import Callable

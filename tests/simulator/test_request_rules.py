@@ -1,4 +1,4 @@
-"""Each rule of each provider: a body that is taken, and one that differs only in the rule and is refused in its words."""
+"""Each rule of each provider: a body that is accepted, and one that breaks only this rule and is refused in the provider's words."""
 
 from itertools import product
 from typing import Any
