@@ -1,7 +1,5 @@
 """Python types as structured output: their schemas, and answers converted to their values."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -133,8 +131,3 @@ def test_unsupported_types_are_named(shape: Any) -> None:
     with pytest.raises(UsageError, match="cannot be an output type") as caught:
         OutputType(shape)
     assert "\n" not in str(caught.value)
-
-
-def test_pydantic_is_imported_with_the_first_type() -> None:
-    code = "import sys, toolglot.schema.output, toolglot.loop.orchestrator; print('pydantic' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,4 +1,4 @@
-"""Each rule of each provider: a body that is accepted, and one that breaks only this rule and is refused in the provider's words."""
+"""Each rule of each provider: a body that is accepted, and one that breaks only this rule and is refused."""
 
 from itertools import product
 from typing import Any
