@@ -88,7 +88,7 @@ class TestWhatAModelSees:
         )
         assert [one.name for one in shown.calls] == ["Read"]
 
-    def test_a_name_that_is_shown_goes_before_a_hidden_one(self) -> None:
+    def test_a_visible_name_wins_over_a_hidden_one(self) -> None:
         older = replace(ACME.views[0], name="Edit", aliases=("ast_search", "Write"), hidden=True)
         face = BoundFacade(replace(ACME, views=(older, *ACME.views)), "m", BASES)
         assert understood(face, call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}))[0] == "edit"
@@ -102,11 +102,11 @@ class TestWhatAModelSees:
         assert BoundFacade(facade, "m", ["read", "edit"]).note == f"{files} Be brief."
         assert BoundFacade(facade, "m", ["read"], reserved_names=["Read"]).note == "Be brief."
 
-    def test_a_view_of_the_name_stands_before_the_base_tool(self) -> None:
+    def test_a_view_hides_the_base_tool_of_the_same_name(self) -> None:
         facade = replace(ACME, views=(replace(READ, name="read"),))
         assert "read" not in BoundFacade(facade, "m", BASES).visible_base_tools
 
-    def test_a_base_tool_that_is_shown_has_its_name_before_an_alias(self) -> None:
+    def test_a_visible_base_tool_wins_over_an_alias(self) -> None:
         facade = replace(ACME, views=(replace(READ, aliases=("ast_search",)),))
         assert meaning_of(BoundFacade(facade, "m", BASES), call("ast_search", {"pattern": "x"})) is None
 
@@ -169,7 +169,7 @@ class TestCalls:
         assert meaning_of(acme, made) is None
         assert acme.interpret(made).call is made
 
-    def test_a_base_tool_under_its_own_name_means_itself(self) -> None:
+    def test_a_base_tool_under_its_own_name_is_its_own_base_call(self) -> None:
         made = interpret(acme, "ast_search", pattern="x")
         assert made.base_call == BaseCall("ast_search", {"pattern": "x"}, "acme")
         assert meaning_of(acme, made) is None
@@ -235,27 +235,26 @@ def result(words: str = "one\ntwo", data: Any = None, **more: Any) -> ToolResult
     return ToolResult("c1", (Text(words),), "base", data, **more)
 
 
+GONE = result("gone", is_error=True, error_kind="not_found")
+
+
 class TestResults:
-    def test_a_good_one_reads_as_the_harness_says_it(self) -> None:
-        data = {"lines": ["one", "two"], "first": 1}
-        found = render(acme, call("Read", {"file_path": "a"}), {"path": "a"}, result(data=data))
-        assert (found.text, found.name, found.is_error) == ("1\tone\n2\ttwo", "Read", False)
-
-    def test_without_words_of_its_own_it_reads_as_the_base_tool_says_it(self) -> None:
-        found = render(acme, call("Write", {"file_path": "a", "content": ""}), {}, result("wrote a"))
-        assert (found.text, found.name) == ("wrote a", "Write")
-
-    @pytest.mark.parametrize(("made", "said"), [
-        (call("Read", {"file_path": "a"}), "<error kind=not_found>gone</error>"),
-        (call("Bash", {"command": "ls"}), "Exit: gone"),
-        (call("get_weather", {}), "gone"),
+    @pytest.mark.parametrize(("face", "made", "outcome", "text"), [
+        (acme, call("Read", {"file_path": "a"}), result(data={"lines": ["one", "two"], "first": 1}), "1\tone\n2\ttwo"),
+        (acme, call("Write", {"file_path": "a", "content": ""}), result("wrote a"), "wrote a"),  # it has no renderer
+        (acme, call("Read", {"file_path": "a"}), GONE, "<error kind=not_found>gone</error>"),  # of the facade
+        (acme, call("Bash", {"command": "ls"}), GONE, "Exit: gone"),  # of the case
+        (acme, call("get_weather", {}), GONE, "gone"),
+        (acme, call("Read", {"file_path": "a"}), result("x", is_error=True), "<error kind=execution>x</error>"),
+        (bravo, call("editor", {"command": "undo"}), GONE, "gone"),  # there is no such command
+        (bravo, interpret(acme, "Bash", command="ls"), result(), "one\ntwo"),  # a call of another facade
     ])  # fmt: skip
-    def test_a_failure_has_the_words_of_its_case_or_of_the_facade(self, made: ToolCall, said: str) -> None:
-        found = render(acme, made, {}, result("gone", is_error=True, error_kind="not_found"))
-        assert (found.text, found.is_error, found.error_kind) == (said, True, "not_found")
-
-    def test_a_failure_without_a_kind_is_one_of_execution(self) -> None:
-        assert "kind=execution" in render(acme, call("Read", {"file_path": "a"}), {}, result(is_error=True)).text
+    def test_a_result_is_rendered_as_in_the_harness(
+        self, face: BoundFacade, made: ToolCall, outcome: ToolResult, text: str
+    ) -> None:
+        rendered = render(face, made, {"path": "a"}, outcome)
+        assert (rendered.text, rendered.name) == (text, made.name)
+        assert (rendered.is_error, rendered.error_kind) == (outcome.is_error, outcome.error_kind)
 
     def test_renderers_get_repaired_arguments(self) -> None:
         seen: list[RenderContext] = []
@@ -271,7 +270,7 @@ class TestResults:
         assert seen[0].native == {"command": "ls", "timeout": 2000, "description": "Lists."}
         assert seen[0].base == {"command": "ls", "timeout": 2.0}
 
-    def test_details_of_a_failure_are_there_to_tell_of(self) -> None:
+    def test_a_renderer_gets_the_details_of_a_failure(self) -> None:
         def near(said: RenderContext) -> str:
             return f"near: {said.details['near']}"
 
@@ -279,12 +278,12 @@ class TestResults:
         made = call("Read", {"file_path": "a"})
         assert render(face, made, {}, result(is_error=True), {"near": ["b"]}).text == "near: ['b']"
 
-    def test_pictures_stay_beside_the_words(self) -> None:
+    def test_media_stay_beside_the_text(self) -> None:
         picture = Media("image", "image/png", "aGk=")
         found = render(acme, call("Bash", {"command": "ls"}), {}, ToolResult("c1", (Text("a"), picture, Text("b")), data=None))
         assert found.content == (Text("ab\n[ls]"), picture)
 
-    def test_a_call_that_was_never_valid_may_lack_anything(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_an_invalid_call_may_lack_anything(self, caplog: pytest.LogCaptureFixture) -> None:
         def command(said: RenderContext) -> str:
             return said.native["command"]
 
@@ -296,14 +295,6 @@ class TestResults:
             assert render(face, call("Bash", raw="{"), {}, wrong).text == "no command"
         assert caplog.text == ""
 
-    def test_an_unknown_command_has_the_base_text(self) -> None:
-        assert render(bravo, call("editor", {"command": "undo"}), {}, result("no", is_error=True)).text == "no"
-
-    def test_a_call_of_another_facade_has_the_base_tools_words(self) -> None:
-        made = interpret(acme, "Bash", command="ls")
-        found = render(bravo, made, {}, result())
-        assert (found.text, found.name) == ("one\ntwo", "Bash")
-
 
 # ---- history
 
@@ -312,48 +303,41 @@ def said(*calls: ToolCall) -> Message:
     return assistant([Text("Let me see."), *calls])
 
 
+neutral = BoundFacade(Facade(id="neutral", title="", views=()), "m", BASES)
+
+
 class TestHistory:
-    def test_calls_of_another_facade_are_shown_under_its_names(self) -> None:
-        before = said(interpret(acme, "Bash", command="ls -l"), interpret(acme, "Read", file_path="a"))
-        shell, read = bravo.render_message(before, is_own=False).calls
-        assert (shell.name, shell.namespace, shell.arguments) == ("run", "term", {"argv": ["ls", "-l"]})
-        assert (read.name, read.arguments) == ("editor", {"command": "view", "path": "a"})
-        assert [one.id for one in (shell, read)] == ["c1", "c1"]
-        assert [one.base_call for one in (shell, read)] == [one.base_call for one in before.calls]
+    @pytest.mark.parametrize(("writer", "made", "reader", "expected"), [
+        (acme, call("Bash", {"command": "ls -l"}), bravo, call("run", {"argv": ["ls", "-l"]}, namespace="term")),
+        (acme, call("Read", {"file_path": "a"}), bravo, call("editor", {"command": "view", "path": "a"})),
+        (neutral, call("patch", {"text": "*** Begin"}), bravo, ToolCall("c1", "apply_patch", None, "*** Begin", freeform=True)),
+        (neutral, call("read", {"path": "a"}), acme, call("Read", {"file_path": "a"})),
+        (acme, call("Read", {"file_path": "a", "limit": 3}), neutral, call("read", {"path": "a", "end_line": 3})),
+        (acme, call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}), bravo,
+            call("edit", {"path": "a", "old": "x", "new": "y"})),  # no view can express it
+    ])  # fmt: skip
+    def test_a_call_is_shown_as_its_reader_would_make_it(
+        self, writer: BoundFacade, made: ToolCall, reader: BoundFacade, expected: ToolCall
+    ) -> None:
+        before = said(writer.interpret(made).call)
+        after = reader.render_message(before, is_own=False)
+        assert replace(after.calls[0], base_call=None) == expected
+        assert after.calls[0].base_call == before.calls[0].base_call
+        assert writer.render_message(after, is_own=False).calls[0].arguments == made.arguments
 
-    def test_and_back_again_they_are_the_same(self) -> None:
-        before = said(interpret(acme, "Read", file_path="a"))
-        assert acme.render_message(bravo.render_message(before, is_own=False), is_own=False).calls[0].arguments == {
-            "file_path": "a"
-        }
-        assert acme.render_message(before, is_own=False) is before
-
-    def test_own_messages_stay_unchanged(self) -> None:
-        before = said(interpret(acme, "Bash", command="ls"))
-        assert bravo.render_message(before, is_own=True) is before
-
-    def test_a_freeform_call_is_text(self) -> None:
-        neutral = BoundFacade(Facade(id="neutral", title="", views=()), "m", BASES)
-        shown = bravo.render_message(said(interpret(neutral, "patch", text="*** Begin")), is_own=False).calls[0]
-        assert (shown.name, shown.arguments, shown.raw, shown.freeform) == ("apply_patch", None, "*** Begin", True)
-
-    def test_our_own_names_become_native_ones_and_native_ones_ours(self) -> None:
-        neutral = BoundFacade(Facade(id="neutral", title="", views=()), "m", BASES)
-        before = said(interpret(neutral, "read", path="a"))
-        native = acme.render_message(before, is_own=False)
-        assert (native.calls[0].name, native.calls[0].arguments) == ("Read", {"file_path": "a"})
-        again = neutral.render_message(said(interpret(acme, "Read", file_path="a", limit=3)), is_own=False).calls[0]
-        assert (again.name, again.arguments) == ("read", {"path": "a", "end_line": 3})
-        assert neutral.render_message(before, is_own=False) is before
-
-    def test_what_no_view_can_say_has_our_name(self) -> None:
-        before = said(interpret(acme, "Edit", file_path="a", old_string="x", new_string="y"))
-        shown = bravo.render_message(before, is_own=False).calls[0]
-        assert (shown.name, shown.arguments) == ("edit", {"path": "a", "old": "x", "new": "y"})
-
-    def test_a_base_tool_that_both_show_stays_as_it_is(self) -> None:
-        before = said(interpret(acme, "ast_search", pattern="x"))
-        assert bravo.render_message(before, is_own=False) is before
+    @pytest.mark.parametrize(("face", "message", "is_own"), [
+        (acme, said(interpret(acme, "Read", file_path="a")), False),
+        (neutral, said(interpret(neutral, "read", path="a")), False),
+        (bravo, said(interpret(acme, "Bash", command="ls")), True),
+        (bravo, said(interpret(acme, "ast_search", pattern="x")), False),  # both show it under its own name
+        (bravo, said(call("get_weather", {"city": "Paris"})), False),
+        (bravo, said(acme.interpret(call("Bash", raw="{")).call), False),
+        (bravo, said(interpret(acme, "Read")), False),
+        (bravo, user("Bash"), False),
+        (bravo, assistant("Bash"), False),
+    ])  # fmt: skip
+    def test_other_messages_stay_as_they_are(self, face: BoundFacade, message: Message, is_own: bool) -> None:
+        assert face.render_message(message, is_own=is_own) is message
 
     def test_the_view_that_loses_least_is_used(self) -> None:
         narrow = make_view("Peek", "", "read", {"path": string()})
@@ -367,15 +351,6 @@ class TestHistory:
         lost: dict[Loss, None] = {}
         bravo.render_message(said(interpret(acme, "Bash", command="ls", timeout=1000)), is_own=False, losses=lost)
         assert [str(loss) for loss in lost] == ["parameter 'timeout' at run: this model's tool cannot express it"]
-
-    @pytest.mark.parametrize("made", [call("get_weather", {"city": "Paris"}), call("Bash", raw="{"), call("Read", {})])
-    def test_a_call_without_base_call_stays_unchanged(self, made: ToolCall) -> None:
-        before = said(acme.interpret(made).call)
-        assert bravo.render_message(before, is_own=False) is before
-
-    def test_other_messages_are_not_touched(self) -> None:
-        for message in (user("Bash"), assistant("Bash")):
-            assert bravo.render_message(message, is_own=False) is message
 
     def test_a_saved_call_that_makes_no_sense_has_our_name(self, caplog: pytest.LogCaptureFixture) -> None:
         before = said(ToolCall("c1", "Bash", {}, base_call=BaseCall("shell", {"nothing": 1}, "acme")))

@@ -63,7 +63,7 @@ def test_prefixes_of_routers_are_removed(model: str, bare: str) -> None:
     assert strip_model_prefix(model) == bare
 
 
-def test_the_page_of_facades_says_the_same() -> None:
+def test_the_documentation_names_the_same_facades() -> None:
     page = (Path(__file__).parents[2] / "docs" / "facades.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:3] for line in page.partition("| models | facade |")[2].partition("\n\n")[0].splitlines()[2:]]
     pairs = [(re.findall(r"`([^`]+)`", models), facade.split("`")[1]) for models, facade in rows]

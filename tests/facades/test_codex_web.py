@@ -49,7 +49,7 @@ def net() -> Iterator[Net]:
 
 
 class TestTheBaseTool:
-    def test_parts_come_in_the_order_of_what_was_asked_for(self, net: Net) -> None:
+    def test_parts_are_in_the_order_of_the_request(self, net: Net) -> None:
         result = net.base(find=[{"ref_id": "w1", "pattern": "pears"}], open=[{"ref_id": "w2", "lineno": 7}, {"ref_id": "w1"}])
         assert not result.is_error
         assert [one["kind"] for one in result.data["parts"]] == ["open", "open", "find"]
@@ -57,14 +57,14 @@ class TestTheBaseTool:
         assert result.data["parts"][0]["data"]["start_line"] == 7
         assert result.text == "\n\n---\n\n".join(one["text"] for one in result.data["parts"])
 
-    def test_what_goes_wrong_does_not_take_the_rest_with_it(self, net: Net) -> None:
+    def test_one_failure_does_not_affect_the_other_parts(self, net: Net) -> None:
         result = net.base(search_query=[{"q": "x"}], open=[{"ref_id": "w9"}], find=[{"ref_id": "w1", "pattern": "apples"}])
         assert not result.is_error
         assert [one["is_error"] for one in result.data["parts"]] == [True, True, False]
         assert "there is no ref 'w9'" in result.text
         assert "1: apples" in result.text
 
-    def test_it_fails_where_all_of_it_fails(self, net: Net) -> None:
+    def test_it_fails_if_every_part_fails(self, net: Net) -> None:
         result = net.base(open=[{"ref_id": "w8"}, {"ref_id": "w9"}])
         assert result.is_error
         assert "'w8'" in result.text
@@ -77,7 +77,7 @@ class TestTheBaseTool:
 
 
 class TestAsCodexShowsIt:
-    def test_one_page_says_how_to_go_on_in_the_models_words(self, net: Net) -> None:
+    def test_a_long_page_explains_how_to_continue(self, net: Net) -> None:
         result = net.native(open=[{"ref_id": "w2"}])
         assert (result.name, result.is_error) == ("run", False)
         more = re.search(r"\(There is more: open ref_id w2 with lineno (\d+)\.\)$", result.text)

@@ -97,7 +97,7 @@ def test_no_function_of_a_table_breaks_a_run(table: View, said: tuple[tuple[str,
 
 
 @pytest.mark.parametrize("back", [falls, five, thing])
-def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expression_without_arguments_is_none(back: Any, caplog: pytest.LogCaptureFixture) -> None:
     transport = make_transport()
     said = ToolCall("c1", "Read", {"file_path": "a.txt"}, base_call=BaseCall("read", {"path": "a.txt"}, "claude-code"))
     history = [user("Look."), Message("assistant", (said,)), tool_results(ToolResult("c1", (Text("one"),)))]
@@ -131,7 +131,7 @@ def test_a_failing_renderer_is_logged_and_the_base_text_remains(
     assert logged in caplog.text
 
 
-def test_a_call_that_was_not_checked_is_not_logged_for_what_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_call_is_not_logged_for_what_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
     face = BoundFacade(mine(view(select_case=gone)), "m", ["read"])
     wrong = ToolResult("c", (Text("no file"),), is_error=True, error_kind="validation")
     with caplog.at_level("WARNING"):
@@ -139,14 +139,14 @@ def test_a_call_that_was_not_checked_is_not_logged_for_what_it_lacks(caplog: pyt
     assert caplog.text == ""
 
 
-def test_a_result_may_be_an_error_without_words_of_its_own() -> None:
+def test_a_result_may_be_an_error_without_a_renderer() -> None:
     face = BoundFacade(mine(view({"is_failure": exit_code})), "m", ["read"])
     for code, failed in ((3, True), (0, False)):
         result = ToolResult("c", (Text("one"),), data={"exit": code})
         assert render(face, ToolCall("c", "show", {"file": "a"}), {}, result).is_error is failed
 
 
-def test_a_function_that_empties_what_it_is_given_changes_nothing() -> None:
+def test_a_renderer_cannot_change_its_arguments() -> None:
     def clears(said: RenderContext) -> str:
         said.native.clear()
         said.base.clear()
@@ -178,7 +178,7 @@ def test_a_function_that_empties_what_it_is_given_changes_nothing() -> None:
     (mine(view(accepts={"file": {"type": "txt"}})), "tool 'show': not a JSON Schema"),
     (mine(view(parameters={"type": "string"})), "tool 'show' needs parameters of type \"object\""),
 ])  # fmt: skip
-def test_a_table_that_cannot_work_is_an_error_when_it_is_put_to_use(facade: Facade, sentence: str) -> None:
+def test_a_table_that_cannot_work_is_an_error_when_it_is_used(facade: Facade, sentence: str) -> None:
     uses = (
         lambda: check_facade(facade, "m"),
         lambda: BoundFacade(facade, "m", ["read"]),

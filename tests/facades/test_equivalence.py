@@ -26,7 +26,7 @@ CHUNK = "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n x\n-y\n+z\n\n*** 
     ("shell", {"argv": ["ls", "a b"]}, {"command": "ls 'a b'"}),
     ("patch", {"ops": [{"type": "delete_file", "path": "a"}]}, {"text": "*** Begin Patch\n*** Delete File: a\n*** End Patch"}),
 ])  # fmt: skip
-def test_forms_of_one_call_are_the_same(tool: str, one: Doc, other: Doc) -> None:
+def test_forms_of_one_call_are_equal(tool: str, one: Doc, other: Doc) -> None:
     assert canonical_call(tool, one) == canonical_call(tool, other)
 
 
@@ -78,7 +78,7 @@ def test_calls_that_differ_stay_different(tool: str, one: Doc, other: Doc) -> No
     ("patch", {"text": ""}, []),
     ("todo", {"items": []}, []),
 ])  # fmt: skip
-def test_what_would_have_done_the_same(tool: str, arguments: Doc, others: list[tuple[str, Doc]]) -> None:
+def test_alternatives_do_the_same(tool: str, arguments: Doc, others: list[tuple[str, Doc]]) -> None:
     assert list(alternatives(tool, arguments)) == others
 
 
@@ -95,7 +95,7 @@ def test_a_written_file_and_the_patch_that_adds_it_are_each_other(lines: list[st
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
-def test_a_program_and_its_words_are_a_command_line(words: list[str]) -> None:
+def test_a_program_and_its_arguments_are_a_command_line(words: list[str]) -> None:
     assert shlex.split(canonical_call("shell", {"argv": words})["command"]) == words
 
 
@@ -159,5 +159,5 @@ def test_a_change_is_free_text_where_patches_are(tool: str, arguments: Doc, patc
 
 @pytest.mark.parametrize("arguments", [{"edits": 7}, {"edits": [None]}, {"text": 5}, {"then": 3, "command": []}])
 @pytest.mark.parametrize("tool", ["multi_edit", "patch", "shell", "read"])
-def test_nonsense_in_a_saved_conversation_is_shown_somehow(tool: str, arguments: Doc) -> None:
+def test_nonsense_in_a_saved_conversation_is_shown_anyway(tool: str, arguments: Doc) -> None:
     assert shown("codex", "gpt-5.5", tool, arguments)[0].id == "c"

@@ -42,7 +42,7 @@ def draw_from(template: Any) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize(("facade_id", "scenario"), scenarios("expressible"))
-def test_what_a_tool_can_express_comes_back_the_same(facade_id: str, scenario: Arguments) -> None:
+def test_an_expressible_call_survives_a_round_trip(facade_id: str, scenario: Arguments) -> None:
     view, base = view_of(facade_id, scenario["tool"]), scenario["expressible"]
     required, optional = ({name: draw_from(value) for name, value in scenario[key].items()} for key in ("required", "optional"))
     accepted = SchemaBinder(view.accepted_schema)

@@ -136,7 +136,7 @@ class TestHandOver:
     def test_the_referee_accepts_every_request(self, played: Played) -> None:
         assert [said for one in played.sent for said in referee_errors(one)] == []
 
-    def test_every_call_means_what_it_should(self, played: Played) -> None:
+    def test_every_call_is_interpreted_correctly(self, played: Played) -> None:
         assert [(one.call.name, one.result.error_kind) for one in played.outcomes] == [
             *(("read", None), ("shell", None)),
             *(("read", "not_found"), ("read", "validation"), ("Nothing", "not_found")),
@@ -148,7 +148,7 @@ class TestHandOver:
         ]
         assert played.ran == ["read a.txt", "ls -l", "read a.txt", PATCH, "pwd", "read a.txt", PATCH, "read b.txt"]
 
-    def test_results_read_as_the_harness_says_them(self, played: Played) -> None:
+    def test_results_are_rendered_as_in_the_harness(self, played: Played) -> None:
         texts = [one.result.text for one in played.outcomes]
         assert texts[:3] == ["2\ttwo", "$ ls -l: 2\n[ls -l]", "<error kind=not_found>there is no nowhere</error>"]
         assert texts[3].startswith("<error kind=validation>The call to Read was not run")
@@ -174,7 +174,7 @@ class TestHandOver:
         assert ours == [*("read", "shell", "read", "Read", "Nothing", "edit", "ast_search"), *(*bravo[7:], "read", "patch")]
         assert names(sent[-1].history) == [*acme, *("Read", "editor", "patch", "Bash", "Read", "patch", "Write", "Cat")]
 
-    def test_arguments_are_in_the_same_words(self, played: Played) -> None:
+    def test_arguments_have_native_names(self, played: Played) -> None:
         sent = played.sent
         shown = [call.arguments for message in sent[-1].history for call in message.calls]
         assert shown[0] == {"file_path": "a.txt", "offset": 2, "limit": 1}
@@ -191,7 +191,7 @@ class TestHandOver:
             *("read", None, "patch", "shell", "read", "patch", "write", "read"),
         ]
 
-    def test_what_a_model_made_comes_back_to_it_as_it_was(self, played: Played) -> None:
+    def test_a_model_gets_back_what_it_wrote_unchanged(self, played: Played) -> None:
         if played.live:
             pytest.skip("only a whole answer can be compared with what goes back")
         made: dict[str, list[Any]] = {}
@@ -208,7 +208,7 @@ class TestHandOver:
             for before, after in pairwise(bodies[begin:stop]):
                 assert after.startswith(before[: -len("]}")])
 
-    def test_coming_back_goes_on_with_the_same_bytes(self, played: Played) -> None:
+    def test_returning_to_a_model_continues_with_the_same_bytes(self, played: Played) -> None:
         sent = played.sent
         assert sent[10].request.body.startswith(sent[3].request.body[: -len("]}")])
 

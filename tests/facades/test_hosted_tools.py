@@ -61,7 +61,7 @@ class TestOpenAI:
         assert ((tmp_path / "a.txt").read_text(), (tmp_path / "c.txt").read_text()) == ("one\nthree\n", "new\n")
         desk.check()
 
-    def test_a_call_that_may_not_run_says_why_in_the_same_form(self, desk: Desk) -> None:
+    def test_a_refused_call_is_answered_in_the_same_form(self, desk: Desk) -> None:
         desk.work(RESPONSES, shell(), shell("true", "false\0"), facade="openai-hosted")
         outputs = [item["output"] for item in desk.last["input"] if item.get("type") == "shell_call_output"]
         assert [one["outcome"] for part in outputs for one in part] == [{"type": "exit", "exit_code": 1}] * 2
@@ -77,7 +77,7 @@ class TestOpenAI:
         assert (tmp_path / "a.txt").read_text() == "one\nthree\n"
         desk.check()
 
-    def test_a_conversation_comes_from_other_models_and_goes_back(self, desk: Desk, tmp_path: Path) -> None:
+    def test_a_conversation_is_handed_over_and_back(self, desk: Desk, tmp_path: Path) -> None:
         read = ToolCall("", "Read", {"file_path": str(tmp_path / "a.txt")})
         bash = ToolCall("", "Bash", {"command": "exit 4"})
         write = ToolCall("", "Write", {"file_path": "n.txt", "content": "new\n"})

@@ -119,7 +119,7 @@ def mapped_tools(shared: Path) -> Iterator[tuple[str, tuple[str, ...], str, Argu
             harness, _, tool = key.partition(".")
             name: str = re.split(r"[\[(]", tool)[0]
             if facade_ids := HARNESSES.get(harness, ()):
-                yield RENAMED.get(capability, capability), facade_ids, RENAMED.get(name, name), row
+                yield RENAMED.get(str(capability), str(capability)), facade_ids, RENAMED.get(name, name), row
 
 
 def test_the_scenarios_cover_every_mapping(shared: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_custom_tool_keeps_its_name(desk: Desk, model: str, taken: str, base: 
     assert {taken, base} <= seen
 
 
-def test_a_note_tells_of_no_programs_where_none_can_be_run(desk: Desk) -> None:
+def test_a_note_names_no_programs_if_none_can_be_run(desk: Desk) -> None:
     tools = [one for one in desk.own.tools if one.name in ("read", "grep")]
     agent = Orchestrator("simulator:openai-responses/gpt-5.5", tools=tools)
     face = agent.view().facade

@@ -100,7 +100,7 @@ def test_each_model_does_it_with_its_own_tools(model: str, desk: Desk, file: Pat
     desk.check()
 
 
-def test_it_goes_from_model_to_model_in_the_middle(desk: Desk, file: Path) -> None:
+def test_the_task_is_handed_over_in_the_middle(desk: Desk, file: Path) -> None:
     outcomes = [
         outcome
         for model, part in (("claude", slice(0, 2)), ("gemini", slice(1, 3)), ("codex", slice(3, 4)), ("claude", slice(3, 5)))

@@ -98,12 +98,12 @@ def test_a_facade_is_read_whole() -> None:
     ("terminal", {"line": "ls", "wait": 3000}, "shell", {"command": "ls", "timeout": 3}),
     ("save", {"path": "a", "content": "b"}, "write", {"path": "a", "content": "b", "mode": "append"}),
 ])  # fmt: skip
-def test_calls_mean_what_the_rows_say(name: str, native: dict[str, Any], tool: str, base: dict[str, Any]) -> None:
+def test_calls_are_interpreted_by_the_rows(name: str, native: dict[str, Any], tool: str, base: dict[str, Any]) -> None:
     assert meaning(name, **native) == (tool, base)
 
 
 @given(wait=st.integers(0, 10**9), start=st.integers(0, 10**9))
-def test_numbers_come_back_as_they_were(wait: int, start: int) -> None:
+def test_numbers_survive_a_round_trip(wait: int, start: int) -> None:
     opened, terminal, _ = mine().views
     assert terminal.from_base(*terminal.to_base({"line": "ls", "wait": wait})) == ({"line": "ls", "wait": wait}, ())
     assert opened.from_base(*opened.to_base({"file": "a", "from": start})) == ({"file": "a", "from": start}, ())
@@ -123,14 +123,14 @@ def test_a_whole_number_stays_whole_on_the_way_back() -> None:
     assert (found[0]["wait"], len(found[1])) == (0, 1)
 
 
-def test_texts_are_filled_in() -> None:
+def test_templates_are_filled_in() -> None:
     case = mine().views[0].cases[""]
     assert case.result is not None
     said = RenderContext(native={"file": "a.txt"}, base={}, text="one {text}", data={"first": 1})
     assert case.result(said) == "== a.txt from 1 {} ==\none {text}"
 
 
-def test_a_parameter_that_was_not_given_leaves_its_blank_empty() -> None:
+def test_a_missing_parameter_is_an_empty_placeholder() -> None:
     text = MINE.replace("{native.file} from {data.first}", "{native.file}{native.from}{base.end_line}{native.why}")
     case = load_facade(text.replace('aliases = ["cat"]', 'ignored = ["why"]'), "mine.toml", SCHEMAS).views[0].cases[""]
     assert case.result is not None
@@ -138,7 +138,7 @@ def test_a_parameter_that_was_not_given_leaves_its_blank_empty() -> None:
 
 
 @pytest.mark.parametrize("data", [None, {}, {"first": None}, {"lines": []}, ["first"]])
-def test_a_text_that_data_does_not_fill_gives_way_to_the_base_tools_own(data: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_template_without_data_falls_back_to_the_base_text(data: Any, caplog: pytest.LogCaptureFixture) -> None:
     result = ToolResult("c", (Text("one"),), data=data)
     with caplog.at_level("WARNING"):
         found = render(BoundFacade(mine(), "mine-1", BASES), ToolCall("c", "open_file", {"file": "a"}), {"path": "a"}, result)
@@ -146,7 +146,7 @@ def test_a_text_that_data_does_not_fill_gives_way_to_the_base_tools_own(data: An
     assert "{data.first}" in caplog.text
 
 
-def test_failures_have_their_words() -> None:
+def test_failures_are_rendered_by_their_templates() -> None:
     face = BoundFacade(mine(), "mine-1", BASES)
     wrong = ToolResult("c", (Text("gone"),), is_error=True, error_kind="not_found")
     assert render(face, ToolCall("c", "open_file", {"file": "a"}), {}, wrong).text == "failed (not_found): gone"
@@ -157,7 +157,7 @@ def test_some_tools_are_for_some_models() -> None:
     assert [view.name for view in BoundFacade(mine(), "other-1", BASES).views] == ["open_file", "save"]
 
 
-def test_little_is_enough() -> None:
+def test_an_id_is_enough() -> None:
     found = load_facade('id = "x"', "x.toml")
     assert (found.title, found.views, found.failure) == ("x", (), None)
 
@@ -285,6 +285,6 @@ def test_fixed_values_that_fit_are_kept() -> None:
     assert found.views[0].to_base({"p": "a", "n": 1}) == ("read", {"end_line": 3, "path": "a", "start_line": 1})
 
 
-def test_where_little_is_known_of_the_base_tools_little_is_checked() -> None:
+def test_what_is_not_known_of_the_base_tools_is_not_checked() -> None:
     found = load_facade(VIEW + OBJECT + "fixed = { q = 1 }\nresult = '{base.x}'", "x.toml", {"read": {}})
     assert found.views[0].to_base({"p": "a"}) == ("read", {"q": 1, "p": "a"})

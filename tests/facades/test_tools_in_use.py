@@ -72,7 +72,7 @@ def test_the_agent_tool_set_shows_the_end_of_long_output(start: StartSession) ->
     assert "\n30000\n[the full output is in " in text
 
 
-def test_claude_is_told_that_a_long_file_is_partial(start: StartSession) -> None:
+def test_claude_sees_that_a_long_file_is_partial(start: StartSession) -> None:
     call = start("claude-code")
     (call.root / "many.txt").write_text("1\n" * 2500)
     text = call("Read", file_path="many.txt")
@@ -183,7 +183,7 @@ def test_pages_and_searches_of_others(
 # ---- edits and images
 
 
-def test_every_measured_edit_of_gemini_comes_out_as_measured(start: StartSession, shared: Path) -> None:
+def test_every_edit_of_gemini_has_the_recorded_result(start: StartSession, shared: Path) -> None:
     cases: list[Arguments] = loads_object((shared / "facades" / "gemini_replace_cases.json").read_bytes())["cases"]
     call = start("gemini-cli-2")
     file = call.root / "f.txt"

@@ -40,7 +40,7 @@ PICKED = View(
     (PICKED, {"command": "ls"}, "shell", {"command": "ls"}),
     (PICKED, {"command": "*** Begin"}, "patch", {"text": "*** Begin"}),
 ])  # fmt: skip
-def test_a_native_call_means_a_call_of_a_base_tool(view: View, native: Arguments, tool: str, base: Arguments) -> None:
+def test_a_native_call_is_a_call_of_a_base_tool(view: View, native: Arguments, tool: str, base: Arguments) -> None:
     assert view.to_base(native) == (tool, base)
     assert view.from_base(tool, base) == (native, ())
 
@@ -58,7 +58,7 @@ def test_a_native_call_means_a_call_of_a_base_tool(view: View, native: Arguments
     (EDITOR, "write", {"path": "a", "content": "x"}, {"command": "create", "path": "a", "text": "x"}, []),
     (EDITOR, "read", {"path": "a", "start_line": 2}, {"command": "view", "path": "a"}, ["start_line"]),
 ])  # fmt: skip
-def test_what_a_model_has_no_words_for_is_a_loss(
+def test_an_inexpressible_parameter_is_a_loss(
     view: View, tool: str, base: Arguments, native: Arguments, lost: list[str]
 ) -> None:
     found = view.from_base(tool, base)
@@ -82,7 +82,7 @@ def test_an_inexpressible_call_is_none(view: View, tool: str, base: Arguments) -
     assert view.from_base(tool, base) is None
 
 
-def test_a_way_back_that_cannot_be_read_again_says_nothing() -> None:
+def test_an_expression_that_cannot_be_read_back_loses_everything() -> None:
     broken = View(
         name="x",
         description="",
@@ -121,7 +121,7 @@ def test_a_function_may_leave_a_parameter_out() -> None:
 # ---- what the model sees, what is taken
 
 
-def test_the_definition_is_exactly_what_the_table_says() -> None:
+def test_the_definition_is_exactly_that_of_the_table() -> None:
     assert BASH.definition == ToolDefinition("Bash", "Run a command.", BASH.parameters)
     assert PATCH.definition == ToolDefinition("apply_patch", "Apply a patch.", None, "freeform")
     assert RUN.definition.namespace == "term"
@@ -135,7 +135,7 @@ def test_more_is_accepted_than_is_shown() -> None:
     assert BASH.accepted_schema["required"] == ["command"]
 
 
-def test_a_strict_schema_takes_more_too() -> None:
+def test_a_closed_schema_accepts_more_too() -> None:
     strict = View(
         name="x",
         description="",
@@ -152,7 +152,7 @@ def test_a_freeform_tool_may_be_called_as_a_function() -> None:
     assert PATCH.accepted_schema == {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
-def test_a_view_without_parameters_takes_none() -> None:
+def test_a_view_without_parameters_accepts_none() -> None:
     assert View(name="x", description="", parameters=None, cases={}).accepted_schema == {"type": "object", "properties": {}}
 
 
