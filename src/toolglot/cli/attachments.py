@@ -12,8 +12,6 @@ from toolglot.errors import UsageError
 from toolglot.media_types import detect_media
 from toolglot.messages import Media, Text
 
-__all__ = ["extract_attachments", "find_missing_files", "load_attachment"]
-
 _MAX_BYTES = 20_000_000
 _MENTION = re.compile(r"""(?<![\w@.])@("[^"]+"|'[^']+'|\S+)""")
 _SNIFFED_TYPES = ("image/png", "image/jpeg", "image/gif")

@@ -32,8 +32,6 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
-__all__ = ["call"]
-
 # For models only: people have `toolglot tools`.
 _MODEL_MARKUP = re.compile(r"</?tool_use_error>|\nParameters: .*", re.DOTALL)
 

@@ -21,8 +21,6 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_request
 
-__all__ = ["check", "load_definitions"]
-
 
 @click.command()
 @click.argument("tools")

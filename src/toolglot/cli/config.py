@@ -15,8 +15,6 @@ from toolglot.jsontext import dumps_text
 from toolglot.redact import REDACTED, redact
 from toolglot.user_dirs import config_file, data_directory, state_directory
 
-__all__ = ["config", "hide_secrets", "show_configuration", "show_withheld"]
-
 _MAX_VALUE = 200  # characters
 
 

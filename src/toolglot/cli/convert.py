@@ -15,8 +15,6 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.spec import SPECS
 
-__all__ = ["convert"]
-
 
 class _Line(msgspec.Struct):
     """A line of `--jsonl`; the model is for formats that do not have it in the body."""

@@ -15,8 +15,6 @@ from toolglot.messages import Thinking, ToolCall
 from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import ReplyReader, error_from_response
 
-__all__ = ["decode"]
-
 
 class _Exchange(msgspec.Struct):
     """A line of `--jsonl`: a recorded response."""

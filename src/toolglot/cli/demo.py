@@ -20,8 +20,6 @@ from toolglot.events import RunDone, RunResult
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.config import RetryConfig, ToolConfig
 
-__all__ = ["demo"]
-
 _PROMPTS = ("What is the weather in Paris and in Rome?", "Plan a route from Paris to Rome by train.")
 _HANDOVER_PROMPT = "Book a hotel in Rome for 2 nights."
 

@@ -7,8 +7,6 @@ from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 from toolglot.tools.tool import tool
 
-__all__ = ["CHAT_SAMPLES", "TRAVEL_SAMPLES"]
-
 
 @tool(effects="read", idempotent=True)
 async def get_weather(city: str, units: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:

@@ -36,8 +36,6 @@ from toolglot.providers.profile import Profile
 from toolglot.redact import redact
 from toolglot.user_dirs import config_file, state_directory
 
-__all__ = ["EXTRAS", "doctor"]
-
 # extra -> its packages, and what it adds
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "azure": (("azure-identity",), "sign in to Azure with Entra"),

@@ -5,8 +5,6 @@ from toolglot.facades.equivalence import HARNESS_PARAMETERS
 from toolglot.jsontext import dumps_text
 from toolglot.messages import ToolCall
 
-__all__ = ["format_arguments"]
-
 _LEADING = ("command", "argv", "pattern", "path", "text")
 
 

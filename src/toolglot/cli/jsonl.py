@@ -13,8 +13,6 @@ import msgspec
 from toolglot.errors import MalformedData, ProviderError, ToolglotError, TruncatedStream
 from toolglot.jsontext import dumps, loads_object
 
-__all__ = ["Record", "convert_record", "process_lines", "read_input"]
-
 Record = dict[str, Any]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 ErrorFormatter = Callable[[Any, ToolglotError], Record]

@@ -21,8 +21,6 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.jsontext import dumps, dumps_text
 from toolglot.redact import REDACTED, redact
 
-__all__ = ["configure_logging", "effective_level"]
-
 Secrets = Callable[[], Iterable[str]]
 LEVELS = ("debug", "info", "warning", "error")
 _THIRD_PARTY_LOGGERS = ("aiohttp", "asyncio")  # enabled at debug only

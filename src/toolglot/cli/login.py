@@ -20,8 +20,6 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.user_dirs import write_private
 
-__all__ = ["login", "logout"]
-
 
 @click.command()
 @click.argument("provider")

@@ -10,8 +10,6 @@ import click
 
 from toolglot.errors import ToolglotError, UsageError
 
-__all__ = ["COMMANDS", "app", "main"]
-
 # command -> the module of toolglot.cli in which it is a click command of that name, and the first line of its help
 COMMANDS = {
     "call": ("call", "Run a tool as a model would."),

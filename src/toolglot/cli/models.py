@@ -20,8 +20,6 @@ from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Profile
 from toolglot.providers.windows import find_window
 
-__all__ = ["expand_fields", "find_profile", "models"]
-
 
 @click.command()
 @click.argument("name", required=False)

@@ -8,8 +8,6 @@ import click
 
 from toolglot.wire.spec import WIRES
 
-__all__ = ["AGENT", "FACADE", "INPUT_FILE", "JSON", "JSONL", "LOGGING", "ROOT", "TOOLS", "WIRE", "YES"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

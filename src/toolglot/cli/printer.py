@@ -13,8 +13,6 @@ from toolglot.cli.sanitize import escape_invisible
 from toolglot.cli.styled import Line
 from toolglot.jsontext import dumps
 
-__all__ = ["Printer", "Row", "format_json", "print_json", "supports_color", "write_json_line"]
-
 Row = tuple[str, str]
 """A label and its value."""
 _MIN_VALUE_WIDTH = 16  # with fewer columns left, a value goes below its label

@@ -35,8 +35,6 @@ from toolglot.events import (
     ToolStarted,
 )
 
-__all__ = ["EVENTS_VERSION", "run"]
-
 EVENTS_VERSION = 1
 
 

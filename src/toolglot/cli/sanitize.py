@@ -3,8 +3,6 @@
 import re
 import unicodedata
 
-__all__ = ["escape_controls", "escape_invisible", "shorten"]
-
 # Characters that a terminal interprets or cannot encode: C0 except tab and newline, DEL, C1, bidi controls, surrogates.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Characters that render as nothing although Unicode does not classify them as format characters (Cf).

@@ -9,8 +9,6 @@ from toolglot.simulator.core import Simulator
 from toolglot.simulator.faults import FAULTS
 from toolglot.simulator.server import serve
 
-__all__ = ["simulate"]
-
 # client -> the path that its base URL needs
 _BASE_URL_PATHS = {
     "openai (chat, responses)": "/v1",

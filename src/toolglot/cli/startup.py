@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from toolglot.builtin.tool_state import AskUser
     from toolglot.builtin.tools import Builtins
 
-__all__ = ["CliSetup", "Flags", "prepare", "require_key"]
-
 # Used if no model is configured: the first one whose provider has a key.
 DEFAULT_MODELS = (
     "anthropic:claude-sonnet-4-5",

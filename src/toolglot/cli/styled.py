@@ -9,8 +9,6 @@ from wcwidth import wcwidth
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Line", "PlainConsole", "cell_width", "chop"]
-
 _CODES = {
     "bold": "1",
     "dim": "2",

@@ -27,8 +27,6 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.spec import SPECS
 
-__all__ = ["show_tools", "tools"]
-
 
 @click.command()
 @click.argument("tools", nargs=-1)

@@ -10,8 +10,6 @@ from toolglot.config.layers import PROJECT_FILE, find_project_file, read_configu
 from toolglot.config.trust import is_trusted, list_trusted_directories, revoke_trust, trust_directory
 from toolglot.errors import UsageError
 
-__all__ = ["trust"]
-
 
 @click.command()
 @click.argument("directory", required=False, type=click.Path(path_type=Path))

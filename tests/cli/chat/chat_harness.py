@@ -4,7 +4,7 @@ import asyncio
 import io
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 
@@ -127,7 +127,7 @@ def talk(
 
     async def chatted() -> tuple[Chat, int]:
         agent = setup.create_agent(model, tools=tools, approve=approve)
-        chat = reader.chat = Chat(setup, agent, screen, reader, Keyboard(io.BytesIO()))
+        chat = reader.chat = Chat(setup, agent, screen, cast(Any, reader), Keyboard(io.BytesIO()))
         if saved is not None:
             chat.restore(saved)
         try:

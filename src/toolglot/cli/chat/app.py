@@ -13,7 +13,7 @@ from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.attachments import extract_attachments, find_missing_files
 from toolglot.cli.chat.approvals import show_approval
 from toolglot.cli.chat.commands import COMMANDS, find_command
-from toolglot.cli.chat.input import EndOfInput, InputReader
+from toolglot.cli.chat.input import EndOfInput, PipeReader, TerminalReader
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.questions import parse_answer, show_question
 from toolglot.cli.chat.screen import PrintCapture, Screen
@@ -26,13 +26,13 @@ from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Media, Text
 from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 
-__all__ = ["Chat"]
-
 
 class Chat:
     """One chat: connects the agent, which has the conversation, with the screen and the input."""
 
-    def __init__(self, setup: Setup, agent: Orchestrator, screen: Screen, reader: InputReader, keyboard: Keyboard) -> None:
+    def __init__(
+        self, setup: Setup, agent: Orchestrator, screen: Screen, reader: PipeReader | TerminalReader, keyboard: Keyboard
+    ) -> None:
         self.setup, self.agent, self.screen, self.reader, self.keyboard = setup, agent, screen, reader, keyboard
         self.attachments: list[Text | Media] = []
         self._last_attachments: list[Text | Media] = []  # restored if the prompt they were sent with is taken back

@@ -8,8 +8,6 @@ from toolglot.cli.styled import Line
 from toolglot.jsontext import dumps_text
 from toolglot.tools.executor import ApprovalRequest
 
-__all__ = ["describe_approval", "show_approval"]
-
 _MAX_LINES = 200
 _DIFF = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch|@@ )", re.MULTILINE)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.errors import UsageError
@@ -15,8 +15,6 @@ from toolglot.textutil import pluralize
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-
-__all__ = ["EndOfInput", "InputReader", "PipeReader", "TerminalReader"]
 
 # A paste of at least this size is shown as a placeholder in the editor, and sent in full.
 _LONG_PASTE_LINES = 12
@@ -27,39 +25,29 @@ class EndOfInput(Exception):
     """There is no more input: the user has left."""
 
 
-class InputReader(Protocol):
-    """Reads what the user types. All methods raise EndOfInput, and KeyboardInterrupt on Ctrl-C."""
-
-    async def read(self) -> str:
-        """Read the next prompt or command."""
-        ...
-
-    async def choose(self, question: str, answers: Sequence[str]) -> str:
-        """Ask for one of several answers, by its first letters; return "" for anything else."""
-        ...
-
-    async def read_answer(self, question: str) -> str:
-        """Ask for any text."""
-        ...
-
-
 class PipeReader:
-    """Reads one prompt per line. Waiting for a line never delays the end of the program."""
+    """Reads one prompt per line. Waiting for a line never delays the end of the program.
+
+    All methods of both readers raise EndOfInput, and KeyboardInterrupt on Ctrl-C.
+    """
 
     def __init__(self, keyboard: Keyboard, write: Callable[[str], object]) -> None:
         self._keyboard, self._write = keyboard, write
         self._line_number = 0
 
     async def read(self) -> str:
+        """Read the next prompt or command."""
         return await self.read_answer("> " if self._keyboard.is_terminal else "")
 
     async def choose(self, question: str, answers: Sequence[str]) -> str:
+        """Ask for one of several answers, by its first letters; return "" for anything else."""
         text = (await self.read_answer(question)).lower()
         if not self._keyboard.is_terminal:
             self._write("\n")
         return _match_answer(text, answers)
 
     async def read_answer(self, question: str) -> str:
+        """Ask for any text."""
         if question:
             self._write(question)
         while True:

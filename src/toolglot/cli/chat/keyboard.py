@@ -7,8 +7,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import IO
 
-__all__ = ["Keyboard", "open_keyboard"]
-
 
 class Keyboard:
     """The terminal or pipe that prompts come from."""

@@ -21,8 +21,6 @@ from toolglot.user_dirs import ensure_private_directory, state_directory
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
 
-__all__ = ["chat", "create_console", "read_saved"]
-
 
 @click.command()
 @click.argument("prompt", required=False)
@@ -52,7 +50,7 @@ async def _run_chat(
     cli_setup: CliSetup, prompt: str | None, saved: bytes | None, keyboard: Keyboard, chats: "list[Chat]"
 ) -> int:
     from toolglot.cli.chat.app import Chat
-    from toolglot.cli.chat.input import InputReader, PipeReader, TerminalReader
+    from toolglot.cli.chat.input import PipeReader, TerminalReader
     from toolglot.cli.chat.screen import Screen
 
     setup = cli_setup.setup
@@ -62,7 +60,7 @@ async def _run_chat(
 
     agent = cli_setup.create_agent(approve=approve)
     screen = Screen(create_console(), setup.settings.chat)
-    reader: InputReader
+    reader: PipeReader | TerminalReader
     if keyboard.has_line_editor:
         reader = TerminalReader(
             keyboard, _history_file(), status=lambda: chat.status(), completions=lambda text: chat.completions(text)

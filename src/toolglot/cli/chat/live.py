@@ -11,8 +11,6 @@ from rich.segment import Segment, Segments
 
 from toolglot.cli.styled import Line
 
-__all__ = ["LiveArea", "print_markdown"]
-
 # HTML tags are shown as text, because models write about them.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
 

@@ -6,8 +6,6 @@ that nothing waits for their end.
 
 import re
 
-__all__ = ["BlockSplitter"]
-
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")  # backticks followed by others on the line are inline code
 _LIST_ITEM = re.compile(r" {0,3}([-*+]|\d{1,9}[.)])(\s|$)")
 _MAX_LINES = 120

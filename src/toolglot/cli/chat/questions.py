@@ -5,8 +5,6 @@ from toolglot.cli.chat.screen import Screen
 from toolglot.cli.sanitize import escape_invisible
 from toolglot.cli.styled import Line
 
-__all__ = ["parse_answer", "show_question"]
-
 
 def show_question(question: UserQuestion, screen: Screen) -> None:
     """Print a question with its options."""

@@ -42,13 +42,9 @@ from toolglot.textutil import pluralize
 if TYPE_CHECKING:
     from toolglot.cli.chat.live import LiveArea
 
-__all__ = ["FoldedText", "PrintCapture", "Screen"]
-
 _STALL_SECONDS = 3.0  # without an event for this long, say so
 _MAX_LIVE_LINES = 12
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_MARKS = {"call": "●", "fail": "✗", "thought": "✻", "result": "└"}
-_ASCII_MARKS = {"call": "*", "fail": "x", "thought": "~", "result": ">"}
 
 
 class FoldedText(msgspec.Struct, frozen=True):
@@ -78,8 +74,6 @@ class Screen:
         self.is_simulated = False
         """Whether the model is simulated, so that nothing costs anything."""
         self._is_interactive = console.is_terminal and not console.is_dumb_terminal
-        has_unicode = (console.encoding or "").lower().startswith("utf")
-        self._marks, self._spinner = (_MARKS, _SPINNER) if has_unicode else (_ASCII_MARKS, "|/-\\")
         self._live: LiveArea | None = None
         self._shown_losses: set[Loss] = set()
         self._queued_events: list[RunEvent] | None = None  # a list while the user is being asked something
@@ -115,7 +109,7 @@ class Screen:
                 if card.call is not None and card.started_at is not None:
                     call = f"{card.name} {shorten(format_arguments(card.call), 60)}"
                     seconds = time.monotonic() - card.started_at
-                    self.note(f"{self._marks['fail']} {call}  stopped after {seconds:.1f} s", "red")
+                    self.note(f"✗ {call}  stopped after {seconds:.1f} s", "red")
             self._cards, self._streaming_cards = {}, {}
 
     @contextmanager
@@ -237,13 +231,12 @@ class Screen:
         seconds = time.monotonic() - self._thinking_started_at
         if self.settings.thinking == "hidden" or not text:
             return
-        mark = self._marks["thought"]
         if self.settings.thinking == "shown":
-            self.console.print(Line(f"{mark} {text}", "dim italic"))
+            self.console.print(Line(f"✻ {text}", "dim italic"))
             return
         number = self.fold("thinking", text)
         words = pluralize(len(text.split()), "word")
-        self.note(f"{mark} thought for {seconds:.1f} s, {words} · /show {number}", "dim italic")
+        self.note(f"✻ thought for {seconds:.1f} s, {words} · /show {number}", "dim italic")
 
     def _show_block(self, block: Any) -> None:
         if isinstance(block, Media):
@@ -266,8 +259,8 @@ class Screen:
         if not self._is_interactive:
             self._flush_text()
         name, arguments = shorten(call.name, 60), format_arguments(call)
-        mark, color = ("fail", "red") if result.is_error else ("call", "green")
-        head = Line(f"{self._marks[mark]} ", color).append(name, "bold red" if result.is_error else "bold")
+        mark, color = ("✗ ", "red") if result.is_error else ("● ", "green")
+        head = Line(mark, color).append(name, "bold red" if result.is_error else "bold")
         head.append(f" {shorten(arguments, max(20, 2 * self.console.width - len(name) - 12))}", "dim")
         if outcome.ran:
             attempts = f" ({outcome.retries + 1} attempts)" if outcome.retries else ""
@@ -287,7 +280,7 @@ class Screen:
         first = [line.expandtabs(4) for line in lines[:limit]]
         shown = [line if cell_width(line) <= width else next(chop(line, width - 1)) + "…" for line in first]
         for index, line in enumerate(shown):
-            self.console.print(Line(f"  {' ' if index else self._marks['result']} {line}", style), soft_wrap=True)
+            self.console.print(Line(f"  {' ' if index else '└'} {line}", style), soft_wrap=True)
         if len(lines) > limit or shown != first:
             number = self.fold(title, text)
             hidden = pluralize(len(lines) - limit, "more line") if len(lines) > limit else "truncated"
@@ -337,7 +330,7 @@ class Screen:
         """Render what is in progress: the end of the text, thinking, and running calls."""
         now, lines = time.monotonic(), list[Line]()
         limit = max(3, min(_MAX_LIVE_LINES, height // 3))
-        frame = self._spinner[int(now * 10) % len(self._spinner)]
+        frame = _SPINNER[int(now * 10) % len(_SPINNER)]
         is_thinking = bool(self._thinking_parts)
         cards = [*self._streaming_cards.values(), *self._cards.values()][-(limit - 1) :]
         available = limit - len(cards) - is_thinking
