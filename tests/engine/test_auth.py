@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import keyring
@@ -88,6 +87,7 @@ def test_a_variable_is_read_for_each_request(monkeypatch: pytest.MonkeyPatch) ->
     for key in ("first-key", "second-key"):
         monkeypatch.setenv("OPENAI_API_KEY", key)
         assert asyncio.run(source.headers()) == {"authorization": f"Bearer {key}"}
+    assert not source.is_renewable
     assert source.known_keys == {"first-key", "second-key"}
 
 
@@ -95,16 +95,13 @@ async def _later() -> str:
     return f" {KEY} "
 
 
-@pytest.mark.parametrize("key", [lambda: KEY, lambda: f"{KEY}\n", _later], ids=["text", "with a line end", "awaited"])
-def test_keys_from_functions(key: Callable[[], str | Awaitable[str]]) -> None:
+@pytest.mark.parametrize(("key", "renewable"), [(lambda: KEY, True), (lambda: f"{KEY}\n", True), (_later, True), (KEY, False)])
+def test_strings_and_functions(key: Any, renewable: bool) -> None:
     source = KeySource(resolve_profile("openai-chat", "m"), key)
-    assert source.is_renewable
+    assert source.is_renewable == renewable
     assert asyncio.run(source.headers()) == {"authorization": f"Bearer {KEY}"}
-
-
-@pytest.mark.parametrize("key", [None, KEY])
-def test_strings_and_variables_cannot_be_renewed(key: str | None) -> None:
-    assert not KeySource(resolve_profile("openai-chat", "m"), key).is_renewable
+    assert KEY not in repr(source)
+    assert source.known_keys == {KEY}
 
 
 @pytest.mark.parametrize("key", ["", None], ids=["empty", "a forgotten return"])
@@ -128,13 +125,6 @@ def test_keys_that_are_not_allowed_in_a_header(bad: str) -> None:
     with pytest.raises(AuthenticationFailed, match="characters") as caught:
         headers("anthropic", bad)
     assert bad not in str(caught.value)
-
-
-def test_the_repr_shows_no_key() -> None:
-    source = KeySource(resolve_profile("openai-chat", "m"), KEY)
-    asyncio.run(source.headers())
-    assert KEY not in repr(source)
-    assert source.known_keys == {KEY}
 
 
 async def test_only_the_latest_keys_are_remembered() -> None:

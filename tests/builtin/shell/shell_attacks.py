@@ -1,7 +1,7 @@
-"""What a command may try, run inside of the sandbox: `python3 shell_attacks.py PLAN`. Says of each try whether it got through.
+"""What a command may try, run inside the sandbox: `python3 shell_attacks.py PLAN`. Prints for each attempt if it succeeded.
 
-It stands alone: the sandbox has no toolglot. Each try is a process of its own, as some end it. A try that gets through must do
-no harm to the machine: what belongs to the system is opened and not written; mounts are asked for in ways that cannot work.
+It stands alone: the sandbox has no toolglot. Each attempt is a process of its own, as some end it. One that succeeds must do no
+harm to the machine: files of the system are opened and not written; mounts are requested in ways that cannot work.
 """
 
 import ctypes
@@ -45,19 +45,10 @@ def wrote(path: Path) -> bool:
     return True
 
 
-def through_link() -> bool:
-    (WORK / "link").symlink_to(OUTSIDE / "file")
-    return wrote(WORK / "link")
-
-
-def through_folder_link() -> bool:
-    (WORK / "folder").symlink_to(OUTSIDE)
-    return wrote(WORK / "folder" / "new")
-
-
-def hard_link() -> bool:
-    os.link(OUTSIDE / "file", WORK / "hard")
-    return wrote(WORK / "hard")
+def write_through(link: Callable[[Path, Path], object], target: Path, name: str = "") -> bool:
+    path = WORK / f"link-{link.__name__}-{target.name}"
+    link(path, target)
+    return wrote(path / name)
 
 
 def moved_out() -> bool:
@@ -66,27 +57,15 @@ def moved_out() -> bool:
     return True
 
 
-def unix_stream() -> bool:
-    with socket.socket(socket.AF_UNIX) as one:
-        one.connect(PLAN["stream"])
+def connected(address: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.connect(address)
         return True
 
 
-def unix_abstract() -> bool:
-    with socket.socket(socket.AF_UNIX) as one:
-        one.connect(PLAN["abstract"])
-        return True
-
-
-def unix_datagram_of_a_pair() -> bool:
-    one, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    one.sendto(b"got out", PLAN["datagram"])
-    return True
-
-
-def unix_raw_pair() -> bool:
-    one, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)
-    one.sendto(b"got out", PLAN["datagram"])
+def sent_from_pair(kind: socket.SocketKind) -> bool:
+    first, _ = socket.socketpair(socket.AF_UNIX, kind)
+    first.sendto(b"got out", PLAN["datagram"])
     return True
 
 
@@ -97,18 +76,9 @@ def tcp() -> bool:
 
 def udp() -> bool:
     """Whether it arrived is seen outside."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.sendto(b"got out", ("127.0.0.1", PLAN["udp"]))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
+        datagram.sendto(b"got out", ("127.0.0.1", PLAN["udp"]))
     return False
-
-
-def killed() -> bool:
-    os.kill(VICTIM, signal.SIGTERM)
-    return True
-
-
-def traced() -> bool:
-    return libc.ptrace(16, VICTIM, 0, 0) == 0
 
 
 def read(path: str) -> bool:
@@ -126,40 +96,28 @@ def has_capabilities() -> bool:
     return any(int(lines[name], 16) for name in ("CapEff", "CapPrm", "CapInh")) or lines["NoNewPrivs"].strip() != "1"
 
 
-def git_in_a_folder() -> bool:
-    return subprocess.run(["git", "init", "-q", str(WORK / "project")], check=True).returncode == 0
-
-
-def python_runs_and_pipes() -> bool:
-    return subprocess.run("echo 6 | sed s/6/42/", shell=True, capture_output=True, check=True).stdout == b"42\n"
-
-
 def pair_of_streams() -> bool:
-    one, other = socket.socketpair()
-    one.sendall(b"x")
-    return other.recv(1) == b"x"
+    first, second = socket.socketpair()
+    first.sendall(b"x")
+    return second.recv(1) == b"x"
 
 
-def temporary_file() -> bool:
-    return wrote(Path(os.environ["TMPDIR"]) / "mine")
-
-
-TRIES: dict[str, Callable[[], bool]] = {
+ATTEMPTS: dict[str, Callable[[], bool]] = {
     "write in the workspace": lambda: wrote(WORK / "new"),
-    "git init in a folder": git_in_a_folder,
-    "run programs": python_runs_and_pipes,
+    "git init in a directory": lambda: subprocess.call(["git", "init", "-q", str(WORK / "project")]) == 0,
+    "run programs": lambda: subprocess.check_output("echo 6 | sed s/6/42/", shell=True) == b"42\n",
     "pair of streams": pair_of_streams,
-    "temporary file": temporary_file,
+    "temporary file": lambda: wrote(Path(os.environ["TMPDIR"]) / "mine"),
     "write outside": lambda: wrote(OUTSIDE / "new"),
     "append outside": lambda: wrote(OUTSIDE / "file"),
-    "write in the home folder": lambda: wrote(HOME / "new"),
-    "write through a link": through_link,
-    "write through a link to a folder": through_folder_link,
-    "write through a hard link": hard_link,
+    "write in the home directory": lambda: wrote(HOME / "new"),
+    "write through a link": lambda: write_through(Path.symlink_to, OUTSIDE / "file"),
+    "write through a link to a directory": lambda: write_through(Path.symlink_to, OUTSIDE, "new"),
+    "write through a hard link": lambda: write_through(Path.hardlink_to, OUTSIDE / "file"),
     "move out": moved_out,
     "truncate outside": lambda: os.truncate(OUTSIDE / "file", 0) is None,
     "remove outside": lambda: os.unlink(OUTSIDE / "file") is None,
-    "make a folder outside": lambda: os.mkdir(OUTSIDE / "folder") is None,
+    "make a directory outside": lambda: os.mkdir(OUTSIDE / "folder") is None,
     "make a link outside": lambda: os.symlink("/", OUTSIDE / "link") is None,
     "write to a root that is only read": lambda: wrote(Path(PLAN["reading"]) / "new"),
     "write to /etc": lambda: opened("/etc/hostname"),
@@ -169,14 +127,14 @@ TRIES: dict[str, Callable[[], bool]] = {
     "leave the cgroup": lambda: opened("/sys/fs/cgroup/pids/tasks") or opened("/sys/fs/cgroup/cgroup.procs"),
     "TCP to the host": tcp,
     "UDP to the host": udp,
-    "unix socket": unix_stream,
-    "abstract unix socket": unix_abstract,
-    "datagram of a pair": unix_datagram_of_a_pair,
-    "datagram of a raw pair": unix_raw_pair,
+    "unix socket": lambda: connected(PLAN["stream"]),
+    "abstract unix socket": lambda: connected(PLAN["abstract"]),
+    "datagram of a pair": lambda: sent_from_pair(socket.SOCK_DGRAM),
+    "datagram of a raw pair": lambda: sent_from_pair(socket.SOCK_RAW),
     "packet socket": lambda: bool(socket.socket(socket.AF_PACKET, socket.SOCK_RAW)),
     "kernel crypto socket": lambda: bool(socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)),
-    "kill another process": killed,
-    "trace another process": traced,
+    "kill another process": lambda: os.kill(VICTIM, signal.SIGTERM) is None,
+    "trace another process": lambda: libc.ptrace(16, VICTIM, 0, 0) == 0,
     "read the variables of another process": lambda: read(f"/proc/{PLAN['parent']}/environ"),
     "read the memory of another process": lambda: bool(os.open(f"/proc/{VICTIM}/mem", os.O_RDONLY)),
     "read a key": lambda: read(str(HOME / ".ssh" / "id")),
@@ -201,15 +159,15 @@ TRIES: dict[str, Callable[[], bool]] = {
 }
 
 
-def tried(one: Callable[[], bool]) -> bool:
+def succeeds(attempt: Callable[[], bool]) -> bool:
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if one() else 1)
+            os._exit(0 if attempt() else 1)
         except BaseException:
             os._exit(1)
     return os.waitpid(child, 0)[1] == 0
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: tried(one) for name, one in TRIES.items()}))
+    print(json.dumps({name: succeeds(attempt) for name, attempt in ATTEMPTS.items()}))

@@ -1,4 +1,4 @@
-"""Every way out, for each way in which commands are held, for root and others: tried inside, and seen from outside."""
+"""Every way out of each sandbox, for root and others: attempted inside, and observed from outside."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,16 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-MAY = ("write in the workspace", "git init in a folder", "run programs", "pair of streams", "temporary file")
+ALLOWED = ("write in the workspace", "git init in a directory", "run programs", "pair of streams", "temporary file")
 NOBODY = 65534
 LEVELS = {"bwrap": 2, "landlock": 1}
 USERS = {"root": 0, "user": NOBODY}
 
 
-def _tries() -> list[str]:
+def _list_attempts() -> list[str]:
     """The names in the table of the script, which itself can only be run in a sandbox."""
     text = (HERE / "shell_attacks.py").read_text()
-    table = text[text.index("TRIES:") : text.index("\n}\n")]
+    table = text[text.index("ATTEMPTS:") : text.index("\n}\n")]
     return [line.split('"')[1] for line in table.splitlines() if line.startswith('    "')]
 
 
@@ -46,10 +47,10 @@ class World:
         self.stream.bind(str(base / "outside" / "stream"))
         self.datagram.bind(str(base / "outside" / "datagram"))
         self.abstract.bind(f"\0toolglot-{os.getpid()}-{base.name}")
-        for one in (self.tcp, self.stream, self.abstract):
-            one.listen()
-        for one in self.sockets:
-            one.setblocking(False)
+        for listener in (self.tcp, self.stream, self.abstract):
+            listener.listen()
+        for each in self.sockets:
+            each.setblocking(False)
         if os.getuid() == 0:
             for path in (base, *base.rglob("*")):
                 os.chown(path, user, user)
@@ -57,11 +58,8 @@ class World:
 
     def outside(self) -> dict[str, str]:
         """Everything that must stay as it is."""
-        found: dict[str, str] = {}
-        for folder in ("outside", "home", "reading", "work/.git"):
-            for path in (self.base / folder).rglob("*"):
-                found[str(path)] = path.read_text() if path.is_file() else "not a file"
-        return found
+        paths = [path for name in ("outside", "home", "reading", "work/.git") for path in (self.base / name).rglob("*")]
+        return {str(path): path.read_text() if path.is_file() else "not a file" for path in paths}
 
     def plan(self, level: int) -> dict[str, Any]:
         folders = {name: str(self.base / name) for name in ("work", "outside", "home", "reading", "state")}
@@ -80,35 +78,30 @@ class World:
     def arrived(self) -> list[str]:
         """What came to the host's sockets."""
         found: list[str] = []
-        for name in ("tcp", "stream", "abstract"):
-            try:
-                getattr(self, name).accept()[0].close()
-            except BlockingIOError:
-                continue
-            found.append(name)
-        for name in ("udp", "datagram"):
-            try:
-                getattr(self, name).recv(100)
-            except BlockingIOError:
-                continue
-            found.append(name)
+        for name in ("tcp", "stream", "abstract", "udp", "datagram"):
+            with suppress(BlockingIOError):
+                if name in ("udp", "datagram"):
+                    getattr(self, name).recv(100)
+                else:
+                    getattr(self, name).accept()[0].close()
+                found.append(name)
         return found
 
     def close(self) -> None:
-        for one in self.sockets:
-            one.close()
+        for each in self.sockets:
+            each.close()
         shutil.rmtree(self.base)
 
 
-def _visible() -> str:
-    """A folder that the sandbox shows: the usual ones for temporary files are hidden in it, where nothing could be proved."""
+def _visible_directory() -> str:
+    """A directory that the sandbox shows: in the usual ones for temporary files, which it hides, nothing could be proved."""
     return next(path for path in ("/srv", "/opt", os.path.expanduser("~")) if os.access(path, os.W_OK))
 
 
 @cache
 def _attacked(level: int, user: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the command says, and what is seen from outside."""
-    base = Path(tempfile.mkdtemp(prefix="toolglot-world-", dir=_visible()))
+    base = Path(tempfile.mkdtemp(prefix="toolglot-world-", dir=_visible_directory()))
     base.chmod(0o755)
     world = World(base, user)
     try:
@@ -140,18 +133,18 @@ def attacked(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], dict[
     found, seen = _attacked(LEVELS[level], USERS[user] if os.getuid() == 0 else os.getuid())
     assert "broken" not in found, found["broken"]
     if "skip" in found:
-        pytest.skip(f"{level} does not hold here: {found['skip']}")
+        pytest.skip(f"{level} does not work here: {found['skip']}")
     return level, found, seen
 
 
 Attacked = tuple[str, dict[str, Any], dict[str, Any]]
 
 
-@pytest.mark.parametrize("name", _tries())
+@pytest.mark.parametrize("name", _list_attempts())
 def test_a_command_can_do_its_work_and_nothing_else(attacked: Attacked, name: str) -> None:
     _, found, _ = attacked
     said: dict[str, bool] = json.loads(found["attack"]["output"].splitlines()[-1])
-    assert said[name] is (name in MAY)
+    assert said[name] is (name in ALLOWED)
 
 
 def test_nothing_outside_is_touched(attacked: Attacked) -> None:
@@ -165,7 +158,7 @@ def test_nothing_arrives_at_sockets_of_the_host(attacked: Attacked) -> None:
     assert attacked[2]["arrived"] == []
 
 
-def test_what_git_would_run_is_not_left_behind(attacked: Attacked) -> None:
+def test_nothing_that_git_would_run_is_left_behind(attacked: Attacked) -> None:
     level, found, seen = attacked
     assert seen["outside"] is True  # also .git/config and .git/hooks
     assert seen["envrc"] is False
@@ -173,17 +166,17 @@ def test_what_git_would_run_is_not_left_behind(attacked: Attacked) -> None:
     assert set(found["hook"]["protected"]) == expected
 
 
-def test_a_bomb_of_processes_is_held(attacked: Attacked) -> None:
+def test_a_fork_bomb_is_contained(attacked: Attacked) -> None:
     _, found, _ = attacked
     bomb = found["bomb"]
     if bomb["processes"] == "not limited":
-        pytest.skip("root cannot make cgroups here, and that is said")
+        pytest.skip("root cannot create cgroups here, and the result says so")
     last = bomb["output"].split()[-1:] or ["0"]
     assert bomb["exit_code"] != 0 or int(last[0]) < 200
     assert bomb["seconds"] < 3
 
 
-def test_results_say_what_held_the_command(attacked: Attacked) -> None:
+def test_results_name_the_sandbox(attacked: Attacked) -> None:
     level, found, _ = attacked
     assert found["attack"]["sandbox"] == f"{level}+seccomp"
     assert found["attack"]["network"] is False
