@@ -258,14 +258,14 @@ class Driver:
         is_held = False  # an ordered call waits for a decision: the calls after it wait with it
         for index, call in step.calls:
             interpreted = self._interpreted.get(call.id) or self._requests.view.interpret(call)
-            if is_held:  # what needs a decision too is decided on together
-                if executor.needs_approval(interpreted) and not run.is_approved(index):
-                    run.wait_for_decision(index, blocks_later=executor.is_ordered(interpreted))
-                continue
-            prepared = await self._prepare_call(index, interpreted)
+            prepared = None if is_held else await self._prepare_call(index, interpreted)
             if prepared is None:
-                is_held = executor.is_ordered(interpreted)
-                run.wait_for_decision(index, blocks_later=is_held)
+                tool = executor.find_tool(interpreted)
+                is_ordered = tool is not None and tool.ordered
+                needs_approval = tool is not None and executor.policy.needs_approval(tool) and not run.is_approved(index)
+                if not is_held or needs_approval:  # what needs a decision too is decided on together
+                    run.wait_for_decision(index, blocks_later=is_ordered)
+                is_held = is_held or is_ordered
             elif isinstance(prepared, ToolOutcome):
                 self._add_outcome(index, prepared)
                 if emit is not None:

@@ -60,7 +60,7 @@ class RequestBuilder:
         agent, output, view = self.agent, self.structured_output, self.view
         tools, choice = self._tools, step.tool_choice
         has_answer_tool = FINAL_ANSWER_TOOL in self.state.executor.loop_tools
-        if output is not None and output.has_failed and has_answer_tool and not step.last:
+        if output is not None and output.failures and has_answer_tool and not step.last:
             choice = ToolChoice("required", (FINAL_ANSWER_TOOL,))  # the model answered in plain text
         return Request(
             agent.engine.model,

@@ -14,18 +14,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import MalformedData, ToolErrorKind, UsageError
 from toolglot.events import RunStop
-from toolglot.messages import (
-    Block,
-    Conversation,
-    Message,
-    Origin,
-    Reply,
-    Text,
-    ToolCall,
-    ToolResult,
-    assistant,
-    user,
-)
+from toolglot.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
 from toolglot.request import ToolChoice
 from toolglot.wire.repair import make_interrupted_result, make_unknown_result
 
@@ -33,7 +22,7 @@ __all__ = ["AskModel", "CallTools", "Decision", "Done", "NeedApproval", "Run", "
 
 Decision = Literal["yes", "no"]
 NO_CALLS = ToolChoice("none")
-_LOOP_ORIGIN = Origin("toolglot")
+_LOOP_ORIGIN = Origin("toolglot")  # of messages that the loop adds in the user's place
 _USER_INTERRUPTED, _TIME_RAN_OUT = "the user interrupted", "the time limit was reached"
 _NOT_STARTED = "The call was not started: {}."
 _TRUNCATED = "The call was truncated by the length limit and did not run. Make a shorter call, or several."
@@ -217,7 +206,7 @@ class Run:
     def continue_with(self, message: Message) -> None:
         """Give the model another chance: append a message and ask again."""
         self._stop = None
-        self.conversation.append(_as_loop_message(message))
+        self.conversation.append(replace(message, origin=_LOOP_ORIGIN))
 
     def wait_for_decision(self, index: int, *, blocks_later: bool = False) -> None:
         """Hold a call until somebody decides. `blocks_later`: the calls after it wait as well."""
@@ -275,7 +264,7 @@ class Run:
             if partial_text.strip():
                 self.conversation.append(assistant(partial_text))
             note = _REPLY_INTERRUPTED if partial_text.strip() else _NO_ANSWER
-            self.conversation.append(_as_loop_message(user(note.format(reason))))
+            self.conversation.append(replace(user(note.format(reason)), origin=_LOOP_ORIGIN))
         self._stop = "interrupted"
 
     def abandon(self, kind: ToolErrorKind, reason: str) -> None:
@@ -305,11 +294,6 @@ def _copy_turn(state: RunState) -> RunState:
         decisions={**state.decisions},
         holding={*state.holding},
     )
-
-
-def _as_loop_message(message: Message) -> Message:
-    """Return a message that the loop adds in the user's place."""
-    return replace(message, origin=_LOOP_ORIGIN)
 
 
 def find_last_prompt(conversation: Sequence[Message]) -> int | None:

@@ -33,7 +33,8 @@ class StructuredOutput:
         self.schema: Schema = self._type.schema if self._type else cast(Schema, shape)
         self.output: Any = None
         self.is_complete = False
-        self._failures = self._checked_count = 0
+        self.failures = 0  # answers that were not accepted
+        self._checked_count = 0
         is_object = self.schema.get("type") == "object"
         schema = self.schema if is_object else {"type": "object", "properties": {"value": self.schema}, "required": ["value"]}
 
@@ -52,11 +53,6 @@ class StructuredOutput:
         """Return the tool that takes the answer; None if the wire enforces the schema."""
         is_native = profile.json_output == "schema" and (not with_tools or SPECS[profile.wire].output_with_tools)
         return None if is_native else self._answer_tool
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether an answer was not accepted."""
-        return self._failures > 0
 
     def check_reply(self, reply: Reply) -> Message | None:
         """Return None if the output is there, else the complaint to send. Raises MalformedReply after too many failures."""
@@ -79,8 +75,8 @@ class StructuredOutput:
                 self._count_failure(outcome.result.text)
 
     def _count_failure(self, problem: str) -> None:
-        self._failures += 1
-        if self._failures > _MAX_FAILURES:
+        self.failures += 1
+        if self.failures > _MAX_FAILURES:
             raise MalformedReply(f"the model did not give the requested output: {problem}")
 
     def _accept(self, answer: Any) -> None:

@@ -130,16 +130,6 @@ class ToolExecutor:
         base = base_call(call)
         return self.loop_tools.get(base.name) or self.registry.find(base.name, base.namespace)
 
-    def is_ordered(self, call: AnyCall) -> bool:
-        """Return whether a call keeps its place among the others of a turn."""
-        tool = self.find_tool(call)
-        return tool is not None and tool.ordered
-
-    def needs_approval(self, call: AnyCall) -> bool:
-        """Return whether somebody has to approve a call."""
-        tool = self.find_tool(call)
-        return tool is not None and self.policy.needs_approval(tool)
-
     async def prepare(self, call: AnyCall) -> PreparedCall | ToolOutcome:
         """Return a call that is ready to run, or the outcome that says why it does not run."""
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
