@@ -135,11 +135,11 @@ class ContextMeter:
         """Scale an estimate to the model's tokenizer."""
         return int(tokens * self._token_factor(profile))
 
-    def with_truncation(self, truncation: Truncation) -> "ContextMeter":
-        """Return a copy with another truncation, keeping what was learned about each model."""
-        other = ContextMeter(truncation)
-        other._calibration, other._rejected_limits = self._calibration.copy(), self._rejected_limits.copy()
-        return other
+    def rewind(self, length: int) -> None:
+        """Forget the messages after the first `length`, but not what was learned about each model."""
+        del self._sums[length + 1 :]
+        if self.truncation.start > length:
+            self.truncation = Truncation()
 
     def _token_factor(self, profile: Profile) -> float:
         return token_factor(profile.model) * self._calibration.get(profile.model, 1.0)

@@ -126,8 +126,8 @@ class ConversationState:
         self.paused = driver.run if result.stop == "approval" else None
         return result
 
-    def inherit(self, other: "ConversationState") -> None:
-        """Take over what is known of a longer conversation that this one is the beginning of."""
-        self.executor.policy.copy_usage(other.executor.policy)
-        truncation = other.meter.truncation
-        self.meter = other.meter.with_truncation(truncation if truncation.start <= len(self.conversation) else Truncation())
+    def rewind(self, length: int) -> None:
+        """Continue with the first `length` messages only; what was learned, counted and allowed is kept."""
+        self.conversation = Conversation(self.conversation[:length])
+        self.meter.rewind(length)
+        self.paused = self._engine_state = self._window = None

@@ -299,7 +299,9 @@ class Driver:
     def _record_refusals(self) -> None:
         """Calls that the run itself has answered are outcomes too, in their place among the others of the turn."""
         for index, call, result in self.run.take_refusals():
-            self._turn_outcomes[index] = self._executor.record_refusal(call, result)
+            approved = False if result.error_kind == "rejected" else None
+            outcome = ToolOutcome(call, result, ran=False)
+            self._turn_outcomes[index] = self._executor.record(outcome, self._executor.find_tool(call), approved=approved)
 
     def _close_turn(self) -> None:
         if self._turn_outcomes:

@@ -37,6 +37,8 @@ __all__ = ["Orchestrator", "PromptContext"]
 log = getLogger("toolglot.loop")
 Prompt = str | Message | Block | Sequence[str | Block]
 Decisions = Mapping[str, Decision] | None
+Start = Callable[[bool], Awaitable[Driver]]
+"""Begins or resumes a run; the argument says whether somebody reads its events."""
 
 
 class Orchestrator(AgentCore):
@@ -78,7 +80,7 @@ class Orchestrator(AgentCore):
     async def run(self, prompt: Prompt, *, conversation: Conversation | None = None) -> RunResult:
         """Ask the model, run its tools and ask again, until there is an answer."""
         state = self._state_for(conversation)
-        return await _finish(state, await self._start(state, prompt))
+        return await _finish(state, lambda streaming: self._start(state, prompt, streaming))
 
     def run_sync(self, prompt: Prompt, *, conversation: Conversation | None = None) -> RunResult:
         """Like `run`, for callers without an event loop. Ctrl-C leaves a valid conversation."""
@@ -87,12 +89,12 @@ class Orchestrator(AgentCore):
     def stream(self, prompt: Prompt, *, conversation: Conversation | None = None) -> AsyncGenerator[RunEvent]:
         """Like `run`, as it happens; the last event is `RunDone`. Leaving the stream interrupts the run."""
         state = self._state_for(conversation)
-        return _watch(state, lambda gone: self._start(state, prompt, gone))
+        return _watch(state, lambda streaming: self._start(state, prompt, streaming))
 
     async def resume(self, decisions: Decisions = None, *, conversation: Conversation | None = None) -> RunResult:
         """Continue a run that waits for approvals. `decisions`: call id -> yes or no."""
         state = self._state_for(conversation)
-        return await _finish(state, await self._resume(state, decisions))
+        return await _finish(state, lambda streaming: self._resume(state, decisions, streaming))
 
     def resume_sync(self, decisions: Decisions = None, *, conversation: Conversation | None = None) -> RunResult:
         """Like `resume`, for callers without an event loop."""
@@ -103,7 +105,7 @@ class Orchestrator(AgentCore):
     ) -> AsyncGenerator[RunEvent]:
         """Like `resume`, as it happens."""
         state = self._state_for(conversation)
-        return _watch(state, lambda gone: self._resume(state, decisions, gone))
+        return _watch(state, lambda streaming: self._resume(state, decisions, streaming))
 
     # ---- state
 
@@ -129,7 +131,8 @@ class Orchestrator(AgentCore):
             if run_state.tools != _fingerprint(self.registry):
                 log.warning("the tools have changed since the run was saved")
             state.paused = self.new_run(conversation, run_state)
-        self._replace_state(state)
+        self._check_idle()
+        self._state = state
 
     def undo(self) -> tuple[Message, ...]:
         """Remove the last prompt and everything after it, and return that. What tools did is not undone."""
@@ -137,15 +140,13 @@ class Orchestrator(AgentCore):
         if start is None:
             return ()
         removed = tuple(self.conversation[start:])
-        state = self.new_state(Conversation(self.conversation[:start]))
-        state.inherit(self._state)
-        self._replace_state(state)
+        self._check_idle()
+        self._state.rewind(start)
         return removed
 
-    def _replace_state(self, state: ConversationState) -> None:
+    def _check_idle(self) -> None:
         if self._state.is_busy:
             raise UsageError("a run is in progress on this conversation; wait for it")
-        self._state = state
 
     # ---- looking at the agent
 
@@ -195,36 +196,26 @@ class Orchestrator(AgentCore):
             state = conversation.attachments[self] = self.new_state(conversation)
         return state
 
-    async def _start(self, state: ConversationState, prompt: Prompt, reader_gone: Event | None = None) -> Driver:
-        await state.enter(reader_gone)
-        try:
-            if state.paused is not None:
-                state.paused.interrupt()  # the user moved on: what waited did not run
-                state.paused = None
-            state.conversation.append(prompt if isinstance(prompt, Message) else user(prompt))
-            state.executor.policy.begin_prompt()
-            return await self._new_driver(state, self.new_run(state.conversation), streaming=reader_gone is not None)
-        except BaseException:
-            state.leave()
-            raise
-
-    async def _resume(self, state: ConversationState, decisions: Decisions, reader_gone: Event | None = None) -> Driver:
-        await state.enter(reader_gone)
-        try:
-            run = state.paused
-            if run is None:
-                raise UsageError("no run waits to be resumed")
-            driver = await self._new_driver(state, run, streaming=reader_gone is not None)
-            run.decide(dict(decisions or {}))
-            if self.approve is not None:
-                run.reopen_waiting()
+    async def _start(self, state: ConversationState, prompt: Prompt, streaming: bool) -> Driver:
+        if state.paused is not None:
+            state.paused.interrupt()  # the user moved on: what waited did not run
             state.paused = None
-            return driver
-        except BaseException:
-            state.leave()
-            raise
+        state.conversation.append(prompt if isinstance(prompt, Message) else user(prompt))
+        state.executor.policy.begin_prompt()
+        return await self._new_driver(state, self.new_run(state.conversation), streaming)
 
-    async def _new_driver(self, state: ConversationState, run: Run, *, streaming: bool) -> Driver:
+    async def _resume(self, state: ConversationState, decisions: Decisions, streaming: bool) -> Driver:
+        run = state.paused
+        if run is None:
+            raise UsageError("no run waits to be resumed")
+        driver = await self._new_driver(state, run, streaming)
+        run.decide(dict(decisions or {}))
+        if self.approve is not None:
+            run.reopen_waiting()
+        state.paused = None
+        return driver
+
+    async def _new_driver(self, state: ConversationState, run: Run, streaming: bool) -> Driver:
         output = None
         if self.output_type is not None:
             if FINAL_ANSWER_TOOL in self.registry:
@@ -238,8 +229,10 @@ def _fingerprint(registry: ToolRegistry) -> str:
     return sha256(dumps(registry.definitions())).hexdigest()[:16]
 
 
-async def _finish(state: ConversationState, driver: Driver) -> RunResult:
+async def _finish(state: ConversationState, start: Start) -> RunResult:
+    await state.enter(None)
     try:
+        driver = await start(False)
         async with aclosing(driver.batches()) as batches:
             async for _ in batches:
                 pass
@@ -248,7 +241,7 @@ async def _finish(state: ConversationState, driver: Driver) -> RunResult:
     return state.take_result(driver)
 
 
-def _watch(state: ConversationState, start: Callable[[Event], Awaitable[Driver]]) -> AsyncGenerator[RunEvent]:
+def _watch(state: ConversationState, start: Start) -> AsyncGenerator[RunEvent]:
     """Return a stream that tells the conversation when its reader has gone without closing it."""
     reader_gone = Event()
     events = _stream(state, start, reader_gone)
@@ -256,11 +249,10 @@ def _watch(state: ConversationState, start: Callable[[Event], Awaitable[Driver]]
     return events
 
 
-async def _stream(
-    state: ConversationState, start: Callable[[Event], Awaitable[Driver]], reader_gone: Event
-) -> AsyncGenerator[RunEvent]:
-    driver = await start(reader_gone)
+async def _stream(state: ConversationState, start: Start, reader_gone: Event) -> AsyncGenerator[RunEvent]:
+    await state.enter(reader_gone)
     try:
+        driver = await start(True)
         async with aclosing(driver.batches()) as batches:
             async for batch in batches:
                 for event in batch:

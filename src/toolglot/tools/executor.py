@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolError, UnknownName
 from toolglot.events import ToolOutcome
-from toolglot.messages import Message, ToolCall, ToolResult
+from toolglot.messages import Message, ToolCall
 from toolglot.request import BUILTIN_TAG
 from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog
@@ -207,11 +207,6 @@ class ToolExecutor:
         if interpreted is not None and interpreted.render is not None:
             outcome = replace(outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details))
         return self.record(outcome, tool, target, approved=approved)
-
-    def record_refusal(self, call: ToolCall, result: ToolResult) -> ToolOutcome:
-        """Record a call that the loop has answered without running it."""
-        approved = False if result.error_kind == "rejected" else None
-        return self.record(ToolOutcome(call, result, ran=False), self.find_tool(call), approved=approved)
 
     def record(
         self, outcome: ToolOutcome, tool: Tool | None = None, target: str = "", *, approved: bool | None = None

@@ -71,10 +71,6 @@ class ToolPolicy:
         """Ask for no more approvals of this tool."""
         self._always_allowed |= {tool.key}
 
-    def copy_usage(self, other: "ToolPolicy") -> None:
-        """Take over what was counted and allowed in another conversation."""
-        self.uses, self._start_times, self._always_allowed = other.uses.copy(), other._start_times, other._always_allowed
-
     # ---- decisions; `name` is what the model calls the tool
 
     def check_repetition(self, call: ToolCall, tool: Tool | None) -> ToolError | None:
