@@ -50,16 +50,11 @@ HEAL_RULES = (
         "the model accepts no sampling parameters",
     ),
     HealRule(
-        r"bound to a different conversation|invalid `?signature`? in `?thinking`?|thinking.*blocks?.*cannot be modified",
-        {"reasoning_echo": "no"},
-        "earlier thinking is no longer accepted; it is left out",
-        ("anthropic-messages",),
-    ),
-    HealRule(
-        r"reasoning.*(without its required following item|encrypted content.*could not)|required 'reasoning' item",
+        r"bound to a different conversation|invalid `?signature`? in `?thinking`?|thinking.*blocks?.*cannot be modified"
+        r"|reasoning.*(without its required following item|encrypted content.*could not)|required 'reasoning' item",
         {"reasoning_echo": "no"},
         "earlier reasoning is no longer accepted; it is left out",
-        ("openai-responses",),
+        ("anthropic-messages", "openai-responses"),
     ),
     HealRule(
         r"missing a `?thought_signature",
