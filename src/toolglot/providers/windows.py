@@ -140,19 +140,15 @@ WINDOWS: dict[str, tuple[Window, ...]] = {
         *_windows_from("Lobe Chat 1.143", (r"^llama-3\.(3-70b-versatile|1-8b-instant)$", 131_072, None, "2025-11")),
     ),
 }
-# The vendor of a profile, where it is not the profile's own id.
-_VENDORS = {
-    **dict.fromkeys(("openai-chat", "openai-responses", "azure-chat", "azure-responses"), "openai"),
-    **dict.fromkeys(("azure-dated-chat", "azure-dated-responses"), "openai"),
-    **dict.fromkeys(("gemini", "vertex"), "google"),
-}
+# The vendor of a profile by the first word of its id, where they differ.
+_VENDORS = {"azure": "openai", "openai": "openai", "gemini": "google", "vertex": "google"}
 # The vendor of a model behind a router. Open weights are left out: every host chooses its own window.
 _ROUTER_VENDORS = {"openai": "openai", "anthropic": "anthropic", "google": "google", "x-ai": "xai"}
 
 
 def find_vendor(profile_id: str) -> str:
     """Return the vendor whose windows and prices apply at an endpoint."""
-    return _VENDORS.get(profile_id, profile_id)
+    return _VENDORS.get(profile_id.partition("-")[0], profile_id)
 
 
 @lru_cache(maxsize=512)

@@ -173,6 +173,11 @@ def _accepts_type(annotation: Any, context_type: type) -> bool:
     return inspect.isclass(annotation) and issubclass(annotation, context_type)
 
 
+def _allows_anything(hint: Any) -> bool:
+    """Whether values of a type may hold any JSON."""
+    return hint in (Any, object, dict, list) or any(map(_allows_anything, get_args(hint)))
+
+
 def _make_optional(hint: Any) -> Any:
     """Add None to a type: `x: int = None` means that None is allowed."""
     if get_origin(hint) is Annotated:
@@ -240,8 +245,8 @@ def _build_schema(description: str, parameters: list[_Parameter], extra_type: An
     for p, node in zip(shown, properties.values(), strict=True):
         p.annotate(node)
     names = frozenset({*properties, *(p.name for p in parameters if p.is_internal)})
-    # pydantic passes on values of internal parameters, too, and their types are not in the schema.
-    has_untyped = has_untyped or len(shown) < len(parameters)
+    # The types of internal parameters are not in the schema.
+    has_untyped = has_untyped or any(p.is_internal and _allows_anything(p.annotation) for p in parameters)
     allows_extra = extra_type is not _EMPTY
     validate = adapter.validator.validate_python
     return FunctionSchema(description, schema, validate, names, has_untyped=has_untyped, allows_extra=allows_extra)
