@@ -273,7 +273,7 @@ def load(data: bytes) -> tuple[Conversation, dict[str, Any]]:
         raise MalformedData(f"line 1: expected a conversation of format {FORMAT_VERSION}, but its header has {version!r}")
     messages = (_parse_message(line, number) for number, line in enumerate(lines[1:], 2))
     # A saved run has calls and results in the header.
-    return Conversation(messages), {key: _rename_keys(value) for key, value in header.items()}
+    return Conversation(messages), {key: _upgrade(value) for key, value in header.items()}
 
 
 def _parse_line(line: bytes, number: int) -> dict[str, Any]:
@@ -285,37 +285,26 @@ def _parse_line(line: bytes, number: int) -> dict[str, Any]:
 
 def _parse_message(line: bytes, number: int) -> Message:
     value = _parse_line(line, number)
-    blocks = value.get("blocks")
-    if isinstance(blocks, list):
-        value["blocks"] = [_wrap_unknown_block(_rename_keys(block)) for block in cast(list[Any], blocks)]
+    if isinstance(value.get("blocks"), list):
+        value["blocks"] = _upgrade(value["blocks"], wraps=True)
     try:
         return msgspec.convert(value, Message)
     except msgspec.ValidationError as e:
         raise MalformedData(f"line {number}: {e}") from None
 
 
-def _rename_keys(value: Any) -> Any:
-    """Replace the keys of older files in a block, or in every block inside a header's value."""
+def _upgrade(value: Any, *, wraps: bool = False) -> Any:
+    """Rename the keys of older files in blocks, also inside of a header. `wraps`: any other object is a foreign block."""
     if isinstance(value, list):
-        return [_rename_keys(item) for item in cast(list[Any], value)]
+        return [_upgrade(item, wraps=wraps) for item in cast(list[Any], value)]
     if not isinstance(value, dict):
         return value
     fields = cast(dict[str, Any], value)
     tag = fields.get("type")
     if isinstance(tag, str) and tag in _BLOCK_TYPES:  # data of tools inside of a block is nobody's to change
         renamed = _RENAMED_KEYS.get(tag, {})
-        return {renamed.get(key, key): item for key, item in fields.items()}
-    return {key: _rename_keys(item) for key, item in fields.items()}
-
-
-def _wrap_unknown_block(block: Any) -> Any:
-    """Turn a block of a type that this version does not know into a `foreign` block."""
-    if not isinstance(block, dict):
-        return block
-    fields = cast(dict[str, Any], block)
-    tag, content = fields.get("type"), fields.get("content")
-    if not isinstance(tag, str) or tag not in _BLOCK_TYPES:
+        fields = {renamed.get(key, key): item for key, item in fields.items()}
+        return {**fields, "content": _upgrade(fields["content"], wraps=True)} if "content" in fields else fields
+    if wraps:  # a type that this version does not know
         return {"type": "foreign", "wire": "toolglot", "item": fields}
-    if isinstance(content, list):
-        return {**fields, "content": [_wrap_unknown_block(part) for part in cast(list[Any], content)]}
-    return fields
+    return {key: _upgrade(item) for key, item in fields.items()}
