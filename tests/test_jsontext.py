@@ -63,7 +63,7 @@ def test_any_bytes_are_a_value_or_a_value_error(data: bytes) -> None:
         loads(data)
 
 
-def test_an_object_is_asked_for_and_anything_else_refused() -> None:
+def test_only_an_object_is_accepted_as_an_object() -> None:
     assert loads_object('{"a":1}') == {"a": 1}
     for text, what in (("[]", "an array"), ("7", "a number"), ("null", "null"), ('""', "a string"), ("true", "a boolean")):
         with pytest.raises(ValueError, match=what):

@@ -46,14 +46,14 @@ EVERYTHING: list[Message] = [
 
 
 @pytest.mark.parametrize(("make", "role"), [(system, "system"), (user, "user"), (assistant, "assistant")])
-def test_a_message_is_made_of_text_a_block_or_several(make: Any, role: str) -> None:
+def test_a_message_is_created_from_text_a_block_or_several(make: Any, role: str) -> None:
     assert make("a") == Message(role, (Text("a"),))  # pyright: ignore[reportArgumentType]
     assert make(Thinking("a")).blocks == (Thinking("a"),)
     assert make(["a", Thinking("b"), "c"]).blocks == (Text("a"), Thinking("b"), Text("c"))
     assert make(()).blocks == ()
 
 
-def test_what_a_message_says_calls_and_answers() -> None:
+def test_text_calls_and_results_of_a_message() -> None:
     message = Message("assistant", (Text("a"), Thinking("no"), CALL, Text("b"), RESULT))
     assert (message.text, message.calls, message.results) == ("ab", (CALL,), (RESULT,))
     assert RESULT.text == "12"

@@ -86,7 +86,7 @@ def test_the_client_sends_our_body(name: str, adapter: Any, server: Loopback, sd
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_what_the_client_sends_is_what_we_asked(name: str, adapter: Any, server: Loopback, sdk: Any) -> None:
+def test_what_the_client_sends_decodes_to_the_request(name: str, adapter: Any, server: Loopback, sdk: Any) -> None:
     if name in getattr(adapter, "INEXPRESSIBLE", ()):
         pytest.skip("the wire cannot express it: see the module of the client")
     request, body = REQUESTS[name], adapter.BODIES[name]

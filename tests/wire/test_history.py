@@ -41,7 +41,7 @@ def test_thinking_stays_with_the_model_that_thought_it() -> None:
 
 
 @pytest.mark.parametrize("origin", [None, GPT, msgspec.structs.replace(CLAUDE, model="claude-opus-4-1")])
-def test_thinking_of_others_is_left_out_and_said(origin: Origin | None) -> None:
+def test_thinking_of_others_is_dropped_and_is_a_loss(origin: Origin | None) -> None:
     writer, message = to_claude(), Message("assistant", (Thinking("hm"), Text("x")), origin)
     assert filter_visible([message], writer, 3) == [Message("assistant", (Text("x"),), origin)]
     assert [(loss.subject, loss.where) for loss in writer.losses] == [("thinking", "messages[3]")]

@@ -106,7 +106,7 @@ def test_change_of_the_request_starts_a_new_prefix(change: dict[str, Any]) -> No
     assert encoder.encode(request).body == dumps(encode_request(request, profile).body)
 
 
-def test_another_list_of_the_same_messages_goes_on() -> None:
+def test_another_list_of_the_same_messages_keeps_the_prefix() -> None:
     profile = resolve_profile("openai-chat")
     encoder = PrefixEncoder(profile)
     first = encoder.encode(Request("m", HISTORY[:5]))
@@ -149,7 +149,7 @@ def test_id_that_is_used_again_while_another_call_is_open() -> None:
         assert step.body == full
 
 
-def test_result_that_stands_before_its_call_does_not_close_it() -> None:
+def test_a_result_before_its_call_does_not_close_it() -> None:
     """A turn is closed by the same rule everywhere: the result must come after the call."""
     early, late = ToolResult("c1", (Text("early"),)), ToolResult("c1", (Text("late"),))
     for step, full in steps(

@@ -95,7 +95,7 @@ def test_a_quota_is_not_a_rate(code: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, int) else None,
 )
-def test_a_400_says_more_in_its_code_or_message(body: Any, status: int, kind: type[ProviderError]) -> None:
+def test_a_400_is_classified_by_its_code_or_message(body: Any, status: int, kind: type[ProviderError]) -> None:
     error = error_from_body(body, status)
     assert (type(error), error.status) == (kind, status)
 
@@ -164,7 +164,7 @@ def test_the_message_is_found_wherever_it_lies(body: Any, message: str) -> None:
     assert str(error_from_body(body, 400)) == message
 
 
-def test_a_message_made_of_a_body_is_short() -> None:
+def test_a_message_taken_from_a_body_is_short() -> None:
     assert len(str(error_from_body({"x": "y" * 9000}, 400))) == 500
 
 
@@ -176,6 +176,6 @@ def test_a_message_made_of_a_body_is_short() -> None:
     ("37s", None),
     (None, None),
 ])  # fmt: skip
-def test_google_says_when_to_ask_again(details: Any, seconds: float | None) -> None:
+def test_googles_retry_delay_is_read(details: Any, seconds: float | None) -> None:
     assert error_from_body({"error": {"code": 429, "details": details}}, 429).retry_after == seconds
     assert error_from_body("no", 429).retry_after is None

@@ -115,7 +115,7 @@ def test_an_answer_cut_anywhere_before_its_terminal_is_truncated(wire: str, layo
 
 @EVERY_WIRE
 @pytest.mark.parametrize("body", [b"", b"\n", b" \r\n ", b"\xef", b"\xef\xbb\xbf", b": hello\n\n", b"data:\n\n", b"[]"])
-def test_an_answer_that_says_nothing_is_truncated(wire: str, body: bytes) -> None:
+def test_an_empty_reply_is_truncated(wire: str, body: bytes) -> None:
     for pieces in ([body], single(body)):
         with pytest.raises(TruncatedStream):
             read_pieces(wire, pieces)

@@ -114,7 +114,7 @@ def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> N
 
 
 @pytest.mark.untraced
-def test_the_number_of_calls_is_what_an_independent_count_says(streamed: Recording) -> None:
+def test_the_number_of_calls_equals_an_independent_count(streamed: Recording) -> None:
     found = outcome(streamed, [streamed["bytes"]])
     if found.error:
         pytest.skip("the stream ends with an error")

@@ -162,7 +162,7 @@ def test_legal_messages_stay_the_same_objects() -> None:
     assert all(one is other for one, other in zip(repair_history(history, strict).messages, history, strict=True))
 
 
-def test_blank_text_left_out_of_a_message_is_said() -> None:
+def test_blank_text_dropped_from_a_message_is_a_repair() -> None:
     repaired = repair_history([user([" ", "hi"])], HistoryRules(no_blank_text=True))
     assert repaired.messages == [HI]
     assert [done.where for done in repaired.repairs] == ["messages[0]"]
@@ -207,7 +207,7 @@ def test_results_of_two_origins_do_not_share_their_state() -> None:
         assert [result.opaque for result in merged.results] == [None, None]
 
 
-def test_interrupted_and_rejected_calls_are_told_apart() -> None:
+def test_interrupted_and_rejected_calls_differ() -> None:
     stopped, refused = make_interrupted_result(A), make_interrupted_result(B, kind="rejected")
     assert (stopped.call_id, stopped.name, stopped.is_error, stopped.error_kind) == ("a", "get", True, "interrupted")
     assert (refused.call_id, refused.name, refused.is_error, refused.error_kind) == ("b", "put", True, "rejected")
@@ -236,7 +236,7 @@ def test_turns_from_the_middle() -> None:
     assert list(split_turns([assistant(A), tool(OK_A), HI, BYE], 2)) == [Turn(2, 3), Turn(3, 4)]
 
 
-def test_copied_mender_goes_on_alone() -> None:
+def test_a_copied_repairer_continues_alone() -> None:
     mender = HistoryRepairer(HistoryRules(filler_after_results=True))
     mender.repair_turn([assistant(A), tool(OK_A)])
     other = mender.copy()

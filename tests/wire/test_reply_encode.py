@@ -212,7 +212,7 @@ def test_a_blocked_prompt_of_gemini_has_no_candidate(streaming: bool) -> None:
 
 
 @each_way
-def test_state_that_would_have_told_something_is_a_loss_elsewhere(streaming: bool) -> None:
+def test_readable_state_is_a_loss_elsewhere(streaming: bool) -> None:
     reply = own("anthropic-messages", Text("x", {"citations": [{"cited_text": "a"}]}))
     _, answer = write("openai-responses", reply, streaming=streaming)
     assert {loss.subject for loss in answer.losses} == {"citations"}
@@ -240,7 +240,7 @@ def test_foreign_content_comes_back_on_its_own_wire_or_is_a_loss(wire: str, stre
 
 @each_way
 @each_wire
-def test_foreign_content_of_another_wire_is_a_loss_and_the_rest_is_said(wire: str, streaming: bool) -> None:
+def test_foreign_content_of_another_wire_is_a_loss_and_the_rest_is_sent(wire: str, streaming: bool) -> None:
     data, answer = write(wire, Reply((Foreign("elsewhere", {"type": "odd", "data": SECRET}), Text("x"))), streaming=streaming)
     assert read(wire, data, streaming=streaming).text == "x"
     assert SECRET.encode() not in data

@@ -40,7 +40,7 @@ def calls(reply: Reply) -> list[Any]:
 # ---- a reply as events
 
 
-def test_a_reply_becomes_deltas_of_the_asked_size_and_a_ready_for_each_block() -> None:
+def test_a_reply_becomes_deltas_of_the_requested_size_and_a_ready_for_each_block() -> None:
     text, thought, image = Text("abcde"), Thinking("why"), Media("image", data="aGk=")
     call, bare = ToolCall("c1", "f", {"a": 1}, '{"a":1}', opaque={"k": 1}), ToolCall("c2", "g", {})
     reply = Reply((thought, text, call, bare, image), "tools", origin=Origin("gemini", model="m"), id="r1")
@@ -62,7 +62,7 @@ def test_a_reply_becomes_deltas_of_the_asked_size_and_a_ready_for_each_block() -
     ]
 
 
-def test_a_reply_without_origin_and_with_a_stray_result_is_still_told() -> None:
+def test_a_reply_without_origin_and_with_a_stray_result_is_split() -> None:
     reply = Reply((ToolResult("c1"), Foreign("gemini", {"x": 1})))
     assert list(split_reply(reply)) == [ReplyStarted("", ""), BlockReady(1, Foreign("gemini", {"x": 1})), ReplyDone(reply)]
 
@@ -205,7 +205,7 @@ def test_interleaved_events_lose_nothing(wire: str, said: list[Block], order: An
 
 
 @each_wire
-def test_text_around_a_thought_is_said_once(wire: str) -> None:
+def test_text_around_a_thought_is_sent_once(wire: str) -> None:
     text, thought = Text("one two"), Thinking("hm")
     events = [TextDelta(0, "one "), ThinkingDelta(1, "hm"), TextDelta(0, "two"), BlockReady(0, text), BlockReady(1, thought)]
     found = write_events(wire, [ReplyStarted("r", "m"), *events, ReplyDone(Reply((text, thought)))])
@@ -241,7 +241,7 @@ def test_a_body_names_the_replys_model_where_the_writer_has_none(wire: str) -> N
 @each_way
 @pytest.mark.parametrize("stop", get_args(StopReason))
 @each_wire
-def test_why_it_stopped_is_said_or_a_loss(wire: str, stop: StopReason, streaming: bool) -> None:
+def test_a_stop_reason_survives_or_is_a_loss(wire: str, stop: StopReason, streaming: bool) -> None:
     """A wire without a word for it must not turn an error or a refusal into a success in silence."""
     said = (ToolCall("c1", "f", {}),) if stop == "tools" else (Text("x"),)
     data, encoder = write(wire, Reply(said, stop), streaming=streaming)
@@ -271,7 +271,7 @@ def test_calls_that_came_without_an_id_keep_the_ones_they_were_given(wire: str) 
 
 @each_way
 @each_wire
-def test_a_namespace_is_said_the_same_way_in_body_and_stream(wire: str, streaming: bool) -> None:
+def test_a_namespace_is_sent_the_same_way_in_body_and_stream(wire: str, streaming: bool) -> None:
     reply = Reply((ToolCall("c1", "f", {"a": 1}, '{"a":1}', namespace="ns"),), "tools")
     (call,) = write_and_read(wire, reply, streaming=streaming).calls
     assert (call.namespace, call.name) == (("ns", "f") if wire == "openai-responses" else ("", "ns__f"))

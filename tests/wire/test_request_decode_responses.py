@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from request_samples import GET, SCHEMA, Doc, lost
 
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, system, user
 from toolglot.providers.catalog import resolve_profile
@@ -10,9 +11,6 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.writer import EncodedRequest
 
-Doc = dict[str, Any]
-SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
-GET = ToolDefinition("get", "Gets.", SCHEMA)
 OWN = Origin("openai-responses", "openai-responses", "gpt-5")
 
 
@@ -22,10 +20,6 @@ def encode(messages: list[Message], model: str = "gpt-5", provider: str = "opena
 
 def decode(*items: Any, **more: Any) -> Request:
     return decode_request("openai-responses", {"model": "gpt-5", "input": list(items), **more})
-
-
-def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.subject for loss in encoded.losses]
 
 
 # ---- written
@@ -40,7 +34,7 @@ def lost(encoded: EncodedRequest) -> list[str]:
     (Media("file", file_id="f", opaque={"more": {}}), {"type": "input_file", "file_id": "f"}),
     (Media("image", file_id="f", opaque={"more": {"detail": "low"}}), {"type": "input_image", "file_id": "f", "detail": "low"}),
 ])  # fmt: skip
-def test_media_that_can_be_said(media: Media, part: Doc) -> None:
+def test_supported_media(media: Media, part: Doc) -> None:
     encoded = encode([Message("user", (Text("x"), media), OWN)])
     assert encoded.body["input"][0]["content"] == [{"type": "input_text", "text": "x"}, part]
     assert encoded.losses == ()
@@ -50,7 +44,7 @@ def test_media_that_can_be_said(media: Media, part: Doc) -> None:
     Media("audio", "audio/wav", "AA"), Media("video", url="http://x"), Media("file", "application/zip", "AA"),
     Media("file", file_id="f"), Media("file", url="gs://x"),
 ], ids=["audio", "video", "zip", "file of somebody else", "no http"])  # fmt: skip
-def test_media_that_cannot_be_said(media: Media) -> None:
+def test_unsupported_media(media: Media) -> None:
     encoded = encode([user(media)])
     assert encoded.body["input"][0]["content"][0]["text"].startswith(f"[{media.kind} not shown")
     assert lost(encoded) == [media.kind]
@@ -98,7 +92,7 @@ def test_effort_and_output_join_their_extras() -> None:
     assert extras["openai-responses"]["reasoning"] == {"summary": "auto"}
 
 
-def test_strict_is_always_said() -> None:
+def test_strict_is_always_sent() -> None:
     """Left out, the server tries strict and may change the schema."""
     tools = (ToolDefinition("a", "", SCHEMA, strict=True), ToolDefinition("b", "", None))
     body = encode([user("hi")], tools=tools).body
@@ -129,7 +123,7 @@ def test_choice_of_hosted_tools_goes_back_verbatim_and_is_a_loss_elsewhere(choic
     assert len([what for what in lost(other) if what.startswith("hosted tool")]) == 2
 
 
-def test_azure_is_told_which_tools_do_not_count_now() -> None:
+def test_azure_gets_a_hint_about_tools_that_cannot_be_called() -> None:
     encoded = encode(
         [system("s"), user("hi")],
         provider="azure-responses",

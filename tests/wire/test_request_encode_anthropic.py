@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
 
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
@@ -12,14 +13,8 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.codec import encode_request
 from toolglot.wire.writer import EncodedRequest
 
-Doc = dict[str, Any]
 MODEL = "claude-sonnet-4-5"
-SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
-GET = ToolDefinition("get", "Gets.", SCHEMA)
 OWN = Origin("anthropic-messages", "anthropic", MODEL)
-CALL = ToolCall("c1", "get", {"x": "1"})
-DONE = tool(ToolResult("c1", (Text("one"),), "get"))
-PNG = Media("image", "image/png", "iVBORw0KGgo=")
 SIGNED = Thinking("hm", {"signature": "sig"})
 
 
@@ -29,10 +24,6 @@ def encode(messages: list[Message], model: str = MODEL, **more: Any) -> EncodedR
 
 def body(messages: list[Message], model: str = MODEL, **more: Any) -> Doc:
     return encode(messages, model, **more).body
-
-
-def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.subject for loss in encoded.losses]
 
 
 def test_whole_request() -> None:
@@ -142,7 +133,7 @@ def test_server_tool_blocks_go_back_whole_and_a_paused_turn_may_be_last() -> Non
     assert sent["messages"][1:] == [{"role": "assistant", "content": [block]}]
 
 
-def test_text_stands_before_calls() -> None:
+def test_text_comes_before_calls() -> None:
     encoded = encode([user("hi"), assistant([CALL, "x"]), DONE])
     assert [block["type"] for block in encoded.body["messages"][1]["content"]] == ["text", "tool_use"]
     assert [done.subject for done in encoded.repairs if done.subject == "text"] == ["text"]
@@ -201,7 +192,7 @@ def test_new_models_take_no_begun_answer() -> None:
     (Media("file", "text/csv", "aGVsbG8=", name="a.csv"),
         {"type": "text", "media_type": "text/plain", "data": "[file a.csv]\nhello"}),
 ])  # fmt: skip
-def test_media_that_can_be_said(media: Media, source: Doc) -> None:
+def test_supported_media(media: Media, source: Doc) -> None:
     encoded = encode([user(["x", media])])
     assert encoded.body["messages"][0]["content"][1] == {
         "type": "image" if media.kind == "image" else "document",
@@ -214,7 +205,7 @@ def test_media_that_can_be_said(media: Media, source: Doc) -> None:
     Media("audio", "audio/wav", "AA"), Media("video", url="http://x"), Media("image", "image/tiff", "AA"),
     Media("image", url="gs://bucket/x"), Media("file", file_id="file-1"), Media("file", "application/zip", "AA"),
 ], ids=["audio", "video", "tiff", "no http", "file of somebody else", "zip"])  # fmt: skip
-def test_media_that_cannot_be_said(media: Media) -> None:
+def test_unsupported_media(media: Media) -> None:
     encoded = encode([user(media)])
     assert encoded.body["messages"][0]["content"].startswith(f"[{media.kind} not shown")
     assert lost(encoded) == [media.kind]
@@ -336,7 +327,7 @@ def test_tools_and_choices() -> None:
     assert body([user("hi")], tools=tools, parallel=False)["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
 
-def test_models_that_cannot_be_forced_are_asked() -> None:
+def test_models_that_cannot_be_forced_get_a_hint() -> None:
     encoded = encode(
         [system("s"), user("hi")],
         "claude-opus-5-5",

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from request_samples import CALL, GET, PNG, SCHEMA, Doc, lost
 
 from toolglot.jsontext import loads
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
@@ -13,12 +14,7 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.codec import encode_request
 from toolglot.wire.writer import EncodedRequest
 
-Doc = dict[str, Any]
-SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
-GET = ToolDefinition("get", "Gets.", SCHEMA)
 SQL = ToolDefinition("sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: X"})
-CALL = ToolCall("c1", "get", {"x": "1"})
-PNG = Media("image", "image/png", "iVBORw0KGgo=")
 PDF = Media("file", "application/pdf", "JVBERi0=", name="a.pdf")
 
 
@@ -28,10 +24,6 @@ def encode(provider: str, messages: list[Message], model: str = "m", **more: Any
 
 def messages(provider: str, said: list[Message], model: str = "m", **more: Any) -> list[Doc]:
     return encode(provider, said, model, **more).body["messages"]
-
-
-def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.subject for loss in encoded.losses]
 
 
 def test_whole_request() -> None:
@@ -236,7 +228,7 @@ def test_openrouter_details_go_back_to_the_same_upstream_model_only() -> None:
 # ---- instructions
 
 
-def test_instructions_of_a_model_that_takes_none_are_said_by_the_user() -> None:
+def test_instructions_become_user_messages_for_a_model_that_accepts_none() -> None:
     """Recorded 400: 'messages[0].role' does not support 'system' with this model."""
     encoded = encode("openai-chat", [system("Be kind."), user("hi")], "o1-mini")
     assert [message["role"] for message in encoded.body["messages"]] == ["user", "user"]
@@ -271,7 +263,7 @@ def test_developer_role_and_names_go_back_and_instructions_stay_where_they_are()
         {"type": "file", "file": {"filename": "file.pdf", "file_data": "data:application/pdf;base64,AAAA"}}),
     ("openai-chat", Media("file", "text/plain", "aGVsbG8=", name="a.txt"), {"type": "text", "text": "[file a.txt]\nhello"}),
 ], ids=["image", "audio", "pdf", "text"])  # fmt: skip
-def test_media_that_can_be_said(provider: str, media: Media, part: Doc) -> None:
+def test_supported_media(provider: str, media: Media, part: Doc) -> None:
     encoded = encode(provider, [user(["x", media])])
     assert encoded.body["messages"][0]["content"][1] == part
     assert encoded.losses == ()
@@ -287,7 +279,7 @@ def test_media_that_can_be_said(provider: str, media: Media, part: Doc) -> None:
     ("openai-chat", Media("file", file_id="file-of-somebody-else"), "file"),
     ("openai-chat", Media("image", file_id="file-of-somebody-else"), "image"),
 ])  # fmt: skip
-def test_media_that_cannot_be_said_are_a_loss_and_a_word(provider: str, media: Media, kind: str) -> None:
+def test_unsupported_media_is_a_loss_and_a_placeholder(provider: str, media: Media, kind: str) -> None:
     encoded = encode(provider, [user(["x", media])])
     assert encoded.body["messages"][0]["content"][1]["text"].startswith(f"[{kind} not shown")
     assert lost(encoded) == [kind]
@@ -333,7 +325,7 @@ def test_freeform_tools_and_calls_as_functions() -> None:
     assert lost(encoded) == ["freeform"]
 
 
-def test_strict_is_said_as_asked_for() -> None:
+def test_strict_is_sent_as_requested() -> None:
     tools = (
         ToolDefinition("a", "", SCHEMA, strict=True),
         ToolDefinition("b", "", SCHEMA, strict=False),

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import pytest
+from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
 
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
@@ -12,15 +13,9 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.codec import encode_request
 from toolglot.wire.writer import EncodedRequest
 
-Doc = dict[str, Any]
 DUMMY_SIGNATURE = base64.b64encode(b"skip_thought_signature_validator").decode()
 OLD, NEW = "gemini-2.5-flash", "gemini-3-pro-preview"
-SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
-GET = ToolDefinition("get", "Gets.", SCHEMA)
 OWN = Origin("gemini", "gemini", NEW)
-CALL = ToolCall("c1", "get", {"x": "1"})
-DONE = tool(ToolResult("c1", (Text("one"),), "get"))
-PNG = Media("image", "image/png", "iVBORw0KGgo=")
 
 
 def encode(messages: list[Message], model: str = OLD, provider: str = "gemini", **more: Any) -> EncodedRequest:
@@ -29,10 +24,6 @@ def encode(messages: list[Message], model: str = OLD, provider: str = "gemini", 
 
 def contents(*messages: Message, model: str = OLD, **more: Any) -> list[Doc]:
     return encode(list(messages), model, **more).body["contents"]
-
-
-def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.subject for loss in encoded.losses]
 
 
 def test_whole_request() -> None:
@@ -143,7 +134,7 @@ def test_response_is_an_object(result: ToolResult, response: Doc) -> None:
     assert contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"]["response"] == response
 
 
-def test_error_with_data_is_still_told_as_an_error() -> None:
+def test_an_error_with_data_is_sent_as_an_error() -> None:
     result = ToolResult("c1", (Text("boom"),), data={"code": 3}, is_error=True)
     response = contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"]["response"]
     assert "error" in response
@@ -202,7 +193,7 @@ def test_arguments_are_an_object(call: ToolCall, args: Doc) -> None:
 # ---- turns
 
 
-def test_conversation_starts_with_the_user_and_instructions_between_turns_are_said_by_him() -> None:
+def test_a_conversation_starts_with_the_user_and_later_instructions_become_user_messages() -> None:
     encoded = encode([assistant("x"), system("now"), user("hi")])
     assert [(content["role"], content["parts"][0]["text"]) for content in encoded.body["contents"]] == [
         ("user", "(start of the conversation)"),
@@ -308,7 +299,7 @@ def test_most_stop_sequences_and_json_without_a_schema() -> None:
     assert lost(encoded) == ["stop"]
 
 
-def test_extras_join_what_is_said_neutrally() -> None:
+def test_extras_are_merged_with_neutral_fields() -> None:
     extras: dict[str, Doc] = {
         "gemini": {
             "generationConfig": {"thinkingConfig": {"includeThoughts": True}, "candidateCount": 1},

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
 
 from toolglot.errors import MalformedRequest
 from toolglot.messages import Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
@@ -12,13 +13,8 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.writer import EncodedRequest
 
-Doc = dict[str, Any]
-SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
-GET, PUT = ToolDefinition("get", "Gets.", SCHEMA), ToolDefinition("put", "", SCHEMA)
+PUT = ToolDefinition("put", "", SCHEMA)
 OWN = Origin("ollama-chat", "ollama", "qwen3")
-CALL = ToolCall("c1", "get", {"x": "1"})
-DONE = tool(ToolResult("c1", (Text("one"),), "get"))
-PNG = Media("image", "image/png", "iVBORw0KGgo=")
 WIRE_GET: Doc = {"type": "function", "function": {"name": "get", "description": "Gets.", "parameters": SCHEMA}}
 
 
@@ -32,10 +28,6 @@ def sent(*messages: Message, **more: Any) -> list[Doc]:
 
 def decode(*messages: Any, **more: Any) -> Request:
     return decode_request("ollama-chat", {"model": "qwen3", "messages": list(messages), **more})
-
-
-def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.subject for loss in encoded.losses]
 
 
 # ---- written

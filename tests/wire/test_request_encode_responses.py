@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from request_samples import CALL, DONE, GET, PNG, SCHEMA, Doc, lost
 
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
@@ -11,13 +12,7 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.codec import encode_request
 from toolglot.wire.writer import EncodedRequest
 
-Doc = dict[str, Any]
-SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
-GET = ToolDefinition("get", "Gets.", SCHEMA)
 OWN = Origin("openai-responses", "openai-responses", "gpt-5")
-CALL = ToolCall("c1", "get", {"x": "1"})
-DONE = tool(ToolResult("c1", (Text("one"),), "get"))
-PNG = Media("image", "image/png", "iVBORw0KGgo=")
 
 
 def encode(messages: list[Message], model: str = "gpt-5", provider: str = "openai-responses", **more: Any) -> EncodedRequest:
@@ -26,10 +21,6 @@ def encode(messages: list[Message], model: str = "gpt-5", provider: str = "opena
 
 def items(*messages: Message, **more: Any) -> list[Doc]:
     return encode(list(messages), **more).body["input"]
-
-
-def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.subject for loss in encoded.losses]
 
 
 def test_whole_request() -> None:
@@ -200,7 +191,7 @@ def test_result(content: Any, is_error: bool, output: Any) -> None:
     assert sent[1] == {"type": "function_call_output", "call_id": "c1", "output": output}
 
 
-def test_error_with_a_picture_is_still_told_as_an_error() -> None:
+def test_an_error_with_an_image_is_sent_as_an_error() -> None:
     sent = items(assistant(CALL), tool(ToolResult("c1", (Text("boom"), PNG), is_error=True)))
     texts = "".join(part.get("text", "") for part in sent[1]["output"])
     assert texts.lower().startswith("error")

@@ -236,7 +236,7 @@ def test_pictures_of_a_result_reach_the_model_or_are_a_loss(provider: str) -> No
 
 
 @pytest.mark.parametrize("provider", PROFILES)
-def test_errors_of_tools_are_told(provider: str) -> None:
+def test_errors_of_tools_are_sent(provider: str) -> None:
     messages = [user("hi"), assistant(ToolCall("a", "get", {})), tool(ToolResult("a", (Text("boom"),), is_error=True))]
     body = encode_request(Request("some-model", messages), resolve_profile(provider, "some-model")).body
     told = {"gemini": "{'error': 'boom'}", "anthropic-messages": "'is_error': True"}.get(PROFILES[provider].wire, "Error: boom")

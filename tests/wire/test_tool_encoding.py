@@ -24,14 +24,14 @@ def losses(writer: Writer) -> list[tuple[str, str]]:
 # ---- tools
 
 
-def test_function_tells_examples_in_its_description() -> None:
+def test_examples_are_appended_to_the_description() -> None:
     tool = ToolDefinition("get", "Gets.", SCHEMA, examples=(ToolExample({"x": "a"}), ToolExample({"x": "b"}, description="B")))
     function = encode_function(tool, Writer(OPENAI))
     assert function.description == 'Gets.\nExample: {"x":"a"}\nExample (B): {"x":"b"}'
     assert (function.name, function.schema, function.strict, function.extra) == ("get", SCHEMA, False, {})
 
 
-def test_what_a_schema_has_no_place_for_is_told_in_the_description() -> None:
+def test_what_a_schema_has_no_place_for_is_appended_to_the_description() -> None:
     """Ollama keeps no description of the root: `Lowered.note` goes where the model reads it."""
     schema = {**SCHEMA, "description": "Only for grown-ups."}
     function = encode_function(ToolDefinition("get", "Gets.", schema), Writer(resolve_profile("ollama", "qwen3")))
@@ -49,7 +49,7 @@ def test_freeform_tool_becomes_a_function_with_one_text() -> None:
 
 
 @pytest.mark.parametrize(("provider", "strict", "lost"), [("openai-chat", True, 0), ("anthropic", True, 0), ("groq", False, 1)])
-def test_strict_is_said_where_there_is_a_strict_mode(provider: str, strict: bool, lost: int) -> None:
+def test_strict_is_sent_if_there_is_a_strict_mode(provider: str, strict: bool, lost: int) -> None:
     writer = Writer(resolve_profile(provider))
     function = encode_function(ToolDefinition("get", "", SCHEMA, strict=True), writer)
     assert function.strict is strict
@@ -99,7 +99,7 @@ def test_of_two_tools_of_one_name_the_first_counts() -> None:
     assert losses(writer) == [("tool 'get'", "tools")]
 
 
-def test_more_tools_than_the_target_takes_are_left_out_and_said() -> None:
+def test_tools_beyond_the_limit_are_omitted_and_are_losses() -> None:
     writer = Writer(OPENAI)
     tools, _ = select_tools(Request("m", [], tuple(ToolDefinition(f"t{n}", "", SCHEMA) for n in range(130))), writer)
     assert [tool.name for tool in tools] == [f"t{n}" for n in range(128)]
@@ -115,7 +115,7 @@ def test_choice_without_tools_or_of_unknown_tools_is_a_loss() -> None:
     assert losses(writer) == [("tool_choice", "tool_choice")] * 2
 
 
-def test_model_is_asked_where_it_cannot_be_forced() -> None:
+def test_a_model_that_cannot_be_forced_gets_a_hint() -> None:
     profile = resolve_profile("anthropic", "claude-sonnet-5-5")
     few = tuple(ToolDefinition(name, "", SCHEMA) for name in ("one", "t.wo"))
     writer = Writer(profile)
@@ -183,7 +183,7 @@ def test_media_that_is_not_accepted_is_named_and_is_a_loss(media: Media, text: s
     assert losses(writer) == [(media.kind, "messages[1]")]
 
 
-def test_copied_writer_goes_on_alone() -> None:
+def test_a_copied_writer_continues_alone() -> None:
     writer = Writer(resolve_profile("mistral"), "m")
     writer.map_call_id("call_1")
     other = writer.copy()

@@ -175,7 +175,7 @@ def test_state_of_a_block_is_kept_and_its_last_fields_win() -> None:
     (Media("image", url="u"), []),
     (Foreign("w", {"a": 1}), []),
 ], ids=["text", "thinking", "empty text", "cipher", "media", "foreign"])  # fmt: skip
-def test_a_whole_block_is_said_and_ready_at_once(block: Any, said: list[Event]) -> None:
+def test_a_whole_block_has_a_delta_and_is_ready_at_once(block: Any, said: list[Event]) -> None:
     track = tracker()
     track.reserve(0)
     assert track.drain() == []

@@ -49,7 +49,7 @@ def test_the_first_id_counts_and_may_come_late() -> None:
     assert finished(track)[0].calls == (ToolCall("late", "f", {}, "{}"),)
 
 
-def test_arguments_that_come_before_the_name_are_said_after_the_start() -> None:
+def test_arguments_before_the_name_are_reported_after_the_start() -> None:
     track = tracker()
     track.update_call(0, "c", None, '{"a":')
     track.update_call(0, "c", "f", "1}")
@@ -83,7 +83,7 @@ def test_a_closed_call_takes_nothing_more() -> None:
     assert finished(track)[0].calls == (ToolCall("c", "f", {}, "{}"),)
 
 
-def test_a_whole_call_starts_says_its_text_and_is_ready() -> None:
+def test_a_whole_call_has_a_start_a_delta_and_a_ready() -> None:
     track = tracker()
     call = ToolCall("c", "f", {"a": 1}, '{"a":1}', opaque={"x": 1})
     track.set_block(0, call)
@@ -91,7 +91,7 @@ def test_a_whole_call_starts_says_its_text_and_is_ready() -> None:
     assert events[:3] == [ToolCallStarted(0, "c", "f", opaque={"x": 1}), ToolCallDelta(0, '{"a":1}'), ToolCallReady(0, call)]
 
 
-def test_a_whole_call_after_its_pieces_says_nothing_twice() -> None:
+def test_a_whole_call_after_its_pieces_repeats_nothing() -> None:
     track = tracker()
     call = ToolCall("c", "f", {"a": 1}, '{"a":1}')
     track.update_call(0, "c", "f")
@@ -204,7 +204,7 @@ def test_a_delta_finds_its_call(deltas: list[Delta]) -> None:
     by=st.sampled_from(["index", "id", "both", "broken index"]),
     random=st.randoms(use_true_random=False),
 )
-def test_calls_woven_together_come_apart_again(calls: list[list[str]], by: str, random: Any) -> None:
+def test_interleaved_calls_are_separated(calls: list[list[str]], by: str, random: Any) -> None:
     left = [[(number, "start"), *((number, piece) for piece in pieces)] for number, pieces in enumerate(calls)]
     deltas: list[Delta] = []
     order: list[int] = []

@@ -175,7 +175,7 @@ def test_same_model(one: str, other: str, same: bool) -> None:
     assert is_same_model(other, one) is same
 
 
-def test_state_of_others_is_dropped_and_said_where_it_told_the_model_something() -> None:
+def test_state_of_others_is_dropped_and_is_a_loss_if_the_model_would_have_read_it() -> None:
     writer = Writer(OPENAI)
     opaque: Opaque = {"citations": [1], "signature": "s", "cache_control": {}, "id": "x", "empty": [], "audio": None}
     writer.enter("messages[1]", Origin("anthropic-messages"))
