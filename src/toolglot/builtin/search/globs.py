@@ -27,7 +27,11 @@ _POSIX_CLASSES = {
     "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9", "graph": "!-~",
     "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": " \\t-\\r", "upper": "A-Z", "xdigit": "0-9a-fA-F",
 }  # fmt: skip
-_POSIX_CLASS = re.compile(r"\[:([^\]]*?):\]")
+_MEMBER = re.compile(r"\[:([^\]]*?):\]|(\\.|.)(?:-(\\.|.))?", re.DOTALL)  # of a character class
+_CHAR = r"(?:\\.|[^\]\\])"
+_CLASS_ITEM = rf"(?>\[:[^\]]*?:\]|{_CHAR}(?:-{_CHAR})?)"
+_CLASS = rf"\[(?P<negation>[!^]?+)(?P<members>(?>\](?:-{_CHAR})?|{_CLASS_ITEM}){_CLASS_ITEM}*+)\]"  # a first `]` is a member
+_TOKEN = re.compile(rf"{_CLASS}|\\(?P<escaped>.)|(?P<char>[^\\\[])", re.DOTALL)
 _MATCH_NOTHING = "(?!)"
 _SIMPLE_GLOB = re.compile(r"(\*?)([^*?\[\\/]+)", re.DOTALL)
 BatchTest = Callable[[list[str]], Iterable[object]]
@@ -91,50 +95,28 @@ def _tokenize(pattern: str) -> Iterator[str]:
     """Yield `/`, `*` and `?` as they are, anything else as a regular expression for one character."""
     index = 0
     while index < len(pattern):
-        char = pattern[index]
-        index += 1
-        if char in "/*?":
-            yield char
-        elif char == "[":
-            regex, index = _parse_class(pattern, index)
-            yield regex
-        elif char == "\\":
-            if index == len(pattern):
-                raise _InvalidGlob
-            yield "/" if pattern[index] == "/" else re.escape(pattern[index])
-            index += 1
+        token = _TOKEN.match(pattern, index)
+        if token is None:
+            raise _InvalidGlob
+        index = token.end()
+        if token["members"]:
+            yield _class_to_regex(token["members"], negated=bool(token["negation"]))
+        elif token["escaped"] == "/" or token["char"] in ("/", "*", "?"):
+            yield token["char"] or "/"
         else:
-            yield re.escape(char)
+            yield re.escape(token["char"] or token["escaped"])
 
 
-def _parse_class(pattern: str, index: int) -> tuple[str, int]:
-    """Return the regular expression of a character class, and the index after it. `index`: after the opening bracket."""
-    negated = pattern[index : index + 1] in ("!", "^")
-    index += negated
-    members, is_first = "", True
-    while is_first or pattern[index : index + 1] != "]":
-        is_first = False
-        if named := _POSIX_CLASS.match(pattern, index):
-            if named[1] not in _POSIX_CLASSES:
-                raise _InvalidGlob
-            members, index = members + _POSIX_CLASSES[named[1]], named.end()
-            continue
-        low, index = _parse_member(pattern, index)
-        high = low
-        if pattern[index : index + 1] == "-" and pattern[index + 1 : index + 2] not in ("", "]"):
-            high, index = _parse_member(pattern, index + 1)
-        if low <= high:
-            members += f"{re.escape(low)}-{re.escape(high)}"
+def _class_to_regex(text: str, *, negated: bool) -> str:
+    members = ""
+    for name, low, high in _MEMBER.findall(text):
+        if not low and name not in _POSIX_CLASSES:
+            raise _InvalidGlob
+        first, last = low[-1:], (high or low)[-1:]  # without the backslash
+        members += _POSIX_CLASSES[name] if not low else f"{re.escape(first)}-{re.escape(last)}" if first <= last else ""
     if negated:
-        return f"[^/{members}]", index + 1
-    return f"(?!/)[{members}]" if members else _MATCH_NOTHING, index + 1
-
-
-def _parse_member(pattern: str, index: int) -> tuple[str, int]:
-    index += pattern[index : index + 1] == "\\"
-    if index >= len(pattern):
-        raise _InvalidGlob
-    return pattern[index], index + 1
+        return f"[^/{members}]"
+    return f"(?!/)[{members}]" if members else _MATCH_NOTHING
 
 
 # ---- many names at once
