@@ -26,23 +26,16 @@ pytest.importorskip("ast_grep_py")
 
 
 CODE = {
-    "A.java": "class A { void m() { foo(1); } }\n",
-    "a.c": "int main() { return foo(1); }\n",
-    "a.cpp": "int main() { return foo(1); }\n",
-    "a.cs": "class A { void M() { foo(1); } }\n",
+    **dict.fromkeys(("a.lua", "a.rb", "a.swift"), "foo(1)\n"),
+    **dict.fromkeys(("a.c", "a.cpp"), "int main() { return foo(1); }\n"),
+    **dict.fromkeys(("a.jsx", "a.tsx"), "const a = <b>{foo(1)}</b>;\n"),
+    **dict.fromkeys(("A.java", "a.cs"), "class A { void m() { foo(1); } }\n"),
     "a.go": "package a\nfunc main() { foo(1) }\n",
-    "a.jsx": "const a = <b>{foo(1)}</b>;\n",
     "a.kt": "fun main() { foo(1) }\n",
-    "a.lua": "foo(1)\n",
     "a.php": "<?php FOO(1); foo(1);\n",
-    "a.rb": "foo(1)\n",
     "a.rs": "fn main() { foo(1); }\n",
     "a.scala": "object A { foo(1) }\n",
-    "a.swift": "foo(1)\n",
-    "a.tsx": "const a = <b>{foo(1)}</b>;\n",
 }
-
-
 DATA = {"a.json": '{"foo": 1}', "b.py": "1\n"}
 RELATED = {"a.ts": "foo(1)", "b.tsx": "foo(1)", "c.js": "foo(1)", "d.h": "int x = foo(1);", "e.txt": "foo(1)"}
 

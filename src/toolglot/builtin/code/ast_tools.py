@@ -354,11 +354,8 @@ def _fill_template(template: str, span: Span, file: AstFileMatches, names: set[s
 
 def _indentation_at(text: str, index: int) -> str:
     """Return the white space at the start of the line that contains a character."""
-    start = text.rfind("\n", 0, index) + 1
-    end = start
-    while end < index and text[end] in " \t":
-        end += 1
-    return text[start:end]
+    line = text[text.rfind("\n", 0, index) + 1 : index]
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _describe_drafts(state: ToolState, drafts: list[_Draft]) -> tuple[list[FileRewrite], bool]:
