@@ -1,48 +1,28 @@
 """Models that a provider does not know, and the names that it has instead."""
 
 import asyncio
-import json
 import traceback
 from typing import Any
 
 import pytest
+from scripted_transport import ScriptedReply, ScriptedTransport
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.model_list import describe_error, list_models
-from toolglot.engine.transport import HttpRequest, HttpResponse
-from toolglot.errors import AuthenticationFailed, ConnectFailed, MalformedReply, NotFound, ProviderError
+from toolglot.errors import AuthenticationFailed, ConnectFailed, MalformedReply, NotFound, ProviderError, ToolglotError
+from toolglot.jsontext import dumps
 
 
-class _Answer:
-    def __init__(self, status: int, body: bytes) -> None:
-        self.status, self.headers, self._body = status, dict[str, str](), body
-
-    async def read(self) -> bytes:
-        body, self._body = self._body, b""
-        return body
-
-    async def close(self) -> None:
-        pass
+def provider(answer: Any, status: int = 200) -> ScriptedTransport:
+    """A provider that answers one request."""
+    if isinstance(answer, ToolglotError):
+        return ScriptedTransport(answer)
+    return ScriptedTransport(ScriptedReply((answer if isinstance(answer, bytes) else dumps(answer),), status))
 
 
-class _Provider:
-    """Answers one thing; remembers what it was asked."""
-
-    def __init__(self, answer: Any, status: int = 200) -> None:
-        self.asked: list[HttpRequest] = []
-        self._answer, self._status = answer, status
-
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        self.asked.append(request)
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        body = self._answer if isinstance(self._answer, bytes) else json.dumps(self._answer).encode()
-        return _Answer(self._status, body)
-
-
-def engine(model: str, provider: _Provider) -> Engine:
-    return create_engine(model, transport=provider, key="k-123456")
+def engine(model: str, transport: ScriptedTransport) -> Engine:
+    return create_engine(model, transport=transport, key="k-123456")
 
 
 OPENAI = {"data": [{"id": "gpt-4o"}, {"id": "gpt-4o-mini"}, {"id": "o3"}]}
@@ -57,32 +37,32 @@ OLLAMA = {"models": [{"name": "qwen3:8b"}]}
     ("ollama:x", OLLAMA, "http://127.0.0.1:11434/api/tags", ("qwen3:8b",)),
 ])  # fmt: skip
 def test_names_are_read_from_the_providers_own_list(model: str, said: Any, url: str, names: tuple[str, ...]) -> None:
-    provider = _Provider(said)
-    assert asyncio.run(list_models(engine(model, provider))) == names
-    assert (provider.asked[0].method, provider.asked[0].url) == ("GET", url)
+    transport = provider(said)
+    assert asyncio.run(list_models(engine(model, transport))) == names
+    assert (transport.requests[0].method, transport.requests[0].url) == ("GET", url)
 
 
-def test_a_list_that_is_none_is_an_error() -> None:
+def test_an_invalid_list_is_an_error() -> None:
     for body in (b"<html>", b"[]", b'{"data": [1]}'):
         with pytest.raises(MalformedReply):
-            asyncio.run(list_models(engine("openai-chat:x", _Provider(body))))
+            asyncio.run(list_models(engine("openai-chat:x", provider(body))))
     with pytest.raises(AuthenticationFailed):
-        asyncio.run(list_models(engine("openai-chat:x", _Provider({"error": {"message": "no"}}, 401))))
+        asyncio.run(list_models(engine("openai-chat:x", provider({"error": {"message": "no"}}, 401))))
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 429, 500])
 @pytest.mark.parametrize("model", ["openai-chat:x", "anthropic:x", "gemini:x"])
-def test_a_provider_that_repeats_the_key_does_not_make_us_tell_it(model: str, status: int) -> None:
+def test_errors_show_no_key(model: str, status: int) -> None:
     said = {"error": {"message": "Incorrect API key provided: k-123456.", "headers": {"key": "k-123456"}}}
     with pytest.raises(ProviderError) as caught:
-        asyncio.run(list_models(engine(model, _Provider(said, status))))
+        asyncio.run(list_models(engine(model, provider(said, status))))
     error = caught.value
     assert "Incorrect API key provided" in str(error)
     told = "".join(traceback.format_exception(error)) + repr(error) + str(error.body)
     assert "k-123456" not in told
 
 
-def test_who_has_no_list_is_not_asked() -> None:
+def test_the_simulator_has_no_list() -> None:
     assert asyncio.run(list_models(create_engine("simulator:openai-chat"))) == ()
 
 
@@ -94,13 +74,13 @@ def test_who_has_no_list_is_not_asked() -> None:
 ])  # fmt: skip
 def test_similar_names_of_an_unknown_model(answer: Any, hint: str) -> None:
     error = NotFound("the model gpt-40 does not exist")
-    assert asyncio.run(describe_error(error, engine("openai-chat:gpt-40", _Provider(answer)))) == f"{error}{hint}"
+    assert asyncio.run(describe_error(error, engine("openai-chat:gpt-40", provider(answer)))) == f"{error}{hint}"
 
 
 def test_other_errors_need_no_request() -> None:
-    provider = _Provider(OPENAI)
-    assert asyncio.run(describe_error(AuthenticationFailed("no"), engine("openai-chat:gpt-40", provider))) == "no"
-    assert asyncio.run(describe_error(ConnectFailed("gone"), engine("openai-chat:gpt-40", provider))) == "gone"
+    transport = provider(OPENAI)
+    assert asyncio.run(describe_error(AuthenticationFailed("no"), engine("openai-chat:gpt-40", transport))) == "no"
+    assert asyncio.run(describe_error(ConnectFailed("gone"), engine("openai-chat:gpt-40", transport))) == "gone"
     hint = "gone: is Ollama running? Set --base-url if it runs elsewhere"
-    assert asyncio.run(describe_error(ConnectFailed("gone"), engine("ollama:qwen3", provider))) == hint
-    assert provider.asked == []
+    assert asyncio.run(describe_error(ConnectFailed("gone"), engine("ollama:qwen3", transport))) == hint
+    assert transport.requests == []
