@@ -4,7 +4,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from toolglot.errors import UsageError
@@ -28,30 +27,23 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     if threading.current_thread().name == _THREAD_NAME:
         coroutine.close()
         raise UsageError("run_sync was called inside a run; await run(…) there")
-    outcome: Future[T] = Future()
     tasks: list[asyncio.Task[T]] = []
 
-    def transfer_result(task: "asyncio.Task[T]") -> None:
-        if task.cancelled():
-            outcome.cancel()
-            outcome.set_running_or_notify_cancel()
-        elif (error := task.exception()) is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(task.result())
+    async def watch() -> None:
+        tasks.append(asyncio.create_task(coroutine))
+        await asyncio.wait(tasks)
 
-    def start() -> None:
-        task = loop.create_task(coroutine)
-        tasks.append(task)
-        task.add_done_callback(transfer_result)
+    async def cancel() -> None:  # as a coroutine, so that it runs after `watch` has begun
+        tasks[0].cancel()
 
-    loop.call_soon_threadsafe(start)
+    finished = asyncio.run_coroutine_threadsafe(watch(), loop)
     try:
-        return outcome.result()
+        finished.result()
     except KeyboardInterrupt:
-        loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-        wait([outcome])
+        asyncio.run_coroutine_threadsafe(cancel(), loop)
+        finished.result()
         raise
+    return tasks[0].result()
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

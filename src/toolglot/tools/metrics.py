@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from copy import deepcopy
 from threading import Lock
 
 import msgspec
@@ -51,7 +52,4 @@ class ToolMetrics:
     def snapshot(self) -> Mapping[str, ToolStatistics]:
         """Return the statistics so far, by tool; a copy."""
         with _LOCK:
-            return {
-                name: msgspec.convert(msgspec.to_builtins(statistics), ToolStatistics)
-                for name, statistics in self._tools.items()
-            }
+            return deepcopy(self._tools)
