@@ -20,8 +20,7 @@ from toolglot.events import RunDone, RunResult
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.tools.config import RetryConfig, ToolConfig
 
-_PROMPTS = ("What is the weather in Paris and in Rome?", "Plan a route from Paris to Rome by train.")
-_HANDOVER_PROMPT = "Book a hotel in Rome for 2 nights."
+_PROMPT, _HANDOVER_PROMPT = "What is the weather in Paris and in Rome?", "Book a hotel in Rome for 2 nights."
 
 
 @click.command()
@@ -49,7 +48,7 @@ async def _run_conversation(screen: Screen, provider: str, other: str) -> dict[s
     system = "You plan journeys. Use the tools."
     agent = Orchestrator(f"simulator:{provider}", tools=TRAVEL_SAMPLES, system=system, config=config)
     screen.note(f"\n── {agent.engine.profile.title} · {agent.engine.model}", "bold cyan")
-    results = [await _run_prompt(screen, agent, prompt) for prompt in _PROMPTS]
+    results = [await _run_prompt(screen, agent, _PROMPT)]
     agent.switch(f"simulator:{other}")
     screen.note(f"⇄ handed over to {agent.engine.profile.title} · {agent.engine.model}", "magenta")
     results.append(await _run_prompt(screen, agent, _HANDOVER_PROMPT))

@@ -40,18 +40,6 @@ async def count_slowly(seconds: int, context: Context) -> str:
     return f"counted to {seconds}"
 
 
-@tool(effects={"read"})
-def plan_route(start: str, destination: str, by: Literal["train", "car"] = "train") -> str:
-    """Plan a route between two cities.
-
-    Args:
-        start: City of departure.
-        destination: City of arrival.
-        by: Means of transport.
-    """
-    return f"{start} - Milan - {destination}, 11 hours by {by}"
-
-
 @tool(effects={"write", "network"})
 async def book_hotel(city: str, nights: int, context: Context) -> str:
     """Book a hotel room in a city for a number of nights."""
@@ -61,4 +49,4 @@ async def book_hotel(city: str, nights: int, context: Context) -> str:
 
 
 CHAT_SAMPLES = (get_weather, add_reminder, count_slowly)
-TRAVEL_SAMPLES = (get_weather, plan_route, book_hotel)
+TRAVEL_SAMPLES = (get_weather, book_hotel)

@@ -4,7 +4,6 @@ Keys are removed from the environment before any tool's code is loaded. Settings
 are reported once.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -237,8 +236,3 @@ def require_key(engine: Engine) -> None:
     variables = " or ".join((*profile.key_env, *profile.token_env))
     alternative = _SIGN_IN_HINTS.get(profile.sign_in, f"store one with toolglot login {keyring_account(profile.id)}")
     raise UsageError(f"no key for {profile.title}: set {variables}, or {alternative}")
-
-
-def is_interactive() -> bool:
-    """Whether stdin and stdout are a terminal with a user in front of it."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

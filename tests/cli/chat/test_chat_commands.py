@@ -138,9 +138,6 @@ class TestModel:
         switch = next(index for index, line in enumerate(over.lines) if line.startswith("switched to simulator:gemini"))
         assert len([line for line in over.lines[switch:] if "thinking" in line and "lost" in line]) == 1
 
-    def test_empty_conversation_needs_no_repair(self) -> None:
-        assert not talk("/model simulator:openai").has("repaired")
-
     @pytest.mark.parametrize(
         ("name", "shown"),
         [

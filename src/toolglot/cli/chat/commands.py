@@ -119,11 +119,6 @@ async def switch_model(chat: "Chat", name: str) -> None:
         screen.note("  nothing in the conversation is lost", "dim")
     for text, count in losses.items():
         screen.note(f"  lost {count} times {text}" if count > 1 else f"  lost {text}", "yellow")
-    repairs = [repair for repair in after.repairs if repair.where.startswith("messages")]
-    for repair in repairs[:3]:
-        screen.note(f"  repaired: {repair}", "dim")
-    if len(repairs) > 3:
-        screen.note(f"  … and {len(repairs) - 3} more", "dim")
 
 
 @command("tools [NAME]", "list the tools, or show one as it is sent", complete_tools)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
-from toolglot.cli.chat.keyboard import Keyboard, open_keyboard
+from toolglot.cli.chat.keyboard import open_keyboard
 from toolglot.cli.options import AGENT
-from toolglot.cli.startup import CliSetup, Flags, is_interactive, prepare
+from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.cli.styled import PlainConsole
 from toolglot.errors import MalformedData, UsageError
 from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
@@ -31,55 +31,50 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
 
     PROMPT is sent first, if there is one. If neither a model nor a key is configured, the simulator answers.
     """
-    chats: list[Chat] = []
-
-    # The tools need this function before there is a chat.
-    async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
-        return await chats[0].answer_questions(questions)
-
-    is_terminal = is_interactive()
-    confirm = _confirm if is_terminal else None
-    with prepare(Flags(**flags), confirm=confirm, ask_user=answer, use_demo_tools=True) as cli_setup:
-        saved = read_saved(load) if load is not None else None
-        with open_keyboard() as keyboard:
-            keyboard.has_line_editor = is_terminal
-            return asyncio.run(_run_chat(cli_setup, prompt, saved, keyboard, chats))
-
-
-async def _run_chat(
-    cli_setup: CliSetup, prompt: str | None, saved: bytes | None, keyboard: Keyboard, chats: "list[Chat]"
-) -> int:
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.input import PipeReader, TerminalReader
     from toolglot.cli.chat.screen import Screen
 
-    setup = cli_setup.setup
+    # The tools need these functions before there is a chat.
+    async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
+        return await session.answer_questions(questions)
 
     async def approve(approval: ApprovalRequest) -> ApprovalAnswer:
-        return await chat.approve(approval)
+        return await session.approve(approval)
 
-    agent = cli_setup.create_agent(approve=approve)
-    screen = Screen(create_console(), setup.settings.chat)
-    reader: PipeReader | TerminalReader
-    if keyboard.has_line_editor:
-        reader = TerminalReader(
-            keyboard, _history_file(), status=lambda: chat.status(), completions=lambda text: chat.completions(text)
-        )
-    else:
-        reader = PipeReader(keyboard, lambda text: print(text, end="", flush=True, file=screen.console.file))
-    chat = Chat(setup, agent, screen, reader, keyboard)
-    chats.append(chat)
-    _print_greeting(screen, cli_setup, agent.model, len(agent.registry))
-    if saved is not None:
-        try:
-            chat.restore(saved)
-        except MalformedData as e:
-            raise UsageError(f"cannot load the conversation: {e}") from None
+    has_user = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    confirm = _confirm if has_user else None
+    with prepare(Flags(**flags), confirm=confirm, ask_user=answer, use_demo_tools=True) as cli_setup:
+        saved = read_saved(load) if load is not None else None
+        agent = cli_setup.create_agent(approve=approve)
+        screen = Screen(create_console(), cli_setup.setup.settings.chat)
+        with open_keyboard() as keyboard:
+            keyboard.has_line_editor = has_user
+            if has_user:
+                reader = TerminalReader(
+                    keyboard,
+                    _history_file(),
+                    status=lambda: session.status(),
+                    completions=lambda text: session.completions(text),
+                )
+            else:
+                reader = PipeReader(keyboard, lambda text: print(text, end="", flush=True, file=screen.console.file))
+            session = Chat(cli_setup.setup, agent, screen, reader, keyboard)
+            _print_greeting(screen, cli_setup, agent.model, len(agent.registry))
+            try:
+                if saved is not None:
+                    session.restore(saved)
+            except MalformedData as e:
+                raise UsageError(f"cannot load the conversation: {e}") from None
+            return asyncio.run(_run_chat(session, prompt))
+
+
+async def _run_chat(chat: "Chat", prompt: str | None) -> int:
     try:
         return await chat.run(prompt)
     finally:
-        await setup.close()
-        await agent.engine.close()
+        await chat.setup.close()
+        await chat.agent.engine.close()
 
 
 def create_console() -> Any:
