@@ -7,7 +7,7 @@ preferred; if it is only a small part of the page, the whole page is converted b
 import codecs
 import html as entities
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from logging import CRITICAL, getLogger
 from typing import Any, cast
 from urllib.parse import urljoin
@@ -99,11 +99,15 @@ def _run_trafilatura(html: str, url: str) -> str:
         )  # fmt: skip
     except Exception:  # whatever a page does to it, there is the page itself
         return ""
-    lines, is_code = (article or "").split("\n"), False
+    # It escapes underscores in names, which nobody needs.
+    return _map_outside_code(article or "", lambda line: line.replace("\\_", "_"))
+
+
+def _map_outside_code(text: str, change: Callable[[str], str]) -> str:
+    lines, is_code = text.split("\n"), False
     for number, line in enumerate(lines):
         is_code ^= line.startswith("```")
-        # It escapes underscores in names, which nobody needs.
-        lines[number] = line if is_code else line.replace("\\_", "_")
+        lines[number] = line if is_code else change(line)
     return "\n".join(lines)
 
 
@@ -192,11 +196,7 @@ class _MarkdownWriter:
         self._link: tuple[str, int] | None = None
 
     def render(self) -> str:
-        lines, is_code = "".join(self._out).split("\n"), False
-        for number, line in enumerate(lines):
-            is_code ^= line.startswith("```")
-            lines[number] = line if is_code else line.strip(" \t")
-        return "\n".join(lines)
+        return _map_outside_code("".join(self._out), lambda line: line.strip(" \t"))
 
     def add_text(self, value: str) -> None:
         if self._in_head:
