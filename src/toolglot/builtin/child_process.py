@@ -84,10 +84,8 @@ def start_python_worker(
 _SYSTEM_PATHS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store", "/etc/ld.so.cache")
 
 
-def start_confined(
-    program: str, arguments: list[str], root_fd: int, stdin: BinaryIO, stderr: BinaryIO, *pass_fds: int
-) -> Process:
-    """Start a program that is confined to the root, in the root. Raises OSError."""
+def start_confined(program: str, arguments: list[str], root_fd: int, stderr: BinaryIO, *pass_fds: int) -> Process:
+    """Start a program that is confined to the root, in the root, without input. Raises OSError."""
     # Not at the top: it needs Linux.
     from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock
 
@@ -98,7 +96,7 @@ def start_confined(
             [program, *arguments],
             cwd=f"/proc/self/fd/{root_fd}",
             env={"LC_ALL": "C.UTF-8"},
-            stdin=stdin,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
             pass_fds=pass_fds,

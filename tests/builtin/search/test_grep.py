@@ -272,9 +272,9 @@ class TestRipgrep:
         plant(tmp_path, {"secret": "dog\n"})
         fd = os.open(root, os.O_RDONLY)
         program = find_ripgrep(make_state(root), fd)
-        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
+        with tempfile.TemporaryFile() as errors:
             for path, expected in (("a", b"dog\n"), (str(tmp_path / "secret"), b""), ("../secret", b""), ("/etc/passwd", b"")):
-                process = start_confined(program, ["-I", "", path], fd, stdin, errors)
+                process = start_confined(program, ["-I", "", path], fd, errors)
                 assert process.communicate()[0] == expected
         os.close(fd)
         assert (tmp_path / "secret").read_text() == "dog\n"  # this thread is as free as before

@@ -71,8 +71,8 @@ def find_ripgrep(state: ToolState, root_fd: int) -> str:
     key = real_path, os.stat(real_path).st_mtime_ns
     if key not in _version_cache:  # asked once per program file
         _version_cache[key] = 0
-        with suppress(OSError, ProcessStopped), tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
-            process = start_confined(real_path, ["--no-config", "--version"], root_fd, stdin, errors)
+        with suppress(OSError, ProcessStopped), tempfile.TemporaryFile() as errors:
+            process = start_confined(real_path, ["--no-config", "--version"], root_fd, errors)
             if match := re.match(rb"ripgrep (\d{1,4})\.", b"".join(read_output(process, start_deadline(None, 5)))):
                 _version_cache[key] = int(match[1])
     return real_path if _version_cache[key] >= _MIN_VERSION else ""
@@ -84,10 +84,10 @@ def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[i
     use_json = query.with_lines or query.multiline
     matches, include = GrepMatches("ripgrep"), GlobFilter(query.include)
     extra_scope = load_extra_scope(query.root_fd) if query.respect_ignore else None
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors, _write_ignore_file(query, include) as ignore:
+    with tempfile.TemporaryFile() as errors, _write_ignore_file(query, include) as ignore:
         arguments = [*_BASE_OPTIONS, *_build_options(query, use_json), f"--ignore-file=/proc/self/fd/{ignore.fileno()}"]
         arguments += [f"--regexp={query.pattern}", "--", f"./{query.start}"]
-        process = start_confined(program, arguments, query.root_fd, stdin, errors, ignore.fileno())
+        process = start_confined(program, arguments, query.root_fd, errors, ignore.fileno())
         output = read_output(process, should_stop)
         try:
             for file in _parse_json(output) if use_json else _parse_counts(output):
