@@ -691,7 +691,7 @@ class TestWhatLooksLikeAKey:
         assert redact(text, by_name=True) == text
 
     @pytest.mark.parametrize("end", ["", "'", '"', "…"])
-    def test_a_known_key_that_was_cut_with_its_text(self, end: str) -> None:
+    def test_a_known_key_that_was_truncated_with_its_text(self, end: str) -> None:
         assert redact(f"so {HEX[:11]}{end}", [HEX]) == f"so {REDACTED}{end}"
         assert redact(f"so {HEX[:7]}{end}", [HEX]) == f"so {HEX[:7]}{end}"
         assert redact(f"so {HEX[:11]} is it", [HEX]) == f"so {HEX[:11]} is it"

@@ -71,7 +71,7 @@ async def paused(provider: str = "anthropic", prompt: str = MIXED, **options: An
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @LIVE
-async def test_a_run_pauses_and_goes_on(provider: str, live: bool) -> None:
+async def test_a_run_pauses_and_continues(provider: str, live: bool) -> None:
     tools, tap = Tools(), Wiretap()
     talker = agent(provider, tap, tools=tools.all, config=ASK)
     first = await outcome(talker, MIXED, streamed=live)
@@ -174,7 +174,7 @@ async def test_a_new_prompt_leaves_what_waited_behind() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_another_model_may_go_on_with_a_paused_run(provider: str) -> None:
+async def test_another_model_may_continue_with_a_paused_run(provider: str) -> None:
     for other in PROVIDERS:
         talker, tools, first = await paused(provider)
         tap = Wiretap()
@@ -266,7 +266,7 @@ async def test_an_approver_that_fails_leaves_a_valid_conversation(error: type[Ex
     check(talker.conversation)
 
 
-def test_a_veto_goes_before_the_question() -> None:
+def test_a_veto_comes_before_the_question() -> None:
     asked: list[ApprovalRequest] = []
 
     tools, never = Tools(), hook(before_tool=lambda _: Veto("never"))
@@ -317,7 +317,7 @@ async def test_cancelling_a_resumed_run_does_not_run_a_call_again() -> None:
     check(talker.conversation)
 
 
-async def test_a_resume_that_cannot_start_can_be_tried_again() -> None:
+async def test_a_resume_that_cannot_start_can_be_retried() -> None:
     """The system prompt fails once: the same decisions are good the second time."""
     fails: list[bool] = []
 
@@ -340,7 +340,7 @@ async def test_a_resume_that_cannot_start_can_be_tried_again() -> None:
 # ---- another process
 
 
-async def test_a_saved_run_goes_on_in_a_fresh_agent() -> None:
+async def test_a_saved_run_continues_in_a_fresh_agent() -> None:
     for provider in PROVIDERS:
         talker, tools, first = await paused(provider)
         data = talker.save()

@@ -145,7 +145,7 @@ async def test_long_loops_and_many_turns_stay_valid(provider: str, live: bool, c
 
 
 @EVERYWHERE
-def test_what_was_sent_stays_a_prefix_between_cuts(provider: str) -> None:
+def test_what_was_sent_stays_a_prefix_between_truncations(provider: str) -> None:
     model = Model(12)
     tap = model.tap()
     talker = agent(provider, tap, tools=[look], context=TRIM, system="Be brief.", config=MANY)
@@ -156,7 +156,7 @@ def test_what_was_sent_stays_a_prefix_between_cuts(provider: str) -> None:
     assert len(breaks) == len(cut), "a new prefix begins with a cut and at no other time"
 
 
-def test_a_message_is_weighed_once_in_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_estimated_once_in_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
     from toolglot.loop import context_window as context
 
     weighed: list[Message] = []
@@ -168,7 +168,7 @@ def test_a_message_is_weighed_once_in_its_life(monkeypatch: pytest.MonkeyPatch) 
     assert len(weighed) <= len(talker.conversation)
 
 
-def test_where_all_fits_nothing_happens() -> None:
+def test_if_all_fits_nothing_happens() -> None:
     model = Model(3)
     talker = agent("openai-chat", model.tap(), tools=[look], context=ContextPolicy(budget=100_000))
     events = streamed(talker)
@@ -196,7 +196,7 @@ def test_a_model_whose_window_nobody_knows_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(("context", "how"), [(TRIM, "left out"), (COMPACT, "summarized")], ids=["trim", "compact"])
-def test_a_cut_is_an_event_before_the_reply_and_a_loss_in_the_result(context: ContextPolicy, how: str) -> None:
+def test_a_truncation_is_an_event_before_the_reply_and_a_loss_in_the_result(context: ContextPolicy, how: str) -> None:
     model = Model()
     events = streamed(agent("anthropic", model.tap(), context=context, conversation=old()))
     [cut] = cuts_of(events)
@@ -211,7 +211,7 @@ def test_a_cut_is_an_event_before_the_reply_and_a_loss_in_the_result(context: Co
     assert cut.summary == ("They looked at things." if how == "summarized" else "")
 
 
-def test_a_cut_in_the_middle_of_a_loop_comes_between_the_tools_and_the_next_reply() -> None:
+def test_a_truncation_in_the_middle_of_a_loop_comes_between_the_tools_and_the_next_reply() -> None:
     events = streamed(agent("anthropic", Model(12).tap(), tools=[look], context=TRIM, config=MANY))
     places = [at for at, event in enumerate(events) if isinstance(event, ContextTruncated)]
     assert len(places) >= 2
@@ -220,7 +220,7 @@ def test_a_cut_in_the_middle_of_a_loop_comes_between_the_tools_and_the_next_repl
         assert isinstance(events[at + 1], ReplyStarted)
 
 
-def test_the_model_is_told_that_something_is_missing() -> None:
+def test_the_model_reads_that_something_is_missing() -> None:
     model = Model()
     talker = agent("openai-chat", model.tap(), context=TRIM, conversation=old())
     events = streamed(talker, "the new prompt")
@@ -254,7 +254,7 @@ def test_a_request_for_more_than_nothing_says_how_many_messages() -> None:
 
 
 @LIVE
-async def test_a_summary_is_asked_for_once_and_stands_in_the_place_of_what_it_sums_up(live: bool) -> None:
+async def test_a_summary_is_asked_for_once_and_stands_in_the_place_of_what_it_summarizes(live: bool) -> None:
     model = Model()
     tap = model.tap()
     talker = agent("openai-chat", tap, context=COMPACT, conversation=old())
@@ -289,7 +289,7 @@ def test_what_a_summary_takes_is_counted_and_paid(live: bool) -> None:
     assert result.iterations == 1
 
 
-def test_the_second_summary_goes_on_from_the_first() -> None:
+def test_the_second_summary_continues_from_the_first() -> None:
     model = Model(24)
     talker = agent("openai-chat", model.tap(), tools=[look], context=COMPACT, config=MANY)
     run(talker.run("the only prompt"))
@@ -301,7 +301,7 @@ def test_the_second_summary_goes_on_from_the_first() -> None:
     assert sum(counted) <= 48, "nothing is summed up twice"
 
 
-async def test_a_prompt_that_stood_before_a_cut_of_its_turn_is_summed_up_when_it_goes() -> None:
+async def test_a_prompt_that_stood_before_a_truncation_of_its_turn_is_summarized_when_it_goes() -> None:
     """A long turn is cut inside and keeps its prompt; when the next turn pushes it out, the summary has to know of it."""
     model = Model(10)
     talker = agent("openai-chat", model.tap(), tools=[look], context=COMPACT, config=MANY)
@@ -313,7 +313,7 @@ async def test_a_prompt_that_stood_before_a_cut_of_its_turn_is_summed_up_when_it
 
 
 @pytest.mark.parametrize("reply", [Reply(()), Reply((Text("  \n "),))], ids=["nothing", "blanks"])
-def test_a_model_that_gives_no_summary_is_trimmed_and_that_is_said(reply: Reply) -> None:
+def test_a_model_that_gives_no_summary_is_trimmed_and_that_is_reported(reply: Reply) -> None:
     model = Model(summary=reply)
     tap = model.tap()
     events = streamed(agent("openai-chat", tap, context=COMPACT, conversation=old()))
@@ -327,7 +327,7 @@ def test_a_model_that_gives_no_summary_is_trimmed_and_that_is_said(reply: Reply)
 
 @LIVE
 @pytest.mark.parametrize("fault", ["quota", "unauthorized", "context-too-long", "html"])
-def test_a_summary_that_fails_is_trimmed_and_that_is_said(fault: str, live: bool) -> None:
+def test_a_summary_that_fails_is_trimmed_and_that_is_reported(fault: str, live: bool) -> None:
     model = Model()
     faults = [fault] * (1 + QUICK.max_retries if fault == "html" else 1)
     talker = agent("openai-chat", model.tap(faults=faults), context=COMPACT, conversation=old())
@@ -339,7 +339,7 @@ def test_a_summary_that_fails_is_trimmed_and_that_is_said(fault: str, live: bool
     check(talker.conversation)
 
 
-def test_the_text_to_be_summed_up_fits_the_model() -> None:
+def test_the_text_to_be_summarized_fits_the_model() -> None:
     """A conversation in another script goes to a model with a smaller window: its summary is not refused as too long."""
     long = Conversation(
         [one for _ in range(10) for one in (user("日本語の長い問い" * 200), assistant("日本語の長い答え" * 200))]
@@ -352,7 +352,7 @@ def test_the_text_to_be_summed_up_fits_the_model() -> None:
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["sync", "async"])
-def test_a_hook_sums_up_in_the_place_of_the_model(slow: bool) -> None:
+def test_a_hook_summarizes_in_the_place_of_the_model(slow: bool) -> None:
     given: list[Sequence[Message]] = []
 
     def at_once(messages: Sequence[Message]) -> str:
@@ -499,7 +499,7 @@ def test_a_refused_request_is_shortened_and_asked_again(provider: str, live: boo
     assert tap.open == 0
 
 
-def test_a_refused_request_is_summed_up_where_that_is_the_policy() -> None:
+def test_a_refused_request_is_summarized_if_that_is_the_policy() -> None:
     model = Model()
     tap = model.tap(faults=["context-too-long"])
     events = streamed(agent("openai-chat", tap, conversation=old()))
@@ -525,7 +525,7 @@ async def test_a_second_refusal_is_raised(live: bool) -> None:
     [(ContextPolicy(when_full="off"), 8), (ContextPolicy(when_full="trim"), 0), (ContextPolicy(), 0)],
     ids=["off", "nothing to trim", "nothing to sum up"],
 )
-def test_a_refusal_is_raised_where_nothing_can_be_left_out(live: bool, context: ContextPolicy, talk: int) -> None:
+def test_a_refusal_is_raised_if_nothing_can_be_left_out(live: bool, context: ContextPolicy, talk: int) -> None:
     tap = Model().tap(faults=["context-too-long"])
     talker = agent("openai-chat", tap, context=context, conversation=old(talk))
     assert isinstance(run(raised(outcome(talker, "go", streamed=live))), ContextTooLong)
@@ -590,7 +590,7 @@ def test_a_model_that_fails_after_it_was_shortened_falls_back(live: bool) -> Non
     check_bodies(talker.engine, other)
 
 
-def test_a_cut_and_a_fall_are_told_in_order() -> None:
+def test_a_truncation_and_a_fallback_are_reported_in_order() -> None:
     tap, other = Model().tap(faults=["context-too-long", *["overloaded"] * 9]), Model().tap()
     talker = Orchestrator(
         sim("openai-chat", tap), fallbacks=[sim("gemini", other)], conversation=old(), context=ContextPolicy(when_full="trim")
@@ -620,7 +620,7 @@ def test_a_fallback_with_a_smaller_window_is_sent_what_it_takes(live: bool) -> N
 
 
 @LIVE
-async def test_a_switch_to_a_smaller_window_cuts_then(live: bool) -> None:
+async def test_a_switch_to_a_smaller_window_truncates_then(live: bool) -> None:
     model, small = Model(), Model()
     talker = Orchestrator(sim("anthropic", model.tap()), conversation=old(40), context=ContextPolicy(when_full="trim"))
     first = await outcome(talker, "one", streamed=live)
@@ -686,7 +686,7 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
 
 
 @LIVE
-def test_a_model_that_stalls_while_it_sums_up_is_stopped_in_time(live: bool) -> None:
+def test_a_model_that_stalls_while_it_summarizes_is_stopped_in_time(live: bool) -> None:
     tap = Model(summary="some words that take their time").tap(faults=["stall-first"])
     talker = agent("openai-chat", tap, context=COMPACT, conversation=old(), config=ToolConfig(run_timeout=0.05))
     result = run(outcome(talker, "go", streamed=live))
@@ -697,7 +697,7 @@ def test_a_model_that_stalls_while_it_sums_up_is_stopped_in_time(live: bool) -> 
 @LIVE
 @pytest.mark.parametrize("refused", [False, True], ids=["before", "after a refusal"])
 @EVERYWHERE
-async def test_a_run_that_is_cancelled_while_it_is_summed_up_leaves_a_valid_conversation(
+async def test_a_run_that_is_cancelled_while_it_is_summarized_leaves_a_valid_conversation(
     provider: str, live: bool, refused: bool
 ) -> None:
     inside = asyncio.Event()
@@ -721,7 +721,7 @@ async def test_a_run_that_is_cancelled_while_it_is_summed_up_leaves_a_valid_conv
     check(talker.conversation)
 
 
-async def test_a_reader_that_leaves_after_a_cut_leaves_a_valid_conversation() -> None:
+async def test_a_reader_that_leaves_after_a_truncation_leaves_a_valid_conversation() -> None:
     talker = agent("openai-chat", Model().tap(), context=TRIM, conversation=old())
     events = talker.stream("go")
     assert isinstance(await anext(events), ContextTruncated)
@@ -741,7 +741,7 @@ def delete(path: str) -> str:
 
 @EVERYWHERE
 @LIVE
-async def test_calls_that_wait_for_approval_survive_a_cut(provider: str, live: bool) -> None:
+async def test_calls_that_wait_for_approval_survive_a_truncation(provider: str, live: bool) -> None:
     calls = Reply((ToolCall("", "delete", {"path": "a"}), ToolCall("", "delete", {"path": "b"})), "tools")
     model = Model()
 
@@ -764,7 +764,7 @@ async def test_calls_that_wait_for_approval_survive_a_cut(provider: str, live: b
 
 
 @EVERYWHERE
-def test_tools_that_start_early_do_not_mind_a_cut(provider: str) -> None:
+def test_tools_that_start_early_do_not_mind_a_truncation(provider: str) -> None:
     tap = Model(8).tap()
     config = ToolConfig(max_iterations=60, eager_start=True)
     talker = agent(provider, tap, tools=[look], context=TRIM, config=config)
@@ -776,7 +776,7 @@ def test_tools_that_start_early_do_not_mind_a_cut(provider: str) -> None:
 
 
 @EVERYWHERE
-def test_a_structured_output_survives_a_cut(provider: str) -> None:
+def test_a_structured_output_survives_a_truncation(provider: str) -> None:
     tap = Wiretap()
     shape = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     talker = agent(provider, tap, tools=[look], context=TRIM, conversation=old(), output_type=shape)
@@ -806,14 +806,14 @@ def test_a_prompt_that_was_answered_in_the_wrong_shape_is_still_the_prompt() -> 
     assert "blue houses" in texts_of(seen[-1].messages)
 
 
-def test_instructions_in_the_conversation_survive_a_cut() -> None:
+def test_instructions_in_the_conversation_survive_a_truncation() -> None:
     model = Model()
     talker = agent("openai-chat", model.tap(), context=TRIM, conversation=Conversation([system("In French."), *old()]))
     run(talker.run("go"))
     assert "In French." in texts_of(model.seen[0].messages)
 
 
-async def test_two_conversations_of_one_agent_are_cut_apart() -> None:
+async def test_two_conversations_of_one_agent_are_truncated_apart() -> None:
     model = Model()
     talker = agent("openai-chat", model.tap(), context=TRIM, conversation=old())
     other = Conversation()
@@ -851,7 +851,7 @@ def test_measured_adds_up(provider: str) -> None:
     assert measured.omitted_messages == 0
 
 
-def test_measured_after_a_cut_says_what_the_event_said() -> None:
+def test_measured_after_a_truncation_says_what_the_event_said() -> None:
     talker = agent("openai-chat", Model(9).tap(), tools=[look], context=TRIM, conversation=old(2), config=MANY)
     events = streamed(talker)
     measured = run(talker.context_usage())
@@ -860,7 +860,7 @@ def test_measured_after_a_cut_says_what_the_event_said() -> None:
     assert abs(sum(measured.parts.values()) - measured.total) < measured.total * 0.1
 
 
-async def test_measured_is_corrected_where_nothing_is_cut() -> None:
+async def test_measured_is_corrected_if_nothing_is_truncated() -> None:
     """Who has turned cutting off still wants to know how full it is."""
     tap = Model().tap()
     policy = ContextPolicy(when_full="off")
@@ -877,7 +877,7 @@ def test_measured_of_an_agent_without_anything() -> None:
 
 
 @EVERYWHERE
-async def test_a_look_shows_what_would_be_sent(provider: str) -> None:
+async def test_a_preview_shows_what_would_be_sent(provider: str) -> None:
     talker = agent(provider, Model().tap(), tools=offers(), system="Be brief.", context=TRIM, conversation=old())
     before = (await talker.preview_request()).body
     await talker.run("go")
@@ -893,7 +893,7 @@ async def test_a_look_shows_what_would_be_sent(provider: str) -> None:
     assert "contents" in other
 
 
-async def test_a_look_does_not_disturb_the_prefix() -> None:
+async def test_a_preview_does_not_disturb_the_prefix() -> None:
     tap = Model(2).tap()
     talker = agent("openai-chat", tap, tools=[look])
     await talker.run("one")

@@ -159,7 +159,7 @@ class TestCutsOfAnyHistory:
 
     @LAW
     @given(*CASES)
-    def test_a_cut_leaves_out_more_than_before_or_there_is_none(
+    def test_a_truncation_leaves_out_more_than_before_or_there_is_none(
         self, messages: list[Message], budget: int, keep: float
     ) -> None:
         before, missing = Truncation(), 0
@@ -193,7 +193,7 @@ class TestCutsOfAnyHistory:
 
     @LAW
     @given(*CASES)
-    def test_a_cut_is_the_least_that_fits(self, messages: list[Message], budget: int, keep: float) -> None:
+    def test_a_truncation_is_the_least_that_fits(self, messages: list[Message], budget: int, keep: float) -> None:
         memory, target = ContextMeter(), int(budget * keep)
         if (
             memory.estimate_tokens(messages, PLAIN) <= budget
@@ -208,7 +208,7 @@ class TestCutsOfAnyHistory:
 
     @LAW
     @given(histories(), st.integers(0, 3_000), st.integers(0, 500))
-    def test_what_is_weighed_is_what_is_shown(self, messages: list[Message], budget: int, fixed: int) -> None:
+    def test_what_is_estimated_is_what_is_shown(self, messages: list[Message], budget: int, fixed: int) -> None:
         for so_far, cut in grown(messages, max(1, budget), fixed=fixed):
             head = cut.leading_messages(so_far)[:1]
             exact = sum(map(estimate_message, ConversationWindow((), so_far, cut))) + fixed
@@ -230,7 +230,7 @@ class TestCutsOfAnyHistory:
     @settings(max_examples=15)
     @given(*CASES)
     @pytest.mark.parametrize("provider", PROVIDERS)
-    def test_the_bytes_stay_a_prefix_between_cuts(
+    def test_the_bytes_stay_a_prefix_between_truncations(
         self, provider: str, messages: list[Message], budget: int, keep: float
     ) -> None:
         """One growing conversation, one view for each cut, as the loop has them."""
@@ -260,7 +260,7 @@ class TestWhereItIsCut:
         assert messages[cut.start].role == "user"
         assert cut.prompt is None
 
-    def test_a_long_loop_is_cut_inside_and_keeps_its_prompt(self) -> None:
+    def test_a_long_loop_is_truncated_inside_and_keeps_its_prompt(self) -> None:
         messages = [*talk(3)[:-1], *loop(10)]
         cut = ContextMeter().find_truncation(messages, PLAIN, 0, 400)
         assert cut is not None
@@ -274,10 +274,10 @@ class TestWhereItIsCut:
         [], [user("x" * 9_000)], [user("x" * 9_000), *step(0)], [user("x"), *step(0, size=9_000)], [assistant("x" * 9_000)],
         [user("x"), assistant([ToolCall("a", "get", {})])],
     ], ids=["nothing", "one prompt", "one step", "one long step", "only an answer", "calls that wait"])  # fmt: skip
-    def test_where_nothing_can_be_left_out_there_is_no_cut(self, messages: list[Message]) -> None:
+    def test_if_nothing_can_be_left_out_there_is_no_truncation(self, messages: list[Message]) -> None:
         assert ContextMeter().find_truncation(messages, PLAIN, 0, 1) is None
 
-    def test_a_cut_before_the_last_prompt_is_not_followed_by_one_that_leaves_out_nothing(self) -> None:
+    def test_a_truncation_before_the_last_prompt_is_not_followed_by_one_that_leaves_out_nothing(self) -> None:
         messages = [user("old"), assistant("answer"), user("x" * 9_000), *step(0)]
         memory = ContextMeter(Truncation(2))
         assert memory.find_truncation(messages, PLAIN, 0, 1) is None
@@ -326,7 +326,7 @@ class TestWhereItIsCut:
 
 
 class TestWeighing:
-    def test_a_message_is_weighed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_message_is_estimated_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         weighed: list[Message] = []
 
         def weigh(message: Message) -> int:
@@ -343,7 +343,7 @@ class TestWeighing:
             memory.estimate_tokens(messages, PLAIN)
         assert len(weighed) == len(messages)
 
-    def test_a_restored_cut_is_weighed_like_the_first(self) -> None:
+    def test_a_restored_truncation_is_estimated_like_the_first(self) -> None:
         messages = loop(10)
         first = ContextMeter()
         first.estimate_tokens(messages, PLAIN)
@@ -384,7 +384,7 @@ class TestWeighing:
             seen.append(memory.estimate_tokens(messages, PLAIN))
         assert all(abs(tokens - truth) <= 2 for tokens in seen)
 
-    def test_a_cut_reckons_with_what_was_learnt(self) -> None:
+    def test_a_truncation_reckons_with_what_was_learnt(self) -> None:
         messages, plain, learnt = talk(20), ContextMeter(), ContextMeter()
         learnt.calibrate(PLAIN, 1_000, 2_000)
         one, other = plain.find_truncation(messages, PLAIN, 0, 1_000), learnt.find_truncation(messages, PLAIN, 0, 1_000)
@@ -520,7 +520,7 @@ class TestView:
         assert (len(view), view[-1].text) == (before + 1, "new")
         assert view[2] is growing[2]
 
-    def test_without_a_cut_nothing_is_said(self) -> None:
+    def test_without_a_truncation_nothing_is_said(self) -> None:
         assert Truncation().leading_messages(talk(1)) == ()
         assert Truncation(0, None, "a summary").leading_messages(talk(1)) == ()
 
@@ -550,7 +550,7 @@ class TestTranscript:
             "tool: read returned: hello\ntool returned: bye"
         )
 
-    def test_begins_with_what_was_summed_up_before(self) -> None:
+    def test_begins_with_what_was_summarized_before(self) -> None:
         assert render_transcript([user("more")], "They met.", 1_000).startswith("(before that) They met.\n\nuser: more")
         assert render_transcript([], "", 1_000) == ""
 
@@ -559,7 +559,7 @@ class TestTranscript:
     def test_is_never_longer_than_asked_for(self, messages: list[Message], summary: str, most: int) -> None:
         assert len(render_transcript(messages, summary, most)) <= most
 
-    def test_long_parts_are_cut_in_the_middle_and_short_ones_are_whole(self) -> None:
+    def test_long_parts_are_truncated_in_the_middle_and_short_ones_are_whole(self) -> None:
         text = render_transcript([user("BEGIN" + "x" * 9_000 + "END"), user("short")], "", 2_000)
         assert "BEGIN" in text
         assert "END\n\nuser: short" in text
@@ -574,6 +574,6 @@ def test_the_text_of_tokens_is_measured_like_the_rest() -> None:
     ).estimate_tokens(talk(3), PLAIN) == estimate_text(summary)
 
 
-def test_a_cut_is_plain_data() -> None:
+def test_a_truncation_is_plain_data() -> None:
     everything: Any = Truncation(3, 1, "s")
     assert (everything.start, everything.prompt, everything.summary) == (3, 1, "s")

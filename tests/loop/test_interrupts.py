@@ -180,7 +180,7 @@ async def test_what_was_said_before_an_interrupt_is_kept(provider: str) -> None:
 
 
 @LIVE
-async def test_an_interrupt_while_a_hook_reads_the_reply_is_told(live: bool) -> None:
+async def test_an_interrupt_while_a_hook_reads_the_reply_is_reported(live: bool) -> None:
     """The reply was shown; the conversation must not look as if nobody had answered."""
     inside = asyncio.Event()
 
@@ -209,7 +209,7 @@ async def until(events: AsyncIterator[RunEvent], kind: type[Any]) -> None:
 
 @pytest.mark.parametrize("kind", [TextDelta, ToolStarted, ToolFinished], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_reader_that_closes_the_stream_may_go_on_at_once(provider: str, kind: type[Any]) -> None:
+async def test_a_reader_that_closes_the_stream_may_continue_at_once(provider: str, kind: type[Any]) -> None:
     tap = Wiretap()
     talker = agent(provider, tap, tools=[read, write])
     async with aclosing(talker.stream(PROMPT)) as events:
@@ -222,7 +222,7 @@ async def test_a_reader_that_closes_the_stream_may_go_on_at_once(provider: str, 
 
 @pytest.mark.parametrize("kind", [TextDelta, ToolStarted, ToolFinished], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_reader_that_breaks_out_of_the_stream_may_go_on(provider: str, kind: type[Any]) -> None:
+async def test_a_reader_that_breaks_out_of_the_stream_may_continue(provider: str, kind: type[Any]) -> None:
     """`break` is what people write: the next prompt must work."""
     tap = Wiretap()
     talker = agent(provider, tap, tools=[read, write])
@@ -297,7 +297,7 @@ async def test_a_stubborn_tool_does_not_hold_a_cancelled_run(live: bool) -> None
     check(talker.conversation)
 
 
-async def test_a_thread_that_goes_on_is_left_alone() -> None:
+async def test_a_thread_that_continues_is_left_alone() -> None:
     """A sync tool cannot be stopped: the run ends at once, and its late result goes nowhere."""
     inside, gate = threading.Event(), threading.Event()
 

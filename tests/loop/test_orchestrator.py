@@ -227,7 +227,7 @@ async def test_uses_are_counted_in_a_conversation_also_in_another_one() -> None:
     assert kinds_of(other) == [None, "limit"]
 
 
-def test_a_conversation_of_the_caller_goes_on() -> None:
+def test_a_conversation_of_the_caller_continues() -> None:
     call = ToolCall("c1", "add", {"a": 1, "b": 1})
     given = Conversation([user("hi"), assistant([call]), tool_results(ToolResult("c1", (Text("2"),), "add"))])
     tap = Wiretap()
@@ -238,7 +238,7 @@ def test_a_conversation_of_the_caller_goes_on() -> None:
     check(given)
 
 
-def test_a_conversation_with_an_open_call_is_mended_and_says_so() -> None:
+def test_a_conversation_with_an_open_call_is_repaired_and_that_is_reported() -> None:
     given = Conversation([user("hi"), assistant([ToolCall("c1", "add", {"a": 1, "b": 1})])])
     tap = Wiretap()
     talker = agent("anthropic", tap, tools=TOOLS, conversation=given)
@@ -270,7 +270,7 @@ async def test_a_prompt_that_is_none_leaves_the_agent_usable(prompt: Any) -> Non
 
 @pytest.mark.parametrize("provider", [*PROVIDERS, "mistral", "deepseek", "groq"])
 @STREAMED
-def test_the_last_turn_keeps_the_tools_where_the_wire_can_forbid_calls(provider: str, live: bool) -> None:
+def test_the_last_turn_keeps_the_tools_if_the_wire_can_forbid_calls(provider: str, live: bool) -> None:
     tap = Wiretap(*(f'call add {{"a": {number}, "b": 1}}' for number in range(2)))
     talker = agent(provider, tap, tools=[add], config=ToolConfig(max_iterations=2))
     result = run(outcome(talker, "go", streamed=live))
@@ -442,7 +442,7 @@ def test_a_hook_redacts_what_is_sent_and_not_what_is_kept() -> None:
     assert "4711" in talker.conversation[0].text
 
 
-def test_a_hook_redacts_what_the_model_is_told() -> None:
+def test_a_hook_redacts_what_the_model_reads() -> None:
     def redact(outcome: ToolOutcome) -> ToolOutcome:
         return replace(outcome, result=replace(outcome.result, content=(Text("[hidden]"),), data=None))
 
@@ -505,7 +505,7 @@ def test_system_prompts_are_texts_and_functions(provider: str) -> None:
         assert all(message.role != "system" for message in talker.conversation)
 
 
-async def test_a_changing_system_prompt_is_said_anew() -> None:
+async def test_a_changing_system_prompt_is_sent_again() -> None:
     said = iter(["first", "second", "second", ""])
     tap = Wiretap()
     talker = agent("anthropic", tap, system=lambda _: next(said))  # pyright: ignore[reportUnknownLambdaType]
@@ -734,7 +734,7 @@ def test_an_early_result_is_of_the_call_that_is_kept() -> None:
 
 @pytest.mark.parametrize("config", [ToolConfig(), EARLY], ids=["late", "early"])
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
-def test_an_early_start_is_of_its_own_reply_also_where_ids_are_used_again(provider: str, config: ToolConfig) -> None:
+def test_an_early_start_is_of_its_own_reply_also_if_ids_are_used_again(provider: str, config: ToolConfig) -> None:
     """Some servers number their calls anew in every answer: what was read before is not the answer to a new question."""
     written: list[int] = []
 
@@ -828,7 +828,7 @@ def test_a_new_config_counts_from_the_next_run() -> None:
 
 
 @STREAMED
-def test_a_model_in_circles_is_asked_for_its_last_words(live: bool) -> None:
+def test_a_model_that_repeats_itself_is_asked_for_its_last_words(live: bool) -> None:
     def again(request: Request) -> Reply:
         if request.tool_choice and request.tool_choice.mode == "none":
             return Reply((Text("I give up."),), "end")

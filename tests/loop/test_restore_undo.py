@@ -82,7 +82,7 @@ async def raised(work: Any) -> ToolglotError:
 class TestSaved:
     @EVERYWHERE
     @pytest.mark.parametrize("prompt", ["go", "look around"], ids=["between turns", "inside a turn"])
-    def test_a_cut_goes_along(self, provider: str, prompt: str) -> None:
+    def test_a_truncation_goes_along(self, provider: str, prompt: str) -> None:
         """What was left out is left out of the next request too, and its bytes are those that would have been sent."""
         first = looker(provider, conversation=Conversation(old()))
         run(first.run(prompt))
@@ -107,7 +107,7 @@ class TestSaved:
         run(again.run("say ho"))
         assert "they met at dawn" in other.requests[0].body.decode()
 
-    def test_without_a_cut_nothing_is_said_of_it(self) -> None:
+    def test_without_a_truncation_nothing_is_said_of_it(self) -> None:
         talker = looker()
         run(talker.run("go"))
         assert "context" not in header(talker.save())
@@ -118,7 +118,7 @@ class TestSaved:
         data = talker.save()
         assert Orchestrator.load(data, tools=[look, write]).save() == data
 
-    def test_the_present_model_goes_on(self) -> None:
+    def test_the_present_model_continues(self) -> None:
         first = looker("anthropic", conversation=Conversation(old()))
         run(first.run("go"))
         other = looker("gemini")
@@ -176,7 +176,7 @@ class TestDamaged:
         {"context": {"start": -1}}, {"uses": 5}, {"uses": [["", "look"]]}, {"run": {"iteration": "many"}},
         {"run": {"iteration": 1, "length": 3}}, {"toolglot": 99},
     ], ids=["context", "uses", "uses of a tool", "run", "a run of another conversation", "version"])  # fmt: skip
-    def test_nothing_has_changed_where_it_is_refused(self, changes: dict[str, Any]) -> None:
+    def test_nothing_has_changed_if_it_is_refused(self, changes: dict[str, Any]) -> None:
         talker = looker(conversation=Conversation(old()))
         run(talker.run("go"))
         before, conversation = talker.save(), talker.conversation
@@ -200,7 +200,7 @@ class TestRestored:
         assert run(talker.run("on")).text == "done"
         check(talker.conversation)
 
-    def test_a_run_that_waits_goes_on(self) -> None:
+    def test_a_run_that_waits_continues(self) -> None:
         asks = ToolConfig(approval_effects=frozenset({"write"}))
         first = agent("anthropic", tools=[write], config=asks)
         paused = run(first.run('call write {"path": "a"}'))
@@ -330,7 +330,7 @@ class TestUndo:
         assert len(asked) == 1
 
     @EVERYWHERE
-    def test_a_cut_before_the_prompt_stays(self, provider: str) -> None:
+    def test_a_truncation_before_the_prompt_stays(self, provider: str) -> None:
         tap = Wiretap(*[steps] * 300)
         talker = looker(provider, tap, conversation=Conversation(old()))
         run(talker.run("go"))
@@ -344,7 +344,7 @@ class TestUndo:
         check(talker.conversation, everywhere=False)
 
     @EVERYWHERE
-    def test_a_cut_inside_the_turn_that_is_taken_back_goes_with_it(self, provider: str) -> None:
+    def test_a_truncation_inside_the_turn_that_is_undone_goes_with_it(self, provider: str) -> None:
         tap = Wiretap(*[steps] * 300)
         talker = looker(provider, tap, conversation=Conversation(old(2)))
         run(talker.run("look around"))
@@ -357,7 +357,7 @@ class TestUndo:
         check(talker.conversation, everywhere=False)
 
     @EVERYWHERE
-    def test_all_of_a_cut_conversation_can_be_taken_back(self, provider: str) -> None:
+    def test_all_of_a_truncated_conversation_can_be_undone(self, provider: str) -> None:
         tap = Wiretap(*[steps] * 300)
         talker = looker(provider, tap, conversation=Conversation(old()))
         run(talker.run("go"))
@@ -367,7 +367,7 @@ class TestUndo:
         assert run(talker.run("new")).text == "done"
         assert "no longer shown" not in tap.requests[-1].body.decode()
 
-    def test_a_cut_conversation_that_was_taken_back_can_be_saved(self) -> None:
+    def test_a_truncated_conversation_that_was_undone_can_be_saved(self) -> None:
         """The cut may lie at the very end then."""
         talker = looker(conversation=Conversation(old()))
         run(talker.run("go " + "g" * 2_200))

@@ -256,7 +256,7 @@ def test_two_calls_of_one_id_have_a_result_each() -> None:
 # ---- approvals
 
 
-def test_nothing_goes_on_while_a_call_waits() -> None:
+def test_nothing_continues_while_a_call_waits() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
     run.wait_for_decision(1)
@@ -270,7 +270,7 @@ def test_nothing_goes_on_while_a_call_waits() -> None:
     assert calls_in(run.next()) == [(1, "b")]
 
 
-def test_a_refused_call_is_told_so() -> None:
+def test_a_refused_call_is_reported_as_such() -> None:
     run = new()
     run.add_reply(reply(CALLS[0]))
     run.wait_for_decision(0)
@@ -363,7 +363,7 @@ def test_a_finished_run_answers_its_calls_first() -> None:
     assert run.next() == Done("end", run.reply)
 
 
-def test_go_on_asks_again() -> None:
+def test_continuing_asks_again() -> None:
     run = new()
     run.add_reply(reply(Text("x"), stop="end"))
     run.continue_with(user("not that"))
@@ -395,7 +395,7 @@ def test_a_saved_run_belongs_to_its_conversation() -> None:
         Run(Conversation([HI]), state=run.snapshot())
 
 
-def test_iterations_go_on_in_another_process() -> None:
+def test_iterations_continue_in_another_process() -> None:
     run = new(max_iterations=2)
     run.add_reply(reply(CALLS[0]))
     run.wait_for_decision(0)

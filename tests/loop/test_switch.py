@@ -271,7 +271,7 @@ def test_a_fallback_after_a_switch_gets_only_what_is_its_own(fallback: str, key:
 
 
 @pytest.mark.parametrize("model", ["openai-chat:gpt-4o-mini", "azure-chat:mine"])
-def test_a_look_after_a_switch_uses_what_belongs_to_the_model_that_is_looked_at(model: str) -> None:
+def test_a_preview_after_a_switch_uses_what_belongs_to_the_model_that_is_previewed(model: str) -> None:
     """A resource is an option that only Azure knows, and that it needs."""
     talker = Orchestrator("azure-chat:first", resource="ours", key="SECRET")
     talker.switch("openai-chat:gpt-4o")
@@ -306,7 +306,7 @@ TROUBLE: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("trouble", [case[1] for case in TROUBLE], ids=[case[0] for case in TROUBLE])
 @LIVE
-def test_another_model_goes_on_where_one_fails(trouble: dict[str, Any], live: bool) -> None:
+def test_another_model_continues_if_one_fails(trouble: dict[str, Any], live: bool) -> None:
     tap = Wiretap()
     talker = Orchestrator(sim("anthropic", Wiretap(**trouble)), tools=TOOLS, fallbacks=[sim("gemini", tap)])
     result = run(outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live))
@@ -338,7 +338,7 @@ def test_a_fallback_is_announced() -> None:
 
 
 @pytest.mark.parametrize("fault", ["reset-mid-stream", "half-json", "truncated", "error-in-200"])
-async def test_what_was_shown_is_never_taken_back(fault: str) -> None:
+async def test_what_was_shown_is_never_retracted(fault: str) -> None:
     tap = Wiretap()
     words = "say " + " ".join(f"word{number}" for number in range(50))
     talker = Orchestrator(sim("openai-chat", Wiretap(words, faults=[fault])), fallbacks=[sim("gemini", tap)])
@@ -386,7 +386,7 @@ async def test_a_second_run_does_not_fall_back_to_the_model_that_failed() -> Non
     assert talker.engine is three
 
 
-async def test_a_fall_in_one_conversation_does_not_disturb_another() -> None:
+async def test_a_fallback_in_one_conversation_does_not_disturb_another() -> None:
     """Conversation B is in the middle of a tool when A falls back: B's requests stay whole."""
     wait = StuckTool("wait")
     first, second = Wiretap(faults=["", *["overloaded"] * 3]), Wiretap()

@@ -103,7 +103,7 @@ def test_one_line_for_whatever_came_of_a_call(
 
 
 @pytest.mark.parametrize(("answer", "approved"), [("yes", True), ("always", True), ("no", False)])
-def test_a_line_tells_what_was_decided(answer: str, approved: bool) -> None:
+def test_a_line_says_what_was_decided(answer: str, approved: bool) -> None:
     def approve(question: ApprovalRequest) -> Any:
         return answer
 
@@ -112,7 +112,7 @@ def test_a_line_tells_what_was_decided(answer: str, approved: bool) -> None:
     assert [line["approved"] for line in desk.lines] == [approved]
 
 
-def test_nothing_is_said_of_approval_where_nobody_was_asked() -> None:
+def test_nothing_is_said_of_approval_if_nobody_was_asked() -> None:
     desk = Desk()
     desk.run(url="x")
     assert "approved" not in desk.lines[0]
@@ -226,7 +226,7 @@ def test_threads_never_mix_their_lines(tmp_path: Path, shared: bool) -> None:
     assert len(lines) == 400
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_before_anything_runs(tmp_path: Path) -> None:
     """A wrong path is a mistake of the caller: it is named when the log is made."""
     with pytest.raises(Exception, match="audit") as caught:
         AuditLog(tmp_path)

@@ -342,7 +342,7 @@ def test_an_async_tool_is_stopped_in_time(own: float | None, general: float | No
     assert len(stopped) == 1
 
 
-def test_a_tool_s_own_time_limit_goes_before_the_general_one() -> None:
+def test_a_tools_own_time_limit_overrides_the_general_one() -> None:
     async def work() -> str:
         for _ in range(20):
             await asyncio.sleep(0.005)
@@ -351,7 +351,7 @@ def test_a_tool_s_own_time_limit_goes_before_the_general_one() -> None:
     assert outcome_of(tool(timeout=SOON)(work), {"timeout": 0.01}).result.text == "done"
 
 
-def test_a_sync_tool_is_left_alone_and_told() -> None:
+def test_a_sync_tool_is_left_alone_and_notified() -> None:
     told, release = threading.Event(), threading.Event()
 
     def slow(context: Context) -> str:
@@ -366,7 +366,7 @@ def test_a_sync_tool_is_left_alone_and_told() -> None:
     assert told.wait(SOON), "a tool in a thread sees that nobody waits any more"
 
 
-def test_one_tool_that_never_returns_holds_nobody_up() -> None:
+def test_one_tool_that_never_returns_blocks_nobody() -> None:
     release = threading.Event()
 
     def stuck() -> None:
@@ -422,7 +422,7 @@ print(asyncio.run(ToolExecutor(ToolRegistry([stuck])).run(ToolCall("c", "stuck",
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "timeout", "")
 
 
-async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up() -> None:
+async def test_a_tool_that_does_not_let_itself_be_cancelled_blocks_nobody() -> None:
     async def stubborn() -> str:
         while not release.is_set():
             try:
@@ -467,7 +467,7 @@ def test_a_timeout_inside_a_tool_is_its_own_affair(function: Function, limit: fl
     assert "stopped" not in outcome.result.text
 
 
-def test_the_time_that_a_call_took_is_told() -> None:
+def test_the_time_that_a_call_took_is_reported() -> None:
     now = 100.0
 
     def work() -> None:
@@ -500,7 +500,7 @@ AGAIN = partial(ToolError, "busy", retryable=True)
 
 @pytest.mark.parametrize("on_error", ["continue", "abort", "retry"])
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_errors_that_are_marked_are_tried_again_always(on_error: str, idempotent: bool) -> None:
+def test_errors_that_are_marked_are_retried_always(on_error: str, idempotent: bool) -> None:
     flaky = Flaky(AGAIN(), AGAIN())
     outcome = outcome_of(tool(name="f", idempotent=idempotent)(flaky), {"on_error": on_error, "retry": QUICK})
     assert (outcome.result.text, outcome.retries, flaky.attempts) == ("done", 2, [1, 2, 3])
@@ -518,7 +518,7 @@ def test_errors_that_are_marked_are_tried_again_always(on_error: str, idempotent
     (ToolError("x", kind="rejected"), "retry", True, 1),
     (ToolError("x", kind="unknown_outcome"), "retry", True, 1),
 ])  # fmt: skip
-def test_other_errors_only_where_it_is_allowed(error: Exception, on_error: str, idempotent: bool, attempts: int) -> None:
+def test_other_errors_only_if_that_is_allowed(error: Exception, on_error: str, idempotent: bool, attempts: int) -> None:
     flaky = Flaky(error)
     outcome = outcome_of(tool(name="f", idempotent=idempotent)(flaky), {"on_error": on_error, "retry": QUICK})
     assert len(flaky.attempts) == attempts
@@ -526,7 +526,7 @@ def test_other_errors_only_where_it_is_allowed(error: Exception, on_error: str, 
     assert outcome.result.is_error == (attempts == 1)
 
 
-def test_arguments_that_are_not_valid_are_never_tried_again() -> None:
+def test_arguments_that_are_not_valid_are_never_retried() -> None:
     ran: list[int] = []
 
     def work(n: int) -> None:
@@ -536,7 +536,7 @@ def test_arguments_that_are_not_valid_are_never_tried_again() -> None:
     assert (kind_of(outcome), outcome.retries, outcome.ran, ran) == ("validation", 0, False, [])
 
 
-def test_a_timeout_is_tried_again_where_that_does_no_harm() -> None:
+def test_a_timeout_is_retried_if_that_does_no_harm() -> None:
     attempts: list[Context] = []
 
     async def slow(context: Context) -> str:
@@ -579,7 +579,7 @@ def test_what_an_error_says_about_waiting_is_obeyed(waits: list[float]) -> None:
     assert (outcome.result.text, waits) == ("done", [7.5, 30.0])
 
 
-def test_an_error_that_asks_for_too_much_patience_is_told_at_once(waits: list[float]) -> None:
+def test_an_error_that_asks_for_too_much_patience_is_reported_at_once(waits: list[float]) -> None:
     flaky = Flaky(AGAIN(retry_after=121.0))
     outcome = outcome_of(tool(name="f")(flaky))
     assert (kind_of(outcome), outcome.retries, waits) == ("execution", 0, [])
@@ -685,7 +685,7 @@ async def test_cancelled_at_any_point_the_executor_stays_usable(steps: int) -> N
     assert [outcome.result.text for outcome in await runner.run_all([call("work", n=7)] * 3)] == ["7"] * 3
 
 
-async def test_an_outer_time_limit_is_not_taken_for_the_tool_s_own() -> None:
+async def test_an_outer_time_limit_is_not_taken_for_the_tools_own() -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
 
@@ -831,7 +831,7 @@ def test_words_of_an_error_are_short_and_can_be_sent(flavour: str) -> None:
 
 
 @pytest.mark.parametrize("flavour", ["thread", "async"])
-def test_words_that_a_tool_chose_are_cut_like_a_result_and_can_be_sent(flavour: str) -> None:
+def test_words_that_a_tool_chose_are_truncated_like_a_result_and_can_be_sent(flavour: str) -> None:
     outcome = outcome_of(raiser(ToolError("\udcff" + "x" * 5000), flavour), {"max_result": 1000})
     assert len(outcome.result.text) < 1200
     assert 'read_result(handle="r1"' in outcome.result.text
@@ -856,7 +856,7 @@ def test_prints_of_a_tool_are_not_its_result(capsys: pytest.CaptureFixture[str])
 # ---- results that are garbage
 
 
-def test_an_async_generator_that_is_returned_is_read_or_told() -> None:
+def test_an_async_generator_that_is_returned_is_read_or_reported() -> None:
     def give() -> Any:
         return pieces_later(2)
 
@@ -897,7 +897,7 @@ def test_a_generator_without_end_is_stopped() -> None:
 # ---- calls that behave badly
 
 
-def test_an_unknown_tool_is_told_with_the_nearest_names() -> None:
+def test_an_unknown_tool_is_reported_with_the_nearest_names() -> None:
     def get_weather() -> None: ...
     def set_weather() -> None: ...
     def unrelated() -> None: ...
@@ -910,14 +910,14 @@ def test_an_unknown_tool_is_told_with_the_nearest_names() -> None:
     assert "unrelated" not in outcome.result.text
 
 
-def test_an_unknown_tool_where_there_are_none() -> None:
+def test_an_unknown_tool_if_there_are_none() -> None:
     outcome = asyncio.run(executor().run(call("look")))
     assert kind_of(outcome) == "not_found"
     assert outcome.result.text == "There is no tool 'look': no tools are available."
 
 
 @pytest.mark.parametrize("name", ["nothing_like_it", "x" * 1_000_000, "", "\ud800", "tool_1000"])
-def test_an_unknown_tool_among_a_thousand_is_told_in_a_few_words(name: str) -> None:
+def test_an_unknown_tool_among_a_thousand_is_reported_in_a_few_words(name: str) -> None:
     tools = [tool(name=f"tool_{n}")(double) for n in range(1000)]
     outcome = asyncio.run(executor(*tools).run(call(name)))
     assert kind_of(outcome) == "not_found"
@@ -928,7 +928,7 @@ def test_an_unknown_tool_among_a_thousand_is_told_in_a_few_words(name: str) -> N
 @pytest.mark.parametrize(
     "raw", ["{'n': 4}", '{"n": 4,}', '```json\n{"n": 4}\n```', '{"n": 4}}', "{n: 4}", '"{\\"n\\": 4}"', '{"n": "4"}']
 )
-def test_broken_json_is_mended_and_that_is_told(raw: str) -> None:
+def test_broken_json_is_repaired_and_that_is_reported(raw: str) -> None:
     outcome = asyncio.run(executor(double).run(ToolCall("c", "double", None, raw)))
     assert outcome.result.text == "8"
     assert raw == '{"n": "4"}' or outcome.repairs
@@ -969,7 +969,7 @@ def test_arguments_that_are_nested_deeply_have_an_outcome(depth: int) -> None:
 # ---- results that are long
 
 
-def test_a_flood_is_cut_too() -> None:
+def test_a_flood_is_truncated_too() -> None:
     """50 MB, and all of it can be read."""
 
     def flood() -> str:
@@ -983,7 +983,7 @@ def test_a_flood_is_cut_too() -> None:
 
 
 @pytest.mark.parametrize(("own", "general", "limit"), [(None, 500, 500), (300, 500, 300), (900, 500, 900)])
-def test_a_tool_s_own_length_goes_before_the_general_one(own: int | None, general: int, limit: int) -> None:
+def test_a_tools_own_length_overrides_the_general_one(own: int | None, general: int, limit: int) -> None:
     def long() -> str:
         return "x" * 10_000
 
@@ -1095,7 +1095,7 @@ def test_a_tool_that_outlives_its_loop_may_still_report() -> None:
     assert wrong == []
 
 
-async def test_start_and_end_are_told_for_every_call_that_ran() -> None:
+async def test_start_and_end_are_reported_for_every_call_that_ran() -> None:
     events: list[Event] = []
 
     async def fail() -> None:

@@ -95,7 +95,7 @@ def test_without_hooks_nothing_is_watched() -> None:
     assert run(Idle()).result.text == "3"
 
 
-def test_a_veto_stops_the_call_and_is_told() -> None:
+def test_a_veto_stops_the_call_and_is_reported() -> None:
     seen: list[str] = []
     ran: list[int] = []
 
@@ -138,7 +138,7 @@ def test_changed_arguments_are_checked_again(arguments: dict[str, Any]) -> None:
     assert (outcome.result.error_kind, outcome.ran) == ("validation", False)
 
 
-def test_changed_arguments_are_mended_like_a_model_s() -> None:
+def test_changed_arguments_are_repaired_like_those_of_a_model() -> None:
     assert run(Change(lambda call: replace(call, arguments={"a": "1", "b": "41"}))).result.text == "42"
 
 
@@ -219,7 +219,7 @@ class BrokenAfter(Hooks):
 
 
 @pytest.mark.parametrize("hook", [BrokenBefore(), BrokenAfter()])
-def test_an_error_in_a_hook_is_heard_as_itself(hook: Hooks) -> None:
+def test_an_error_in_a_hook_is_raised_as_it_is(hook: Hooks) -> None:
     """It is a mistake of the program, and not of the tool: the model cannot help."""
     with pytest.raises(LookupError, match="the hook is broken"):
         run(hook)

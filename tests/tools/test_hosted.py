@@ -50,7 +50,7 @@ def test_the_table_names_wires_that_exist() -> None:
 
 
 @pytest.mark.parametrize("wire", [*WIRES, "no such wire"])
-def test_a_name_that_is_not_known_is_told_with_the_nearest(wire: str) -> None:
+def test_a_name_that_is_not_known_is_reported_with_the_nearest(wire: str) -> None:
     with pytest.raises(UnknownName, match="web_search"):
         find_hosted_tool("web_serch", wire)
 

@@ -122,7 +122,7 @@ def test_uses_are_counted_over_the_conversation() -> None:
 
 
 @pytest.mark.parametrize(("own", "general", "most"), [(None, 3, 3), (2, 5, 2), (5, 2, 5), (0, 5, 0), (None, 0, 0)])
-def test_a_tool_s_own_number_goes_before_the_general_one(own: int | None, general: int, most: int) -> None:
+def test_a_tools_own_number_overrides_the_general_one(own: int | None, general: int, most: int) -> None:
     desk = Desk(look.replace(max_uses=own), max_uses={"look": general})
     assert desk.kinds(*(call("look", at=n) for n in range(8))).count("ok") == most
 
@@ -300,7 +300,7 @@ def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: froz
 @pytest.mark.parametrize(
     ("approval", "ask", "asks"), [(True, [], 1), (False, ["write"], 0), (None, ["write"], 1), (None, [], 0)]
 )
-def test_a_tool_s_own_word_goes_before_the_policy(approval: bool | None, ask: list[Any], asks: int) -> None:
+def test_a_tools_own_word_overrides_the_policy(approval: bool | None, ask: list[Any], asks: int) -> None:
     desk = Desk(write.replace(approval=approval), approve=says("yes"), approval_effects=frozenset(ask))
     assert desk.kinds(call("write")) == ["ok"]
     assert len(desk.asked) == asks
@@ -324,7 +324,7 @@ def test_nobody_is_asked_about_a_call_that_may_not_run_anyway() -> None:
 
 
 @pytest.mark.parametrize("flavour", ["sync", "async"])
-def test_an_approver_that_fails_is_heard_and_nothing_runs(flavour: str) -> None:
+def test_an_error_of_an_approver_is_raised_and_nothing_runs(flavour: str) -> None:
     def broken(question: ApprovalRequest) -> Any:
         raise LookupError("nobody at the desk")
 
@@ -419,7 +419,7 @@ def test_two_tools_with_the_same_arguments_are_not_one() -> None:
     *(([call("look", at=n) for n in range(length)], ["ok"] * length * 3 + ["limit"] * length) for length in (3, 5, 8)),
     ([call("write", path="a", content="b")], ["ok"] * 3 + ["limit"]),
 ])  # fmt: skip
-def test_circles_of_any_length_are_found(circle: list[ToolCall], expected: list[str]) -> None:
+def test_repetitions_of_any_length_are_found(circle: list[ToolCall], expected: list[str]) -> None:
     assert made(Desk(), *circle * 4) == expected
 
 
@@ -441,7 +441,7 @@ def test_waiting_for_something_is_allowed_for_longer_but_not_for_ever(repeats: i
     assert made(desk, *[call("status", job=1)] * repeats * 4) == ["ok"] * repeats * 3 + ["limit"] * repeats
 
 
-def test_a_check_between_changes_is_not_a_circle() -> None:
+def test_a_check_between_changes_is_not_a_repetition() -> None:
     """Change, check, change, check: the check fails in the same way until the last change is right."""
 
     def check() -> str:
@@ -491,7 +491,7 @@ def test_a_model_that_listens_is_not() -> None:
     assert not desk.executor.policy.is_exhausted
 
 
-def test_calls_of_one_turn_are_told_once() -> None:
+def test_calls_of_one_turn_are_reported_once() -> None:
     """The model hears of it after the turn, however many calls that had."""
     desk = Desk()
     made(desk, *[call("look", at="x")] * 3)
@@ -499,7 +499,7 @@ def test_calls_of_one_turn_are_told_once() -> None:
     assert not desk.executor.policy.is_exhausted
 
 
-def test_circles_of_one_conversation_are_not_those_of_another() -> None:
+def test_repetitions_of_one_conversation_are_not_those_of_another() -> None:
     first, second = Desk(), Desk()
     made(first, *[call("look", at="x")] * 3)
     assert made(second, call("look", at="x")) == ["ok"]

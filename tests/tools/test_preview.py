@@ -81,7 +81,7 @@ def test_the_arguments_are_those_that_will_be_used() -> None:
     assert ran == [[1, 2]]
 
 
-def test_a_text_that_is_no_json_is_mended_first() -> None:
+def test_a_text_that_is_no_json_is_repaired_first() -> None:
     [question] = asked(remover(preview=command), None, "{'path': 'a', 'times': 1,}")
     assert (question.arguments, question.preview) == ({"path": "a", "times": 1}, "$ rm -r a x1")
 
@@ -107,7 +107,7 @@ def test_a_preview_that_fails_does_not_stop_the_question(what: str, caplog: pyte
 
 
 @pytest.mark.parametrize("options", [{"approval": False}, {"approval": None, "effects": "read"}])
-def test_nobody_is_asked_and_nothing_is_previewed_where_a_call_may_run(options: dict[str, Any]) -> None:
+def test_nobody_is_asked_and_nothing_is_previewed_if_a_call_may_run(options: dict[str, Any]) -> None:
     seen = Seen()
     executor = ToolExecutor(ToolRegistry([remover(preview=seen, **options)]), ToolConfig(), approve=lambda question: "no")
     [outcome] = asyncio.run(executor.run_all([ToolCall("c", "remove", {"path": "a"})]))
@@ -118,7 +118,7 @@ def test_a_call_that_cannot_run_is_not_asked_about() -> None:
     assert asked(remover(preview=command), {"path": 5, "times": "many"}) == []
 
 
-def test_a_preview_is_not_made_where_nobody_is_there_to_see_it() -> None:
+def test_a_preview_is_not_made_if_nobody_is_there_to_see_it() -> None:
     seen = Seen()
     executor = ToolExecutor(ToolRegistry([remover(preview=seen)]), ToolConfig())
     prepared = asyncio.run(executor.prepare(ToolCall("c", "remove", {"path": "a"})))

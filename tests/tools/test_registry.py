@@ -57,7 +57,7 @@ def test_unknown_names_offer_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing like it", "x" * 1_000_000, "", "\ud800"])
-def test_unknown_names_are_told_in_a_few_words(name: str) -> None:
+def test_unknown_names_are_reported_in_a_few_words(name: str) -> None:
     registry = ToolRegistry(made(f"tool_{n}") for n in range(1000))
     with pytest.raises(UnknownName) as e:
         registry.get(name)

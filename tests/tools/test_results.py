@@ -274,7 +274,7 @@ LINE = "characters left out; read them with read_result"
 
 @pytest.mark.parametrize("limit", [1, 2, 10, 300, 1000])
 @pytest.mark.parametrize("text", ["x" * 5000, "line\n" * 1000, "\n" * 5000, "é" * 1001 + "\n" + "z" * 1001])
-def test_long_results_are_cut_and_the_rest_can_be_read(text: str, limit: int) -> None:
+def test_long_results_are_truncated_and_the_rest_can_be_read(text: str, limit: int) -> None:
     store = ResultStore()
     cut = limit_result(result(text, data={"big": text}), limit, store)
     assert cut.data is None
@@ -288,14 +288,14 @@ def test_long_results_are_cut_and_the_rest_can_be_read(text: str, limit: int) ->
     assert text[:offset] + store.page("r1", offset, left_out) + tail == text, "nothing is lost"
 
 
-def test_cuts_fall_between_lines_where_one_is_near() -> None:
+def test_truncations_fall_between_lines_if_one_is_near() -> None:
     text = "".join(f"line {i:04}\n" for i in range(1000))
     head, _, rest = limit_result(result(text), 1000, ResultStore()).text.partition("… ")
     assert head.endswith("\n")
     assert rest.partition(" …\n")[2].startswith("line ")
 
 
-def test_media_stay_beside_a_cut_text() -> None:
+def test_media_stay_beside_a_truncated_text() -> None:
     picture = media("image", "image/png", PNG)
     found = limit_result(result("a" * 50, picture, "b" * 50), 40, ResultStore())
     assert [type(block) for block in found.content] == [Text, Media]

@@ -174,7 +174,7 @@ def test_replace_checks_what_it_puts_into_a_given_schema(changes: dict[str, Any]
         with_a_schema().replace(**changes)
 
 
-def test_a_tool_is_ordered_where_it_says_so() -> None:
+def test_a_tool_is_ordered_if_it_says_so() -> None:
     @tool(ordered=True)
     def first() -> None: ...
 
@@ -219,7 +219,7 @@ def test_bind(made: ToolCall, values: dict[str, Any]) -> None:
     assert get_weather.bind(made).values == values
 
 
-def test_bind_names_what_it_mended() -> None:
+def test_bind_names_what_it_repaired() -> None:
     found = get_weather.bind(call(None, '{location: \'Rome\', "zip": 1, "Days": [2]}'.replace("[2]", '"2"')))
     assert [repair.reason for repair in found.repairs] == [
         "unquoted key",
@@ -273,7 +273,7 @@ def test_the_error_is_written_for_the_model() -> None:
 
 
 @pytest.mark.parametrize("raw", ['{"location": "Ro', "[1]", "Rome", '{"location": {"a": 1}}'])
-def test_what_cannot_be_mended(raw: str) -> None:
+def test_what_cannot_be_repaired(raw: str) -> None:
     with pytest.raises(ToolError, match="invalid") as e:
         get_weather.bind(call(None, raw))
     assert e.value.kind == "validation"
