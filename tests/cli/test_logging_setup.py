@@ -95,10 +95,6 @@ class TestTheLevel:
     def test_it_is_the_more_talkative_one(self, verbosity: int, configured: str, level: str) -> None:
         assert effective_level(verbosity, configured) == level
 
-    def test_an_unknown_one_is_named(self) -> None:
-        with pytest.raises(UsageError, match=r"unknown log level 'loud'.* info"):
-            configure_logging("loud", None, secrets=secrets)
-
     @pytest.mark.parametrize(
         ("level", "heard"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")], ids=lambda value: value
     )

@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from toolglot.cli.printer import supports_color
-from toolglot.errors import UnknownName, UsageError
+from toolglot.errors import UsageError
 from toolglot.jsontext import dumps, dumps_text
 from toolglot.redact import REDACTED, redact
 
@@ -32,7 +32,7 @@ _REDUNDANT_FIELDS = frozenset({"model", "seconds", "stop", "error", "attempt", "
 def effective_level(verbosity: int, configured: str) -> str:
     """Combine -v (info) and -vv (debug) with the configured level; the more verbose one wins."""
     requested = "debug" if verbosity > 1 else "info" if verbosity else configured
-    return min(requested, configured, key=_rank)
+    return min(requested, configured, key=LEVELS.index)
 
 
 def configure_logging(level: str, file: Path | None, *, secrets: Secrets) -> None:
@@ -40,19 +40,12 @@ def configure_logging(level: str, file: Path | None, *, secrets: Secrets) -> Non
 
     `secrets` returns the keys to hide; it is called for each line, because keys appear while the program runs.
     """
-    rank = _rank(level)
     handler = _LogHandler(file, secrets)
     logger = logging.getLogger("toolglot")
-    logger.setLevel(LEVELS[rank].upper())
+    logger.setLevel(level.upper())
     _replace_handler(logger, handler)
     for name in _THIRD_PARTY_LOGGERS:
         _replace_handler(logging.getLogger(name), handler if level == "debug" else _QuietHandler())
-
-
-def _rank(level: str) -> int:
-    if level not in LEVELS:
-        raise UnknownName("log level", level, LEVELS)
-    return LEVELS.index(level)
 
 
 def _replace_handler(logger: logging.Logger, handler: logging.Handler) -> None:
