@@ -6,12 +6,11 @@ JSON; a result that is too long, and the rest of it by its handle; then the user
 
 import asyncio
 from functools import cache
-from typing import Any
 
 import msgspec
 import pytest
 
-from toolglot.errors import ToolError
+from toolglot.errors import ContextTooLong, ToolError
 from toolglot.events import RunResult, ToolOutcome
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Reply, Text, Thinking, ToolCall
@@ -208,9 +207,8 @@ async def test_paging_in_strict_mode(profile: str) -> None:
 
 
 async def test_the_recording_transport_notes_refusals() -> None:
-    """The judge can say no: a body that the provider does not take is seen as such."""
-    transport = make_transport(models=["another-model"])
-    agent: Any = Orchestrator(make_engine("openai-chat", transport))
-    with pytest.raises(Exception, match="model"):
-        await agent.run("hello")
-    assert list_refusals(transport.sent) == ["openai-chat: 404"]
+    """The judge can say no."""
+    transport = make_transport(faults=["context-too-long"])
+    with pytest.raises(ContextTooLong):
+        await Orchestrator(make_engine("openai-chat", transport)).run("hello")
+    assert list_refusals(transport.sent) == ["openai-chat: 400"]

@@ -481,13 +481,6 @@ def test_bodies_that_are_not_json_objects(profile: str) -> None:
         assert post(Simulator(), target, body).status == 400
 
 
-def test_only_named_models_exist() -> None:
-    simulator = Simulator(models=["gpt-4o"])
-    assert post(simulator, resolve_profile("openai-chat", "gpt-4o"), chat()).status == 200
-    answer = post(simulator, resolve_profile("openai-chat", "gpt-4"), chat(model="gpt-4"))
-    assert (answer.status, "does not exist" in error_text(answer)) == (404, True)
-
-
 def test_too_large() -> None:
     assert post(Simulator(), resolve_profile("anthropic", CLAUDE), b" " * 32_000_001).status == 413
 

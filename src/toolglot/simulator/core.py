@@ -5,7 +5,7 @@ One exchange: route -> rules (refusals) -> model -> faults -> the wire's own byt
 
 import re
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -22,8 +22,7 @@ from toolglot.simulator.model import Script, Situation, add_thought, estimate_us
 from toolglot.simulator.opaque_state import add_state, shows_thinking
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
-from toolglot.simulator.wires import load_rules
-from toolglot.simulator.wires.base import Refusal
+from toolglot.simulator.wires.base import Refusal, load_rules
 from toolglot.wire import spec
 from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.framing import encode_json_array
@@ -64,15 +63,10 @@ class Simulator:
     Args:
         script: What the model says, by turn.
         faults: One per request, in order; "" lets a request pass.
-        models: The only model names that exist; None: all do.
     """
 
-    def __init__(
-        self, script: Script | None = None, *, faults: Iterable[str] = (), models: Collection[str] | None = None
-    ) -> None:
-        self._script = script
-        self._faults = deque(faults)
-        self._models = None if models is None else frozenset(models)
+    def __init__(self, script: Script | None = None, *, faults: Iterable[str] = ()) -> None:
+        self._script, self._faults = script, deque(faults)
         self._fired: Counter[tuple[str, int, str]] = Counter()
         self._next = 1
         for fault in filter(None, self._faults):
@@ -87,7 +81,7 @@ class Simulator:
         profile = resolve_profile(route.profile, route.model)
         try:
             lower_headers = {name.lower(): value for name, value in headers.items()}
-            accepted = check_request(method, route, lower_headers, body, self._models)
+            accepted = check_request(method, route, lower_headers, body)
             profile = accepted.profile
             if profile.wire == spec.OPENAI_RESPONSES:  # item ids must be new, also after a conversation with another simulator
                 self._next = max(self._next, *(int(number) + 1 for number in _ITEM_NUMBER.findall(body)), 1)

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from toolglot.errors import UnknownName
 from toolglot.messages import Block, Reply, Text, ToolCall
 from toolglot.providers.profile import Profile
-from toolglot.simulator.wires import load_rules
-from toolglot.simulator.wires.base import Refusal, RefusalKind
+from toolglot.simulator.wires.base import Refusal, RefusalKind, load_rules
 from toolglot.wire import spec
 
 

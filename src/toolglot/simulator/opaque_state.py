@@ -23,6 +23,8 @@ __all__ = ["add_state", "shows_thinking", "sign_state"]
 # Models that think by default; others do if the request asks for it.
 _THINKING_MODELS = re.compile(r"claude-.*-5|claude-sonnet-4|(^|/)o\d|gpt-[5-9]|gemini-[3-9]|deepseek")
 _MODEL_SUFFIX = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
+# The field of a thought that carries its state.
+_STATE_FIELDS = {spec.ANTHROPIC_MESSAGES: "signature", spec.OPENAI_RESPONSES: "encrypted_content"}
 # The field that carries reasoning, where it is not `reasoning_content`.
 _REASONING_FIELDS = {"openrouter": "reasoning", "groq": "reasoning", "copilot": "reasoning_text"}
 
@@ -63,14 +65,10 @@ def add_state(blocks: tuple[Block, ...], profile: Profile, next_number: Callable
 
 
 def _sign_thinking(block: Thinking, profile: Profile) -> Thinking:
-    opaque = block.opaque or {}
-    if profile.wire == spec.ANTHROPIC_MESSAGES and "redacted" not in opaque:
-        return replace(block, opaque={**opaque, "signature": sign_state(profile, block.text)})
-    if profile.wire == spec.OPENAI_RESPONSES:
-        return replace(block, opaque={**opaque, "encrypted_content": sign_state(profile, block.text)})
-    if profile.wire == spec.OPENAI_CHAT and profile.id in _REASONING_FIELDS:
-        return replace(block, opaque={"field": _REASONING_FIELDS[profile.id]})
-    return block
+    opaque, key = block.opaque or {}, _STATE_FIELDS.get(profile.wire)
+    if key and "redacted" not in opaque:
+        return replace(block, opaque={**opaque, key: sign_state(profile, block.text)})
+    return replace(block, opaque={"field": _REASONING_FIELDS[profile.id]}) if profile.id in _REASONING_FIELDS else block
 
 
 def _finish_call(call: ToolCall, profile: Profile, next_number: Callable[[], int], is_first: bool) -> ToolCall:

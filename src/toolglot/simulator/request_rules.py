@@ -15,8 +15,7 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request
 from toolglot.simulator.routes import Route
-from toolglot.simulator.wires import WireRules, load_rules
-from toolglot.simulator.wires.base import Refusal
+from toolglot.simulator.wires.base import Refusal, WireRules, load_rules
 from toolglot.simulator.wires.openai_chat import OPENAI_ROWS
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request
@@ -48,9 +47,7 @@ class AcceptedRequest(msgspec.Struct):
     """Whether a stream ends with token counts."""
 
 
-def check_request(
-    method: str, route: Route, headers: dict[str, str], body: bytes, models: frozenset[str] | None = None
-) -> AcceptedRequest:
+def check_request(method: str, route: Route, headers: dict[str, str], body: bytes) -> AcceptedRequest:
     """Return the decoded request. Raises Refusal."""
     if not route.is_served:
         raise Refusal("Invalid URL: nothing is served at this path.", "missing", code="unknown_url")
@@ -71,8 +68,6 @@ def check_request(
     profile = resolve_profile(route.profile, model)
     rules = load_rules(profile.wire)(as_dict(doc), profile, headers)
     rules.check_fields(has_model=bool(route.model))
-    if models is not None and model not in models:
-        raise Refusal(f"The model `{model}` does not exist or you do not have access to it.", "missing")
     rules.check_body()
     rules.check_history()
     try:
@@ -94,16 +89,11 @@ def check_request(
 
 
 def _check_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> None:
-    if profile.auth not in _KEY_HEADERS:
-        return
+    headers = {name: headers.get(name, "").strip() for name in _KEY_HEADERS.get(profile.auth, ())}
+    is_bearer = re.fullmatch(r"(?i)bearer\s+\S.*", headers.pop("authorization", ""))
     is_in_query = profile.wire == spec.GEMINI and bool(route.query.get("key"))
-    for name in _KEY_HEADERS[profile.auth]:
-        scheme, _, key = headers.get(name, "").strip().partition(" ")
-        if (scheme.lower() == "bearer" and key.strip()) if name == "authorization" else scheme:
-            break
-    else:
-        if not is_in_query:
-            raise Refusal(load_rules(profile.wire).missing_key, "no_key")
+    if profile.auth in _KEY_HEADERS and not (is_bearer or is_in_query or any(headers.values())):
+        raise Refusal(load_rules(profile.wire).missing_key, "no_key")
     if "{version}" in profile.path and not route.query.get("api-version"):
         raise Refusal("Resource not found: api-version query parameter is required", "missing", code="404")
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
+from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 from toolglot.jsontext import json_type_name
@@ -11,8 +13,9 @@ from toolglot.request import ToolDefinition
 from toolglot.schema.json_schema import has_type, iter_nodes
 from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_list
+from toolglot.wire.spec import SPECS
 
-__all__ = ["ErrorTable", "Refusal", "RefusalKind", "VendorErrors", "WireRules", "declare_fields"]
+__all__ = ["ErrorTable", "Refusal", "RefusalKind", "VendorErrors", "WireRules", "declare_fields", "load_rules"]
 
 RefusalKind = Literal[
     "invalid", "no_key", "auth", "missing", "method", "large", "too_long", "rate", "quota", "server", "overloaded"
@@ -216,3 +219,12 @@ class WireRules:
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
         """Return the same inside a stream that began with status 200."""
         return encode_sse(cls.error_body(refusal, profile), cls.error_event)
+
+
+@cache
+def load_rules(wire: str) -> type[WireRules]:
+    """Return the rules of a wire, from the module named after its package; the shared ones if there is none."""
+    try:
+        return import_module(f"toolglot.simulator.wires.{SPECS[wire].package.rpartition('.')[2]}").Rules
+    except ModuleNotFoundError:
+        return WireRules
