@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from toolglot.engine.auth import Key, KeySource
 from toolglot.engine.retry import retry_delay
-from toolglot.engine.transport import HttpRequest, HttpResponse, Transport, read_body, redact_error
+from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport, read_body, redact_error
 from toolglot.errors import (
     AuthenticationFailed,
     LossyEncoding,
@@ -52,8 +52,6 @@ _EMPTY_BODY = EncodedBody()
 _MAX_ERROR_BYTES = 1_000_000
 # The providers' own names for a request, the most specific header first (cf-ray is Cloudflare's, which some put in front).
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-github-request-id", "cf-ray")
-# Headers that never hold a secret; every other one that a caller adds may.
-_PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta"})
 _BASE_HEADERS = {"content-type": "application/json", "user-agent": "toolglot"}
 
 
@@ -171,7 +169,7 @@ class Engine:
     @property
     def secrets(self) -> frozenset[str]:
         """Everything sent that may be secret: keys, the caller's headers, user and password in the base URL."""
-        extra = (value.removeprefix("Bearer ") for name, value in self._extra_headers.items() if name not in _PUBLIC_HEADERS)
+        extra = (value.removeprefix("Bearer ") for name, value in self._extra_headers.items() if name not in PUBLIC_HEADERS)
         userinfo = self.profile.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
         return frozenset({*self.keys.known_keys, *extra, *map(unquote, userinfo.split(":", 1))})
 

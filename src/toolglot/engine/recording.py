@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
+from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport
 from toolglot.errors import MalformedData, ReplayMiss, UsageError
 from toolglot.jsontext import dumps, dumps_text, loads
 from toolglot.redact import redact
@@ -22,7 +22,6 @@ from toolglot.redact import redact
 __all__ = ["RecordingTransport", "ReplayTransport"]
 
 _RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # all that the engine reads
-_PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
 _FlatRequest = dict[str, str]
 """Where each value is in a request, such as `body.messages[0].content`, and the value as JSON."""
@@ -119,7 +118,7 @@ class _RecordingResponse:
 
 def _secret_header_values(request: HttpRequest) -> list[str]:
     """Every header that is not known to be public may hold a secret: callers add headers of their own."""
-    return [value.removeprefix("Bearer ") for name, value in request.headers.items() if name.lower() not in _PUBLIC_HEADERS]
+    return [value.removeprefix("Bearer ") for name, value in request.headers.items() if name.lower() not in PUBLIC_HEADERS]
 
 
 def _record_request(request: HttpRequest) -> _RequestRecord:

@@ -14,9 +14,11 @@ from toolglot.jsontext import dumps_text, loads
 from toolglot.redact import redact
 from toolglot.wire.reader import error_from_response
 
-__all__ = ["HttpRequest", "HttpResponse", "Timeouts", "Transport", "fetch", "read_body", "redact_error"]
+__all__ = ["PUBLIC_HEADERS", "HttpRequest", "HttpResponse", "Timeouts", "Transport", "fetch", "read_body", "redact_error"]
 
 _MAX_FETCHED_BYTES = 4_000_000
+PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
+"""Headers that never hold a secret; every other one that a caller adds may."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 

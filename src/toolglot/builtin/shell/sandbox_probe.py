@@ -6,8 +6,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,6 @@ _CANARY_SCRIPT = (
     'echo in >"$1/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; (exec 3<>"/dev/tcp/127.0.0.1/$3") && echo net; '
     "echo done"
 )
-_probe_lock = threading.Lock()
-_probe_cache: "list[SandboxProbe]" = []
 
 
 class SandboxProbe(msgspec.Struct, frozen=True):
@@ -47,20 +45,16 @@ class SandboxProbe(msgspec.Struct, frozen=True):
     reasons: dict[str, str] = {}
 
 
+@cache
 def probe_sandbox() -> SandboxProbe:
     """Return the best level that works here, tried once per process."""
-    with _probe_lock:  # several conversations may start at once: one of them tries
-        if not _probe_cache:
-            reasons: dict[str, str] = {}
-            for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
-                reason = probe_level(level)
-                if not reason:
-                    break
-                reasons[level.label] = reason
-            else:
-                level = SandboxLevel.NONE
-            _probe_cache.append(SandboxProbe(level, reasons))
-        return _probe_cache[0]
+    reasons: dict[str, str] = {}
+    for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
+        reason = probe_level(level)
+        if not reason:
+            return SandboxProbe(level, reasons)
+        reasons[level.label] = reason
+    return SandboxProbe(SandboxLevel.NONE, reasons)
 
 
 def probe_level(level: SandboxLevel) -> str:

@@ -6,6 +6,7 @@ its message may contain the key.
 
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from logging import getLogger
 from typing import Any
 
@@ -48,7 +49,7 @@ def delete_key(profile_id: str) -> bool:
 
 def is_installed() -> bool:
     """Whether the package can be imported."""
-    return _import_keyring() is not None
+    return find_spec("keyring") is not None
 
 
 def has_backend() -> bool:
@@ -57,18 +58,11 @@ def has_backend() -> bool:
     return backend is not None and type(backend).__module__ not in _NULL_BACKENDS
 
 
-def _import_keyring() -> Any:
-    try:
-        return import_module("keyring")
-    except ImportError:
-        return None
-
-
 def _call_keyring(method: str, *arguments: str) -> Any:
-    keyring = _import_keyring()
-    if keyring is None:
+    if not is_installed():
         return None
     try:
+        keyring = import_module("keyring")
         # The null backends raise or warn on every access; treat them as an empty keyring instead.
         if method != "get_keyring" and type(keyring.get_keyring()).__module__ in _NULL_BACKENDS:
             return None
