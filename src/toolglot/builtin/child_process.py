@@ -96,12 +96,13 @@ def start_confined(program: str, arguments: list[str], root_fd: int, stderr: Bin
             [program, *arguments],
             cwd=f"/proc/self/fd/{root_fd}",
             env={"LC_ALL": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
+            stdin=empty,
             stdout=subprocess.PIPE,
             stderr=stderr,
             pass_fds=pass_fds,
         )
 
-    # Landlock restricts the calling thread and its children for good, so a thread of its own starts the program.
-    with ThreadPoolExecutor(1) as executor:
+    # Landlock restricts the calling thread and its children for good, so a thread of its own starts the program. It may not
+    # open /dev/null itself.
+    with open(os.devnull, "rb") as empty, ThreadPoolExecutor(1) as executor:
         return executor.submit(start).result()
