@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolglot.errors import ToolError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_facade
-from toolglot.facades.gemini_urls import MAX_URLS
+from toolglot.facades.gemini_cli import MAX_URLS
 from toolglot.facades.gpt.patches import extract_patch
 from toolglot.facades.view import View
 from toolglot.jsontext import loads_object

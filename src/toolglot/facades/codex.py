@@ -1,21 +1,25 @@
-"""DATA: the tools of Codex, as it shows them to GPT models: commands, patches, a plan, images, questions, and the web."""
+"""DATA: the tools of Codex, as it shows them to GPT models: commands, patches, a plan, images, questions, and the web.
+
+GPT models outside of Codex have the same as functions, or the API's own `shell` and `apply_patch`. Those are declared by their
+type to models that know them; their calls are answered here, with the output and the exit code of each command. Elsewhere they
+are functions with the same parameters.
+"""
 
 from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.facades import rows
-from toolglot.facades.gpt.commands import EXEC_COMMAND, SHELL_COMMAND, STOP_SESSION, WRITE_STDIN, make_shell
+from toolglot.facades import rows, shared_views
+from toolglot.facades.gpt.commands import EXEC_COMMAND, HOSTED_SHELL, SHELL_COMMAND, STOP_SESSION, WRITE_STDIN, make_shell
 from toolglot.facades.gpt.legacy import LEGACY_VIEWS
-from toolglot.facades.gpt.patches import APPLY_PATCH, make_apply_patch_function
+from toolglot.facades.gpt.patches import APPLY_PATCH, APPLY_PATCH_OPERATION, OPERATION_PARAMETERS, make_apply_patch_function
 from toolglot.facades.gpt.web import WEB_RUN, WEB_SEARCH
 from toolglot.facades.parameters import array, closed_schema, string
-from toolglot.facades.shared_views import make_questions_view
 from toolglot.facades.table import make_view
 from toolglot.facades.view import Facade, RenderContext, View
 from toolglot.jsontext import dumps_text
 
-__all__ = ["ARGV_NOTE", "HIDES", "SEARCH_HINT", "TABLES", "make_update_plan", "make_view_image"]
+__all__ = ["TABLES"]
 
 # ---- the plan, images, questions
 
@@ -62,7 +66,7 @@ def render_questions_failure(context: RenderContext) -> str:
     return f"request_user_input failed: {context.text}" if context.kind == "execution" else context.text
 
 
-REQUEST_USER_INPUT = make_questions_view(
+REQUEST_USER_INPUT = shared_views.make_questions_view(
     "request_user_input",
     array(
         closed_schema(
@@ -92,11 +96,15 @@ REQUEST_USER_INPUT = make_questions_view(
 # ---- the facades
 
 _FILES = frozenset({"read", "read_many", "write", "edit", "multi_edit", "insert", "notebook_edit", "grep", "glob", "list_dir"})
-HIDES = _FILES | {"shell_output", "shell_kill", "shell_list", "web"}
-SEARCH_HINT = "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and read with `sed -n`."
-ARGV_NOTE = f'Run commands with shell, as ["bash", "-lc", "…"], and set workdir instead of using cd: {SEARCH_HINT}'
-_PATCH_ONLY = "Change files only with apply_patch."
-_REVIEW = "Look at lines before you change them, and run checks afterwards."
+_HIDES = _FILES | {"shell_output", "shell_kill", "shell_list", "web"}
+_COMMON_VIEWS = (make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH, *LEGACY_VIEWS)
+_SEARCH = "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and read with `sed -n`."
+_ARGV = f'Run commands with shell, as ["bash", "-lc", "…"], and set workdir instead of using cd: {_SEARCH}'
+_PATCH = "Change files only with apply_patch."
+_PLAN = "Track multi-step work with update_plan. Look at lines before you change them, and run checks afterwards."
+_SESSIONS = (
+    "A command that is still running has a session ID: wait for it or type into it with write_stdin, stop it with shell_kill."
+)
 
 TABLES = (
     Facade(
@@ -109,41 +117,42 @@ TABLES = (
             *LEGACY_VIEWS,
         ),
         hides=_FILES | {"shell_list"},
-        note=(
-            f"Run commands with exec_command, and set workdir instead of using cd: {SEARCH_HINT} {_PATCH_ONLY} "
-            "A command that is still running has a session ID: wait for it or type into it with write_stdin, stop it with "
-            f"shell_kill. Track multi-step work with update_plan. {_REVIEW}"
-        ),
+        note=f"Run commands with exec_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_SESSIONS} {_PLAN}",
     ),
     Facade(
         id="codex-shell-command",
         title="Codex with shell_command",
-        views=(SHELL_COMMAND, APPLY_PATCH, make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH, *LEGACY_VIEWS),
-        hides=HIDES,
-        note=(
-            f"Run commands with shell_command, and set workdir instead of using cd: {SEARCH_HINT} {_PATCH_ONLY} "
-            f"Track multi-step work with update_plan. {_REVIEW}"
-        ),
+        views=(SHELL_COMMAND, APPLY_PATCH, *_COMMON_VIEWS),
+        hides=_HIDES,
+        note=f"Run commands with shell_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_PLAN}",
     ),
     Facade(
         id="codex-shell",
         title="Codex with shell",
-        views=(
-            *(make_shell(applies_patches=True), make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH),
-            replace(make_apply_patch_function(), hidden=True),
-            *LEGACY_VIEWS,
-        ),
-        hides=HIDES,
-        note=(
-            f'{ARGV_NOTE} Change files only through shell, too: ["apply_patch", "*** Begin Patch\\n…"]. '
-            f"Track multi-step work with update_plan. {_REVIEW}"
-        ),
+        views=(make_shell(applies_patches=True), replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
+        hides=_HIDES,
+        note=f'{_ARGV} Change files only through shell, too: ["apply_patch", "*** Begin Patch\\n…"]. {_PLAN}',
     ),
     Facade(
         id="codex-oss",
         title="Codex for open models",
         views=(make_shell(applies_patches=False), make_apply_patch_function(), make_update_plan(), WEB_SEARCH, *LEGACY_VIEWS),
-        hides=HIDES | {"view_image"},
-        note=f"{ARGV_NOTE} {_PATCH_ONLY} Track multi-step work with update_plan. {_REVIEW}",
+        hides=_HIDES | {"view_image"},
+        note=f"{_ARGV} {_PATCH} {_PLAN}",
+    ),
+    Facade(
+        id="openai",
+        title="OpenAI",
+        views=(make_shell(applies_patches=False), make_apply_patch_function(accepts=OPERATION_PARAMETERS), *_COMMON_VIEWS),
+        hides=_HIDES,
+        note=f"{_ARGV} {_PATCH} {_PLAN}",
+    ),
+    Facade(
+        id="openai-hosted",
+        title="OpenAI hosted shell and apply_patch",
+        views=(HOSTED_SHELL, APPLY_PATCH_OPERATION, *_COMMON_VIEWS),
+        hides=_HIDES,
+        note="Run commands with shell; each runs in bash on Linux, in a sandbox, and starts in the workspace: "
+        f"{_SEARCH} {_PATCH} {_PLAN}",
     ),
 )

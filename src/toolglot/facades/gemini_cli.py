@@ -1,5 +1,6 @@
 """DATA: the built-in tools as Gemini CLI shows them: to Gemini 3, and, with a list of tasks, to Gemini 2.x and others."""
 
+import re
 from functools import partial
 from typing import Any
 
@@ -8,11 +9,9 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolError
 from toolglot.facades import gemini_rendering as gemini
-from toolglot.facades import rows
+from toolglot.facades import rows, shared_views
 from toolglot.facades.elision import find_elision
-from toolglot.facades.gemini_urls import fetch_from_base, fetch_to_base
 from toolglot.facades.parameters import array, boolean, closed_schema, integer, object_schema, string, string_list
-from toolglot.facades.shared_views import make_questions_view
 from toolglot.facades.table import aliased, call_field, field, make_view, switch_field, unmapped
 from toolglot.facades.view import Arguments, Facade
 
@@ -65,6 +64,54 @@ def delay_from_base(base: Arguments) -> Any:
     if not base.get("background") or base.get("yield_after") is None:
         return UNSET
     return round(base["yield_after"] * 1000)
+
+
+# ---- web pages: the URLs are in a prompt
+
+MAX_URLS = 20
+_URL = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
+_GITHUB_BLOB = re.compile(r"^https://github\.com/([^/]+/[^/]+)/blob/", re.IGNORECASE)
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
+
+
+def find_urls(prompt: str) -> list[str]:
+    """The URLs in a text, each once, without the punctuation of the sentence they are in."""
+    return list(dict.fromkeys(_strip_punctuation(url) for url in _URL.findall(prompt)))[:MAX_URLS]
+
+
+def _strip_punctuation(url: str) -> str:
+    while url:
+        last = url[-1]
+        # A closing bracket belongs to the URL if it closes one inside of it.
+        is_unpaired = last in _BRACKETS and url.count(_BRACKETS[last]) < url.count(last)
+        if last not in ".,;:!?*" and not is_unpaired:
+            break
+        url = url[:-1]
+    return url
+
+
+def fetch_to_base(native: Arguments) -> Arguments:
+    """The pages that a prompt names. Raises ToolError if there are none."""
+    prompt: str = native.get("prompt") or native.get("url", "")
+    urls = find_urls(prompt)
+    if not urls:
+        raise ToolError(
+            "web_fetch: 'prompt' has no URL; include at least one that starts with http:// or https://", kind="validation"
+        )
+    raw = [_GITHUB_BLOB.sub(r"https://raw.githubusercontent.com/\1/", url) for url in urls]
+    target: Any = raw[0] if len(raw) == 1 else raw
+    return {"target": target} if prompt == " ".join(urls) else {"target": target, "question": prompt}
+
+
+def fetch_from_base(base: Arguments) -> Arguments | None:
+    """A prompt that names the pages."""
+    target: Any = base.get("target") or []
+    targets: list[str] = [target] if isinstance(target, str) else target
+    question: str = base.get("question") or ""
+    if not targets or not all(find_urls(url) == [url] for url in targets):
+        return None
+    missing = [url for url in targets if url not in find_urls(question)]
+    return {"prompt": " ".join(filter(None, (*missing, question)))}
 
 
 # ---- the tools
@@ -175,13 +222,11 @@ _REPLACE = _view(
     result=gemini.render_replace,
     accepts={"expected_replacements": unmapped(integer(minimum=1))},
 )
-_WRITE = _view(
+_WRITE = shared_views.make_write_view(
     "write_file",
-    "Write a whole file, creating parent directories. An existing file must have been read first. "
-    "To change part of a file, use replace.",
-    "write",
-    {"file_path!": _FILE, "content!": field("content", rows.CONTENT, reject_elision)},
-    fixed={"mode": "overwrite"},
+    "replace",
+    rows={"file_path!": _FILE, "content!": field("content", rows.CONTENT, reject_elision)},
+    ignores=_IGNORED,
     result=gemini.render_write,
 )
 _FETCH = _view(
@@ -270,7 +315,7 @@ _TODOS = _view(
     closed=True,
     result=gemini.render_todos,
 )
-_ASK = make_questions_view(
+_ASK = shared_views.make_questions_view(
     "ask_user",
     array(
         object_schema(

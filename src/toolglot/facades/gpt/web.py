@@ -7,9 +7,9 @@ from typing import Any, cast
 from toolglot.errors import ToolError
 from toolglot.facades.parameters import array, integer, object_schema, string, string_list
 from toolglot.facades.rendering import page_notes, page_text
+from toolglot.facades.shared_views import DOMAIN_ROWS, make_search_view
 from toolglot.facades.table import pick
 from toolglot.facades.view import Arguments, Case, RenderContext, View
-from toolglot.facades.web_search import DOMAIN_ROWS, make_search_view
 from toolglot.request import Schema
 
 __all__ = ["WEB_RUN", "WEB_SEARCH"]
