@@ -140,7 +140,7 @@ def _open_memory(directory: Path) -> Generator[ToolState]:
         reason = (e.strerror or type(e).__name__) if isinstance(e, OSError) else "its directory cannot be opened"
         raise ToolError(f"the memory is unavailable ({reason}): continue without it", code="io_error") from None
     try:
-        yield ToolState(workspace)
+        yield ToolState(workspace, require_read=None)
     finally:
         workspace.close()
 
@@ -170,7 +170,7 @@ class _Memory:
     """The commands, on an open memory."""
 
     def __init__(self, state: ToolState) -> None:
-        self._state, self._workspace, self._edits = state, state.workspace, EditTools(state, None)
+        self._state, self._workspace, self._edits = state, state.workspace, EditTools(state)
 
     def run(self, command: Command, arguments: dict[str, Any]) -> MemoryResult:
         """Run a command. Raises ToolError."""
@@ -238,7 +238,7 @@ class _Memory:
                 raise invalid_argument("view_range", f"is for files, and {path!r} is a directory")
             return self._view_directory(path)
         self._check_file(path)
-        document, _ = load_document(self._state, path, require_read=None)
+        document, _ = load_document(self._state, path)
         lines = split_lines(document.text)
         first, last = _resolve_range(view_range, len(lines), path)
         shown = lines[first - 1 : last]

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-import msgspec
-
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.text import check_text
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["TodoItem", "TodoList", "create_tools", "render_todo_lines"]
+__all__ = ["TodoItem", "create_tools", "render_todo_lines"]
 
 Status = Literal["pending", "in_progress", "completed", "cancelled", "blocked"]
 
@@ -54,14 +52,6 @@ class TodoItem:
     blocked_by: list[str] = field(default_factory=list[str])
 
 
-class TodoList(msgspec.Struct, frozen=True, kw_only=True):
-    """The list as it is now; every item has an id."""
-
-    items: list[TodoItem] = []
-    explanation: str = ""
-    notes: list[str] = []
-
-
 _lists: WeakKeyDictionary[ToolState, tuple[TodoItem, ...]] = WeakKeyDictionary()
 
 
@@ -90,14 +80,15 @@ def create_tools(state: ToolState) -> list[Tool]:
         if items is not None:
             _lists[state] = _normalize_items(items)
         current = _lists.get(state, ())
-        result = TodoList(items=list(current), explanation=explanation, notes=_collect_notes(current))
+        notes = _collect_notes(current)
         lines: list[str] = []
         for number, item in enumerate(current, 1):
             id = f" (id {item.id})" if item.id != str(number) else ""
             blocked_by = f" (blocked by {', '.join(item.blocked_by)})" if item.blocked_by else ""
             lines.append(f"{number}. [{item.status}] {item.text}{id}{blocked_by}")
         lines = lines or ["The list is empty."]
-        return ToolOutput("\n".join([*lines, *(f"[{note}]" for note in result.notes)]), to_data(result))
+        data = {"items": to_data(list(current)), "explanation": explanation, "notes": notes}
+        return ToolOutput("\n".join([*lines, *(f"[{note}]" for note in notes)]), data)
 
     return [todo]
 
@@ -105,9 +96,8 @@ def create_tools(state: ToolState) -> list[Tool]:
 def _normalize_items(items: list[TodoItem]) -> tuple[TodoItem, ...]:
     """Return the items on single lines, each with an id. Raises ToolError."""
     if len(items) > MAX_ITEMS:
-        raise invalid_argument(
-            "items", f"has {len(items)} entries; the maximum is {MAX_ITEMS}: combine small ones", kind="limit"
-        )
+        problem = f"has {len(items)} entries; the maximum is {MAX_ITEMS}: combine small ones"
+        raise invalid_argument("items", problem, kind="limit")
     normalized: list[TodoItem] = []
     for number, item in enumerate(items, 1):
         label = f"items[{number}]"

@@ -5,7 +5,7 @@ express; its result is text for a model, and data from which a facade can render
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from threading import RLock
 from typing import Any, Literal
@@ -58,17 +58,23 @@ AskUser = Callable[[list[UserQuestion]], "list[UserAnswer] | Awaitable[list[User
 """Asks the user; one answer for each question."""
 
 
+@dataclass(eq=False)
 class ToolState:
-    """The state of one conversation's tools. `state_dir`: a private directory for backups, saved output and memory."""
+    """The state of one conversation's tools."""
 
-    def __init__(self, workspace: Workspace, *, state_dir: Path | None = None, ask: AskUser | None = None) -> None:
-        self.workspace, self.state_dir, self.ask = workspace, state_dir, ask
-        self.seen_versions: dict[Path, FileVersion] = {}
-        """Real path -> the version that the model has seen."""
-        self.cwd = ""
-        """Where commands run, relative to the root."""
-        self.lock = RLock()
-        """Held from looking at a file until it is changed."""
+    workspace: Workspace
+    _: KW_ONLY
+    state_dir: Path | None = None
+    """A private directory for backups, saved output and memory."""
+    ask: AskUser | None = None
+    require_read: bool | None = True
+    """The model must have read a file before it changes it; False: what it has read must be current; None: neither."""
+    seen_versions: dict[Path, FileVersion] = field(default_factory=dict[Path, FileVersion])
+    """Real path -> the version that the model has seen."""
+    cwd: str = ""
+    """Where commands run, relative to the root."""
+    lock: RLock = field(default_factory=RLock)
+    """Held from looking at a file until it is changed."""
 
     def mark_seen(self, path: Path, version: FileVersion | None) -> None:
         """Record that the model knows this version of a file; None: the file is gone."""

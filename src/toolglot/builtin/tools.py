@@ -59,12 +59,11 @@ class Builtins:
             protected_names=PROTECTED_NAMES - frozenset(options.unprotected),
             backup_dir=state_dir / "backups" if state_dir is not None else None,
         )
-        self.state = state = ToolState(workspace, state_dir=state_dir, ask=ask)
+        self.state = state = ToolState(workspace, state_dir=state_dir, ask=ask, require_read=options.require_read)
         self._web = WebClient(options.web)
-        require_read = options.require_read
         tools: list[Tool] = [
-            *file_tools(state, require_read=require_read),
-            *edit_tools(state, require_read=require_read),
+            *file_tools(state),
+            *edit_tools(state),
             *patch_tools(state),
             *grep_tools(state),
             *glob_tools(state),
@@ -74,7 +73,7 @@ class Builtins:
             *ast_search_tools(state),
             *ast_rewrite_tools(state),
             *web_tools(self._web),
-            *notebook_tools(state, require_read=require_read),
+            *notebook_tools(state),
             *_discover_tools(state),
         ]
         # Calls that change files or run commands keep their order within a turn: a test runs after the edit before it.

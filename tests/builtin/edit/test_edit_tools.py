@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolglot.base_errors import EditFailed
 from toolglot.builtin.edit.edit_tools import edit_tools
-from toolglot.builtin.edit.text_replace import ExpectedCount, edit_distance, find_elision, replace_text
+from toolglot.builtin.edit.text_replace import ExpectedCount, Replacement, TextEdit, edit_distance, find_elision, replace_text
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.text import Document
 from toolglot.errors import ToolError
@@ -31,10 +31,14 @@ def reason(error: ToolError) -> EditFailed:
     return error.details
 
 
+def replace(text: str, old: str, new: str, count: Any = "one", tolerant: bool = False, **options: Any) -> Replacement:
+    return replace_text(text, TextEdit(old, new, count, "tolerant" if tolerant else "exact"), **options)
+
+
 def refused(text: str, old: str, new: str = "new", **options: Any) -> ToolError:
-    with pytest.raises(ToolError) as caught:
-        replace_text(text, old, new, **options)
-    return caught.value
+    with pytest.raises(ToolError) as raised:
+        replace(text, old, new, **options)
+    return raised.value
 
 
 short = st.text(st.sampled_from("ab \n"), max_size=30)
@@ -47,14 +51,14 @@ class TestExact:
         if old not in text or old == new:
             assert reason(refused(text, old, new, count="all")).reason in ("not_found", "identical")
         else:
-            found = replace_text(text, old, new, count="all")
+            found = replace(text, old, new, count="all")
             assert (found.text, found.count, found.strategy) == (text.replace(old, new), text.count(old), "exact")
 
     @given(short, some, short)
     def test_one_is_the_only_one(self, text: str, old: str, new: str):
         assume(old != new and old in text)
         if text.count(old) == 1:
-            assert replace_text(text, old, new).text == text.replace(old, new)
+            assert replace(text, old, new).text == text.replace(old, new)
         else:
             assert reason(refused(text, old, new)).match_count == text.count(old)
 
@@ -62,7 +66,7 @@ class TestExact:
     def test_a_number_is_how_often_it_must_be_there(self, text: str, old: str, count: int):
         assume(old in text)
         if text.count(old) == count:
-            assert replace_text(text, old, "new", count=count).text == text.replace(old, "new")
+            assert replace(text, old, "new", count=count).text == text.replace(old, "new")
         else:
             assert reason(refused(text, old, count=count)).reason == "ambiguous"
 
@@ -71,29 +75,29 @@ class TestExact:
         assume(old in text and old != new and "\n" in text)
         windows = text.replace("\n", "\r\n")
         for one, other in ((old, new), (old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))):
-            assert replace_text(windows, one, other, count="all").text == text.replace(old, new).replace("\n", "\r\n")
-            assert replace_text(text, one, other, count="all").text == text.replace(old, new)
+            assert replace(windows, one, other, count="all").text == text.replace(old, new).replace("\n", "\r\n")
+            assert replace(text, one, other, count="all").text == text.replace(old, new)
 
     @given(st.lists(st.sampled_from(["a\n", "b\r\n", "c\n", "d\r\n"]), max_size=8), st.sampled_from("abcd"))
     def test_mixed_line_ends_stay_where_nothing_changes(self, parts: list[str], old: str):
         text = "".join(parts)
         assume(old in text)
-        assert replace_text(text, old, "X", count="all").text == text.replace(old, "X")
+        assert replace(text, old, "X", count="all").text == text.replace(old, "X")
         plain = text.replace("\r\n", "\n")
         assume(plain.count(f"{old}\n") == 1)
         at = text.index(old)
-        assert replace_text(text, f"{old}\n", f"X{old}\n").text == f"{text[:at]}X{text[at:]}"
+        assert replace(text, f"{old}\n", f"X{old}\n").text == f"{text[:at]}X{text[at:]}"
 
     def test_a_new_line_has_the_end_of_its_place(self):
-        assert replace_text("a\r\nb\nc\r\n", "c", "c\nd").text == "a\r\nb\nc\r\nd\r\n"
-        assert replace_text("a\r\nb\nc\r\n", "b", "b\nx").text == "a\r\nb\nx\nc\r\n"
-        assert replace_text("no end", "end", "x\r\ny").text == "no x\r\ny"
+        assert replace("a\r\nb\nc\r\n", "c", "c\nd").text == "a\r\nb\nc\r\nd\r\n"
+        assert replace("a\r\nb\nc\r\n", "b", "b\nx").text == "a\r\nb\nx\nc\r\n"
+        assert replace("no end", "end", "x\r\ny").text == "no x\r\ny"
 
     @given(short, short, st.text("xy\n", max_size=3), st.sampled_from(["\n", "\r\n"]))
     def test_the_other_way_round_is_the_way_back(self, head: str, tail: str, new: str, newline: str):
         text = f"{head}\n<old>{tail}".replace("\n", newline)
-        there = replace_text(text, "<old>", f"<{new}>")
-        assert replace_text(there.text, f"<{new}>", "<old>").text == text
+        there = replace(text, "<old>", f"<{new}>")
+        assert replace(there.text, f"<{new}>", "<old>").text == text
 
     @pytest.mark.parametrize(
         ("text", "old", "new", "ranges"),
@@ -105,7 +109,7 @@ class TestExact:
         ],
     )
     def test_the_new_lines_are_known(self, text: str, old: str, new: str, ranges: tuple[tuple[int, int], ...]):
-        assert replace_text(text, old, new, count="all").ranges == ranges
+        assert replace(text, old, new, count="all").ranges == ranges
 
     @pytest.mark.parametrize("count", [0, -1, True, False, "two", "", None, 1.0, [], 10**30])
     def test_a_count_that_is_none_is_refused(self, count: Any):
@@ -156,7 +160,7 @@ class TestTolerant:
         if not after:
             assert reason(refused(text, old, new, count=count, tolerant=True)).reason == how
         else:
-            found = replace_text(text, old, new, count=count, tolerant=True)
+            found = replace(text, old, new, count=count, tolerant=True)
             assert (found.strategy, found.text) == (how, after)
 
     @pytest.mark.skipif(not MEASURED.exists(), reason="the measured cases are not here")
@@ -169,14 +173,14 @@ class TestTolerant:
                 assert why.reason in REASONS[case["error_type"]], case["name"]
                 assert why.reason != "ambiguous" or why.match_count == case["occurrences"], case["name"]
             else:
-                found = replace_text(*given, count=count, tolerant=True)
+                found = replace(*given, count=count, tolerant=True)
                 assert (found.text, found.count) == (case.get("after"), case["occurrences"]), case["name"]
                 assert case.get("strategy", found.strategy) == found.strategy, case["name"]
 
     @given(short, short, short)
     def test_what_is_exact_stays_exact(self, head: str, tail: str, new: str):
         text, old = f"{head}<old>{tail}", "<old>"
-        exact, tolerant = replace_text(text, old, new), replace_text(text, old, new, tolerant=True)
+        exact, tolerant = replace(text, old, new), replace(text, old, new, tolerant=True)
         assert tolerant.strategy == "exact"
         assert tolerant.text.rstrip("\n") == exact.text.rstrip("\n")
 

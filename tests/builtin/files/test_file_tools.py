@@ -4,7 +4,6 @@ import base64
 import os
 import threading
 import tracemalloc
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -332,7 +331,7 @@ class TestWriting:
         assert (root / "link").is_symlink()
 
     def test_reading_first_can_be_left_to_the_model(self, root: Path):
-        tools = Tools(root, partial(file_tools, require_read=False))
+        tools = Tools(root, file_tools, require_read=False)
         tools("write", path="text.txt", content="x")
         (root / "text.txt").write_text("by somebody else")
         assert "has changed since" in str(tools.failure("write", path="text.txt", content="y"))

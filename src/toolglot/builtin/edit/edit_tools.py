@@ -5,15 +5,14 @@ Every byte outside of the changed lines stays what it was.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from io import StringIO
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from toolglot.base_errors import EditFailed, LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import path_target
-from toolglot.builtin.edit.text_replace import Replacement, replace_text
+from toolglot.builtin.edit.text_replace import ExpectedCount, MatchMode, Replacement, TextEdit, replace_text
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
@@ -35,29 +34,10 @@ from toolglot.tools.tool import Tool
 
 __all__ = ["EditTools", "TextEdit", "build_snippet", "edit_tools"]
 
-MatchMode = Literal["exact", "tolerant"]
-
 _MAX_EDITS = 500
 _CONTEXT_LINES = 5  # around a change in the snippet
 _MAX_SNIPPET_LINES, _MAX_SNIPPET_WIDTH = 200, 2000
 _MAX_RENDERED_LINES = 12
-
-
-@dataclass(frozen=True)
-class TextEdit:
-    """One replacement.
-
-    Attributes:
-        old: The text to replace, exactly as in the file, without line numbers.
-        new: The text to put in its place.
-        count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact number.
-        match: exact (default), or tolerant of differences in whitespace, indentation and small typos.
-    """
-
-    old: str
-    new: str
-    count: Literal["one", "all"] | int = "one"
-    match: MatchMode = "exact"
 
 
 class _EditChange(TextChange, frozen=True, kw_only=True):
@@ -74,10 +54,10 @@ def build_snippet(change: _EditChange, context_lines: int = _CONTEXT_LINES) -> t
 
 
 class EditTools:
-    """The tools as methods, and what they plan without changing anything. `require_read`: see `load_file`."""
+    """The tools as methods, and what they plan without changing anything."""
 
-    def __init__(self, state: ToolState, require_read: bool | None) -> None:
-        self._state, self._require_read = state, require_read
+    def __init__(self, state: ToolState) -> None:
+        self._state = state
 
     def edit(
         self,
@@ -85,7 +65,7 @@ class EditTools:
         old: str,
         new: str,
         context: Context,
-        count: Literal["one", "all"] | int = "one",
+        count: ExpectedCount = "one",
         match: MatchMode = "exact",
         instruction: Annotated[str, Internal] = "",
     ) -> ToolOutput:
@@ -150,7 +130,7 @@ class EditTools:
             check_text(edit.new, "new", MAX_TEXT_BYTES)
         replacements: list[Replacement] = []
         if edits[0].old:
-            document, expected = load_document(self._state, path, require_read=self._require_read)
+            document, expected = load_document(self._state, path)
             text = document.text
         else:  # creates a file, or fills an empty one
             text = edits[0].new
@@ -158,11 +138,8 @@ class EditTools:
             document, expected = loaded.require_document(path), loaded.version
             replacements.append(Replacement(text, 1, "exact", ((1, max(len(split_lines(text)), 1)),)))
         for number, edit in enumerate(edits[len(replacements) :], len(replacements) + 1):
-            tolerant = edit.match == "tolerant"
             try:
-                replacement = replace_text(
-                    text, edit.old, edit.new, count=edit.count, tolerant=tolerant, name=path, should_stop=should_stop
-                )
+                replacement = replace_text(text, edit, name=path, should_stop=should_stop)
             except ToolError as e:
                 if len(edits) == 1:
                     raise
@@ -174,7 +151,7 @@ class EditTools:
         return _EditChange.plan(path, document, text, expected, replacements=tuple(replacements))
 
     def _load_empty(self, path: str, new: str) -> LoadedFile:
-        loaded = load_file(self._state, path, require_read=self._require_read)
+        loaded = load_file(self._state, path, require_read=self._state.require_read)
         if loaded.document is None or loaded.document.text:
             message = f"{path!r} already exists and is not empty: without a text to replace, only a new file is created"
             raise ToolError(message, code="file_exists")
@@ -187,7 +164,7 @@ class EditTools:
         """Plan new lines after an existing one. Raises ToolError."""
         if not check_text(text, "text", MAX_TEXT_BYTES):
             raise invalid_argument("text", "is empty; write the lines to insert")
-        document, expected = load_document(self._state, path, require_read=self._require_read)
+        document, expected = load_document(self._state, path)
         lines = list(StringIO(document.text, newline="\n"))
         if not 0 <= after_line <= len(lines):
             message = f"{path!r} has {pluralize(len(lines), 'line')}, so nothing can be inserted after line {after_line}"
@@ -224,9 +201,9 @@ def _render_edit(saved: SavedFile, replacements: Sequence[Replacement], snippet:
     return f"{text}\n[the old text matched only approximately ({', '.join(inexact)}); the file is now:]\n{snippet}"
 
 
-def edit_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
-    """Return `edit`, `multi_edit` and `insert`. require_read: a file that the model has not read is not changed."""
-    tools = EditTools(state, require_read)
+def edit_tools(state: ToolState) -> list[Tool]:
+    """Return `edit`, `multi_edit` and `insert`."""
+    tools = EditTools(state)
 
     def plan_edit(path: str, instruction: str = "", **edit: Any) -> TextChange:
         return tools.plan_replacements(path, [TextEdit(**edit)])

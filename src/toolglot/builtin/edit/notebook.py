@@ -213,8 +213,8 @@ class _CellChange(TextChange, frozen=True, kw_only=True):
     """What the result says of the cell."""
 
 
-def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
-    """Return `notebook_edit`. require_read: a notebook that the model has not read is not changed."""
+def notebook_tools(state: ToolState) -> list[Tool]:
+    """Return `notebook_edit`."""
 
     def plan_edit(
         path: str, source: str = "", cell_id: str | None = None, cell_type: CellType | None = None, mode: EditMode = "replace"
@@ -222,7 +222,7 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
         check_text(source, "source", MAX_TEXT_BYTES)
         if cell_id is None and mode != "insert":
             raise invalid_argument("cell_id", f"is missing; name the cell to {mode} by its id or its index")
-        document, expected = load_document(state, path, require_read=require_read)
+        document, expected = load_document(state, path)
         is_crlf = document.newline == "crlf"
         notebook = _Notebook(document.text.replace("\r\n", "\n") if is_crlf else document.text, path)
         index = notebook.find_cell(cell_id, path) if cell_id is not None else -1

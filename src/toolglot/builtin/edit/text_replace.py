@@ -9,6 +9,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import methodcaller
@@ -23,9 +24,10 @@ from toolglot.errors import ToolError
 from toolglot.facades.elision import find_elision
 from toolglot.textutil import count_shared, number_lines, to_ascii_punctuation, truncate
 
-__all__ = ["ExpectedCount", "Replacement", "Strategy", "edit_distance", "find_elision", "replace_text"]
+__all__ = ["ExpectedCount", "MatchMode", "Replacement", "Strategy", "TextEdit", "edit_distance", "find_elision", "replace_text"]
 
 ExpectedCount = Literal["one", "all"] | int
+MatchMode = Literal["exact", "tolerant"]
 Strategy = Literal["exact", "flexible", "tokens", "fuzzy"]
 ShouldStop = Callable[[], bool]
 _Span = tuple[int, int, str]
@@ -48,6 +50,23 @@ _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\"": '"', r"\'": "'", r"\\"
 _ESCAPE = re.compile(r"""\\[ntr"'\\`]""")
 
 
+@dataclass(frozen=True)
+class TextEdit:
+    """One replacement.
+
+    Attributes:
+        old: The text to replace, exactly as in the file, without line numbers.
+        new: The text to put in its place.
+        count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact number.
+        match: exact (default), or tolerant of differences in whitespace, indentation and small typos.
+    """
+
+    old: str
+    new: str
+    count: ExpectedCount = "one"
+    match: MatchMode = "exact"
+
+
 class Replacement(msgspec.Struct, frozen=True):
     """A text after a replacement. ranges: the first and last new line of each match."""
 
@@ -57,17 +76,9 @@ class Replacement(msgspec.Struct, frozen=True):
     ranges: tuple[tuple[int, int], ...]
 
 
-def replace_text(
-    text: str,
-    old: str,
-    new: str,
-    *,
-    count: ExpectedCount = "one",
-    tolerant: bool = False,
-    name: str = "the file",
-    should_stop: ShouldStop = lambda: False,
-) -> Replacement:
-    """Replace `old` with `new`. Raises ToolError with EditFailed details."""
+def replace_text(text: str, edit: TextEdit, *, name: str = "the file", should_stop: ShouldStop = lambda: False) -> Replacement:
+    """Make an edit. Raises ToolError with EditFailed details."""
+    old, new, count, tolerant = edit.old, edit.new, edit.count, edit.match == "tolerant"
     is_number = isinstance(count, int) and not isinstance(count, bool) and count >= 1
     if count not in ("one", "all") and not is_number:
         raise invalid_argument("count", f'is {count!r:.40}; use "one", "all" or a number above 0')

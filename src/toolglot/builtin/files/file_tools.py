@@ -8,6 +8,8 @@ import base64
 import codecs
 import os
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -16,7 +18,7 @@ import msgspec
 from toolglot.base_errors import LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.descriptors import read_all
-from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineReader
+from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineScan, read_lines
 from toolglot.builtin.files.text import Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
@@ -147,8 +149,8 @@ def _render_read(result: ReadResult, max_width: int) -> str:
 class _FileTools:
     """The tools as methods."""
 
-    def __init__(self, state: ToolState, require_read: bool) -> None:
-        self._state, self._require_read = state, require_read
+    def __init__(self, state: ToolState) -> None:
+        self._state = state
 
     def read(
         self,
@@ -189,10 +191,11 @@ class _FileTools:
             if pages:
                 message = f"{path!r} is not a PDF document: read it by line numbers instead"
                 raise ToolError(message, kind="validation", code="pages_not_pdf")
+            read = partial(read_lines, entry.fd, head, lambda: context.is_cancelled)
             try:
                 if detect_bom(head) is None and is_binary(head):
                     raise BinaryContent
-                result = self._read_lines(entry, LineReader(entry.fd, lambda: context.is_cancelled, head), request, path)
+                result = self._read_lines(entry, read, request, path)
             except BinaryContent:
                 is_wide = detect_bom(head) and not head.startswith(codecs.BOM_UTF8)
                 kind = "invalid UTF-16 or UTF-32" if is_wide else "binary data"
@@ -209,17 +212,16 @@ class _FileTools:
         if entry.is_directory:
             raise ToolError(f"{path!r} is a directory: list it to see what it contains", code="is_directory")
 
-    def _read_lines(self, entry: WorkspaceEntry, reader: LineReader, request: _ReadRequest, path: str) -> ReadResult:
-        line_count = reader.count_lines() if request.tail_lines is not None else None
+    def _read_lines(self, entry: WorkspaceEntry, read: Callable[..., LineScan], request: _ReadRequest, path: str) -> ReadResult:
+        line_count = read(LineRange(1, 0, 0, 0), count_all=True).line_count if request.tail_lines is not None else None
         line_range = request.line_range(line_count)
-        scan = reader.read_lines(line_range)
+        scan = read(line_range)
         lines, first, last = scan.lines, line_range.first, line_range.first + len(scan.lines) - 1
         if not lines and (scan.line_count or first > 1):
             size = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
             message = f"{path!r} has {size}, so there is no line {first}: start earlier"
-            raise ToolError(
-                message, kind="validation", code="line_out_of_range", details=LineOutOfRange(first, scan.line_count)
-            )
+            details = LineOutOfRange(first, scan.line_count)
+            raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
         has_more = not scan.is_complete or scan.line_count > last
         is_as_requested = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)
         return ReadResult(
@@ -233,7 +235,7 @@ class _FileTools:
             truncated=has_more and not is_as_requested,
             next_line=last + 1 if has_more else None,
             long_lines=scan.truncated_lines,
-            encoding=reader.encoding,
+            encoding=scan.encoding,
             final_newline=not scan.is_unterminated if scan.is_complete else None,
         )
 
@@ -299,7 +301,7 @@ class _FileTools:
 
     def plan_write(self, path: str, content: str, mode: WriteMode = "overwrite") -> _WriteChange:
         check_text(content, "content", MAX_TEXT_BYTES)
-        loaded = load_file(self._state, path, require_read=self._require_read if mode == "overwrite" else None)
+        loaded = load_file(self._state, path, require_read=self._state.require_read if mode == "overwrite" else None)
         if mode == "create_only" and loaded.version != "absent":
             raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
         document = loaded.require_document(path) if mode == "append" else loaded.document or Document()
@@ -316,9 +318,9 @@ class _FileTools:
         return _WriteChange.plan(path, document, new, loaded.version, converted=new != content, reencoded=True)
 
 
-def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
-    """Return `read`, `write` and `view_image`. require_read: a file that the model has not read is not overwritten."""
-    tools, target = _FileTools(state, require_read), path_target(state)
+def file_tools(state: ToolState) -> list[Tool]:
+    """Return `read`, `write` and `view_image`."""
+    tools, target = _FileTools(state), path_target(state)
     reading: dict[str, Any] = {"effects": "read", "idempotent": True, "target": target}
     return [
         Tool(tools.read, **reading, examples=[{"path": "src/main.py", "start_line": 1}]),

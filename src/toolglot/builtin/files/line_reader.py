@@ -12,7 +12,7 @@ import msgspec
 from toolglot.builtin.files.text import Encoding, decode_bytes, detect_bom
 from toolglot.errors import ToolError
 
-__all__ = ["BinaryContent", "LineRange", "LineReader", "LineScan"]
+__all__ = ["BinaryContent", "LineRange", "LineScan", "read_lines"]
 
 _CHUNK_SIZE = 1024 * 1024
 _MAX_COUNTED_BYTES = 64 * 1024 * 1024  # read after the wanted lines, only to count the others
@@ -35,8 +35,9 @@ class LineRange(msgspec.Struct, frozen=True):
 class LineScan:
     """Collects the wanted lines from chunks of text and counts the others."""
 
-    def __init__(self, line_range: LineRange) -> None:
-        self._line_range = line_range
+    def __init__(self, line_range: LineRange, encoding: Encoding) -> None:
+        self.line_range = line_range
+        self.encoding: Encoding = encoding
         self.lines: list[str] = []
         self.truncated_lines: list[int] = []
         """Numbers of lines that are longer than shown."""
@@ -54,13 +55,13 @@ class LineScan:
         """Take the next characters of the file. Raises BinaryContent."""
         if "\0" in chunk:
             raise BinaryContent
-        skip, line_feeds = self._line_range.first - self._line_feeds - 1, chunk.count("\n")
+        skip, line_feeds = self.line_range.first - self._line_feeds - 1, chunk.count("\n")
         self._line_feeds += line_feeds
         self.is_unterminated = not chunk.endswith("\n")
         if self.is_full or line_feeds < skip:
             return
         wanted = chunk.split("\n", skip)[skip] if skip > 0 else chunk
-        *ended, last = wanted.split("\n", self._line_range.limit - len(self.lines))
+        *ended, last = wanted.split("\n", self.line_range.limit - len(self.lines))
         for piece in ended:
             self._append(piece)
             self._finish_line("\r")
@@ -70,67 +71,59 @@ class LineScan:
 
     def _append(self, piece: str) -> None:
         # Two more than are shown: a carriage return, and a character that tells that the line is longer.
-        self._current += piece[: max(self._line_range.max_width + 2 - len(self._current), 0)]
+        self._current += piece[: max(self.line_range.max_width + 2 - len(self._current), 0)]
 
     def _finish_line(self, ending: str) -> None:
         line, self._current = self._current.removesuffix(ending), ""
-        text = line[: self._line_range.max_width]
+        text = line[: self.line_range.max_width]
         self._kept_bytes += len(text.encode("utf-8", "surrogatepass")) + 1
-        if self._kept_bytes > self._line_range.max_bytes and self.lines:
+        if self._kept_bytes > self.line_range.max_bytes and self.lines:
             self.is_full = True
             return
         if text != line:
-            self.truncated_lines.append(self._line_range.first + len(self.lines))
+            self.truncated_lines.append(self.line_range.first + len(self.lines))
         self.lines.append(text)
-        self.is_full = len(self.lines) >= self._line_range.limit
+        self.is_full = len(self.lines) >= self.line_range.limit
 
     def close(self) -> None:
         """Finish at the end of the file."""
         self.is_complete = True
-        if self.is_unterminated and not self.is_full and self.line_count >= self._line_range.first:
+        if self.is_unterminated and not self.is_full and self.line_count >= self.line_range.first:
             self._finish_line("")
 
 
-class LineReader:
-    """Reads an open file: in the encoding that its byte order mark announces, else as UTF-8, else as windows-1252."""
+def read_lines(
+    fd: int, head: bytes, should_stop: Callable[[], bool], line_range: LineRange, *, count_all: bool = False
+) -> LineScan:
+    """Return the wanted lines of an open file that begins with `head`. Raises ToolError, BinaryContent.
 
-    def __init__(self, fd: int, should_stop: Callable[[], bool], head: bytes) -> None:
-        self._fd, self._should_stop = fd, should_stop
-        encoding, bom = detect_bom(head) or ("utf-8", b"")
-        self.encoding: Encoding = encoding
-        self._start = len(bom)
+    It is decoded as its byte order mark says, else as UTF-8, else as windows-1252. `count_all`: however many lines follow.
+    """
+    encoding, bom = detect_bom(head) or ("utf-8", b"")
+    lookahead = _MAX_SEARCHED_BYTES if count_all else _MAX_COUNTED_BYTES
+    try:
+        return _scan(fd, len(bom), LineScan(line_range, encoding), lookahead, should_stop)
+    except UnicodeDecodeError:
+        if encoding != "utf-8":
+            raise BinaryContent from None
+    return _scan(fd, len(bom), LineScan(line_range, "windows-1252"), lookahead, should_stop)
 
-    def count_lines(self) -> int:
-        """Count the lines of the file. Raises ToolError, BinaryContent."""
-        return self.read_lines(LineRange(1, 0, 0, 0), _MAX_SEARCHED_BYTES).line_count
 
-    def read_lines(self, line_range: LineRange, lookahead: int | None = None) -> LineScan:
-        """Return the wanted lines; after them at most `lookahead` bytes are read. Raises ToolError, BinaryContent."""
-        lookahead = _MAX_COUNTED_BYTES if lookahead is None else lookahead
-        try:
-            return self._scan(line_range, lookahead)
-        except UnicodeDecodeError:
-            if self.encoding != "utf-8":
-                raise BinaryContent from None
-        self.encoding = "windows-1252"
-        return self._scan(line_range, lookahead)
-
-    def _scan(self, line_range: LineRange, lookahead: int) -> LineScan:
-        scan = LineScan(line_range)
-        full_at: int | None = None
-        for position, chunk in _iter_chunks(self._fd, self._start, self.encoding):
-            if self._should_stop():
-                raise ToolError("reading was cancelled", kind="cancelled", code="cancelled")
-            scan.feed(chunk)
-            if scan.is_full and full_at is None:
-                full_at = position
-            if full_at is not None and position - full_at >= lookahead:
-                return scan
-            if full_at is None and position >= _MAX_SEARCHED_BYTES:
-                message = f"line {line_range.first} is over {_MAX_SEARCHED_BYTES >> 30} GB into the file"
-                raise ToolError(f"{message}: use a shell command to find it", kind="limit", code="file_too_large")
-        scan.close()
-        return scan
+def _scan(fd: int, start: int, scan: LineScan, lookahead: int, should_stop: Callable[[], bool]) -> LineScan:
+    full_at: int | None = None
+    for position, chunk in _iter_chunks(fd, start, scan.encoding):
+        if should_stop():
+            raise ToolError("reading was cancelled", kind="cancelled", code="cancelled")
+        scan.feed(chunk)
+        if scan.is_full and full_at is None:
+            full_at = position
+        if full_at is not None and position - full_at >= lookahead:
+            return scan
+        if full_at is None and position >= _MAX_SEARCHED_BYTES:
+            message = f"line {scan.line_range.first} is over {_MAX_SEARCHED_BYTES >> 30} GB into the file"
+            raise ToolError(f"{message}: use a shell command to find it", kind="limit", code="file_too_large")
+    scan.close()
+    return scan
 
 
 def _iter_chunks(fd: int, start: int, encoding: Encoding) -> Iterator[tuple[int, str]]:

@@ -55,10 +55,7 @@ class LoadedFile(msgspec.Struct, frozen=True):
 
 
 def load_file(state: ToolState, path: str, *, require_read: bool | None) -> LoadedFile:
-    """Load a file that may be absent. Raises ToolError.
-
-    `require_read`: the model must have read it; False: what it has read must be current; None: neither.
-    """
+    """Load a file that may be absent. `require_read`: see `ToolState`. Raises ToolError."""
     entry = state.workspace.inspect(path)
     if entry is None:
         return LoadedFile(Document(), "absent")
@@ -76,9 +73,9 @@ def load_file(state: ToolState, path: str, *, require_read: bool | None) -> Load
     return LoadedFile(decode_document(data) if len(data) <= MAX_TEXT_BYTES else None, entry.version)
 
 
-def load_document(state: ToolState, path: str, *, require_read: bool | None) -> "tuple[Document, FileVersion | str]":
+def load_document(state: ToolState, path: str) -> "tuple[Document, FileVersion | str]":
     """Load a text file that must exist. Raises ToolError."""
-    loaded = load_file(state, path, require_read=require_read)
+    loaded = load_file(state, path, require_read=state.require_read)
     if loaded.version == "absent":
         raise missing_file_error(state, path)
     return loaded.require_document(path), loaded.version
