@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from toolglot.schema.lowering_result import JsonText, LoweredSchema, Pairs
+from toolglot.schema.lowering_result import LoweredSchema
 
 NAMES = ["a", "b", "c", "kind", "$ref", "items", "user name", "type", "a/b~c", ""]
 TYPES = ["object", "array", "string", "number", "integer", "boolean", "null"]
@@ -163,7 +163,7 @@ class Valid:
 
     def __init__(self, lowered: LoweredSchema, r: Random) -> None:
         self.root, self.r = lowered.schema, r
-        self.ways = {way.pointer: way for way in lowered.restorations if isinstance(way, (JsonText, Pairs))}
+        self.ways = {way.pointer: way for way in lowered.restorations if way.kind in ("json", "pairs")}
 
     def value(self, node: Any, at: str = "#", level: int = 0) -> Any:
         r = self.r
@@ -180,7 +180,7 @@ class Valid:
         kind: str = r.choice(cast("list[str]", said)) if isinstance(said, list) else said
         if kind == "null" or (node.get("nullable") and r.random() < 0.3):
             return None
-        if kind == "string" and isinstance(way := self.ways.get(at), JsonText):
+        if kind == "string" and (way := self.ways.get(at)) and way.kind == "json":
             return json.dumps({"q": scalar(r)} if way.type_name else r.choice([1, "s", None, [1], {"k": 2}]))
         if kind in ("array", "object"):
             return self.array(node, at, level) if kind == "array" else self.object(node, at, level)
@@ -191,7 +191,7 @@ class Valid:
             return [self.value(sub, f"{at}/prefixItems/{i}", level + 1) for i, sub in enumerate(node["prefixItems"])]
         count = max(node.get("minItems", 0), 0 if level > 6 else min(2, node.get("maxItems", 2)))
         items = [self.value(node.get("items", {}), f"{at}/items", level + 1) for _ in range(count)]
-        if isinstance(self.ways.get(at), Pairs):
+        if (way := self.ways.get(at)) and way.kind == "pairs":
             items = [{**item, "key": f"k{i}"} for i, item in enumerate(items)]
         return items
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolglot.schema.dialects import ANTHROPIC, GEMINI, GEMINI_OPENAPI, OPENAI, OPENAI_STRICT, Dialect
 from toolglot.schema.lower import lower
-from toolglot.schema.lowering_result import LoweredSchema, Omit, Pairs, Rename, restore
+from toolglot.schema.lowering_result import LoweredSchema, Restoration, restore
 from toolglot.schema.openapi import from_openapi
 
 STRING = {"type": "string"}
@@ -115,7 +115,11 @@ def test_nothing_to_restore() -> None:
 def test_restorations_without_a_target() -> None:
     lowered = LoweredSchema(
         {"properties": {"a": {"$ref": "#/$defs/None"}}},
-        restorations=(Omit(("b",), "#/properties/b"), Pairs("#"), Rename({"a": "A"}, "#")),
+        restorations=(
+            Restoration("omit", {"b": ""}, pointer="#/properties/b"),
+            Restoration("pairs", pointer="#"),
+            Restoration("rename", {"a": "A"}, pointer="#"),
+        ),
     )
     assert restore({"a": 1}, lowered) == {"A": 1}
 

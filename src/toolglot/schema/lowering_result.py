@@ -1,6 +1,6 @@
 """The result of lowering: a schema, its losses, and how to restore the arguments that a model writes for it."""
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -10,39 +10,21 @@ from toolglot.schema.coerce import MAX_DEPTH as COERCE_DEPTH
 from toolglot.schema.coerce import Coercion
 from toolglot.schema.json_schema import Schema, SchemaDocument, escape_pointer, json_type
 
-__all__ = ["MAX_DEPTH", "JsonText", "LoweredSchema", "Omit", "Pairs", "Rename", "Restoration", "restore"]
+__all__ = ["MAX_DEPTH", "LoweredSchema", "Restoration", "restore"]
 
 MAX_DEPTH = 50  # levels of schemas that are sent
 
 
-class Omit(msgspec.Struct, frozen=True, tag="omit"):
-    """Null for one of these properties means that it was left out: strict modes require every property."""
+class Restoration(msgspec.Struct, frozen=True):
+    """How to undo one change, in the arguments at `pointer` of the lowered schema."""
 
-    names: tuple[str, ...]
-    pointer: str = ""
-
-
-class Rename(msgspec.Struct, frozen=True, tag="rename"):
-    """These properties have other names in the original: sent -> original."""
-
-    names: dict[str, str]
-    pointer: str = ""
-
-
-class Pairs(msgspec.Struct, frozen=True, tag="pairs"):
-    """This array of {key, value} stands for a map."""
-
-    pointer: str = ""
-
-
-class JsonText(msgspec.Struct, frozen=True, tag="json"):
-    """This string is the JSON text of a value, of the named type if there is one."""
-
+    kind: Literal["omit", "rename", "pairs", "json"]
+    """omit: null for one of `names` means that it was left out, because strict modes require every property.
+    rename: `names` are sent -> original. pairs: an array of {key, value} stands for a map.
+    json: a string is the JSON text of a value, of `type_name` if there is one."""
+    names: dict[str, str] = {}
     type_name: str = ""
     pointer: str = ""
-
-
-Restoration = Omit | Rename | Pairs | JsonText
 
 
 class LoweredSchema(msgspec.Struct, frozen=True):
@@ -108,22 +90,23 @@ class _Restorer(msgspec.Struct, frozen=True):
 
 
 def _apply_restoration(value: Any, restoration: Restoration) -> Any:
-    match restoration:
-        case Omit(names=names) if isinstance(value, dict):
+    names = restoration.names
+    match restoration.kind:
+        case "omit" if isinstance(value, dict):
             return {name: sub for name, sub in cast("Schema", value).items() if sub is not None or name not in names}
-        case Rename(names=names) if isinstance(value, dict):
+        case "rename" if isinstance(value, dict):
             return {names.get(name, name): sub for name, sub in cast("Schema", value).items()}
-        case Pairs() if isinstance(value, list):
+        case "pairs" if isinstance(value, list):
             entries = cast("list[Any]", value)
             # A model that ignored the schema and sent something else gets it back unchanged.
             is_map = all(json_type(entry) == "object" and isinstance(entry.get("key"), str) for entry in entries)
             return {entry["key"]: entry.get("value") for entry in entries} if is_map else entries
-        case JsonText(type_name=type_name) if isinstance(value, str):
+        case "json" if isinstance(value, str):
             try:
                 parsed = loads(value)
             except ValueError:
                 return value
             # The text may be a plain string that happens to be JSON: "5" where an object was meant.
-            return parsed if type_name in ("", json_type(parsed)) else value
+            return parsed if restoration.type_name in ("", json_type(parsed)) else value
         case _:
             return value

@@ -19,7 +19,7 @@ from toolglot.schema.lowering_context import (
     split_annotations,
     unique_name,
 )
-from toolglot.schema.lowering_result import JsonText, Omit, Pairs, Rename
+from toolglot.schema.lowering_result import Restoration
 
 __all__ = ["OPEN_PASSES", "PASSES", "Pass"]
 
@@ -79,7 +79,7 @@ def lower_untyped(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
 def _as_json_text(node: Schema, type_name: str, path: SchemaPath, lowering: Lowering) -> Schema:
     out = lowering.move_to_description(node, [key for key in node if key not in ("description", "type", "nullable")], path)
     out = add_description(out, f"{'A JSON object' if type_name else 'Any JSON value'}, written as JSON text.")
-    return _replace_type(out, "string") | {RESTORATIONS_KEY: [JsonText(type_name)]}
+    return _replace_type(out, "string") | {RESTORATIONS_KEY: [Restoration("json", type_name=type_name)]}
 
 
 def _replace_type(node: Schema, type_name: str) -> Schema:
@@ -128,7 +128,7 @@ def _lower_required(node: Schema, properties: Schema, path: SchemaPath, lowering
         if not ("null" in allowed_types(sub) or NULL_SCHEMA in sub.get("anyOf", [])) or sub.get("default") is None
     )
     nullable = {name: allow_null(sub) for name, sub in optional.items()}
-    restorations = {RESTORATIONS_KEY: [Omit(omitted)]} if omitted else {}
+    restorations = {RESTORATIONS_KEY: [Restoration("omit", dict.fromkeys(omitted, ""))]} if omitted else {}
     return {**node, "properties": properties | nullable, "required": list(properties), **restorations}
 
 
@@ -148,7 +148,7 @@ def lower_property_names(node: Schema, path: SchemaPath, lowering: Lowering) -> 
     if not originals:
         return node
     lists = {key: [sent.get(name, name) for name in node[key]] for key in ("required", "propertyOrdering") if key in node}
-    restorations = [*node.get(RESTORATIONS_KEY, []), Rename(originals)]
+    restorations = [*node.get(RESTORATIONS_KEY, []), Restoration("rename", originals)]
     properties = {sent[name]: sub for name, sub in properties.items()}
     return {**node, **lists, "properties": properties, RESTORATIONS_KEY: restorations}
 
@@ -176,7 +176,7 @@ def _map_as_pairs(node: Schema, values: Any, path: SchemaPath, lowering: Lowerin
     # The model must be told: an array of pairs is an unusual way to ask for a map.
     out = add_description(_replace_type(out, "array"), "A map: one entry for each key.")
     entry = {"type": "object", "properties": {"key": key, "value": values}, "required": ["key", "value"]}
-    return {**out, "items": {**entry, "additionalProperties": False}, RESTORATIONS_KEY: [Pairs()]}
+    return {**out, "items": {**entry, "additionalProperties": False}, RESTORATIONS_KEY: [Restoration("pairs")]}
 
 
 def lower_array(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:

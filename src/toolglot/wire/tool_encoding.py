@@ -11,7 +11,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.lower import check_strict_limits, lower
-from toolglot.schema.lowering_result import JsonText, LoweredSchema, Omit, Pairs, Rename
+from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.writer import Writer
 
 
@@ -155,15 +155,15 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
 def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: Writer) -> None:
     """Report changes of shape that `restore_calls` undoes when the call arrives."""
     for restoration in lowered.restorations:
-        where = f"tool {tool.name!r} at {restoration.pointer}"
-        match restoration:
-            case Pairs():
+        where, names = f"tool {tool.name!r} at {restoration.pointer}", restoration.names
+        match restoration.kind:
+            case "pairs":
                 writer.record_loss("map", "sent as a list of keys and values; restored in the call", at=where)
-            case JsonText():
+            case "json":
                 writer.record_loss("free value", "requested as JSON text; restored in the call", at=where)
-            case Rename(names=names):
+            case "rename":
                 writer.record_repair(f"parameters {', '.join(names.values())}", "invalid names are mapped, and back", at=where)
-            case Omit(names=names):
+            case "omit":
                 writer.record_repair(f"parameters {', '.join(names)}", "null means omitted; it is removed again", at=where)
 
 
