@@ -64,11 +64,8 @@ class ArgumentBinder(Protocol):
 
     schema: Schema
     parameter_names: frozenset[str]
-
-    @property
-    def allows_extra(self) -> bool:
-        """Whether the binder judges names that are not in `parameter_names`; otherwise they are dropped."""
-        ...
+    allows_extra: bool
+    """Whether the binder judges names that are not in `parameter_names`; otherwise they are dropped."""
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """Return the values, or None if the arguments are invalid."""
