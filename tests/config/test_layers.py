@@ -79,9 +79,8 @@ class TestLayers:
         assert (found.settings.model, found.settings.policy.allow) == ("simulator", ("a",))
 
     @pytest.mark.parametrize(("key", "value", "expected"), [
-        ("providers.llama.cpp.base_url", "http://x", "http://x"),
         ('providers."llama.cpp".base_url', "http://x", "http://x"),
-        ("aliases.gpt.five", "openai:gpt-5", "openai:gpt-5"),
+        ('aliases."gpt.five"', "openai:gpt-5", "openai:gpt-5"),
         ("policy.timeout", "none", "none"),
         ("timeouts.connect", "none", None),
         ("policy.max_turns", "7", 7),

@@ -14,6 +14,7 @@ from toolglot.config.setting_schema import (
     SettingField,
     convert_value,
     describe_expected,
+    find_field,
     list_fields,
     parse_key,
     setting_fields,
@@ -221,7 +222,7 @@ def test_an_untrusted_file_never_allows_more_than_the_users(user: dict[str, Any]
         alone = home.read(written(user), trusted=False, environ=environ).settings
         both = home.read(written(user), written(project), trusted=False, environ=environ)
     for key in _tighter_keys():
-        leaf = parse_key(key)[1]
+        leaf = find_field(parse_key(key))
         before, after = _at(alone, key, leaf), _at(both.settings, key, leaf)
         assert allows_no_more(leaf, after, before)
         if before == after and key in project and project[key] is not None and not leaf.key_text.endswith(("deny", "ask")):
@@ -258,7 +259,7 @@ def test_a_value_that_needs_trust_never_counts(data: st.DataObject) -> None:
     ("log.level", "trusted"),
 ])  # fmt: skip
 def test_a_section_passes_its_rule_on(key: str, rule: str) -> None:
-    assert parse_key(key)[1].trust == rule
+    assert find_field(parse_key(key)).trust == rule
 
 
 class _Added(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,7 +54,6 @@ _MAX_FILE_BYTES = 1_000_000
 _TOML_POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"\s*\[\[?(?P<key>[^\[\]]+)\]\]?\s*(#.*)?")
 _KEY = re.compile(r"""\s*(?P<key>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", re.ASCII)
-_KEY_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""", re.ASCII)
 
 
 class SettingValue(msgspec.Struct, frozen=True):
@@ -266,8 +265,9 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[Se
 def _read_flag(key: str, value: Any) -> tuple[str, dict[SettingPath, Any]]:
     """The name of the flag for a key, and what it sets."""
     name = "--" + key.rpartition(".")[2].replace("_", "-")
+    path = parse_key(key)
     try:
-        path, field = parse_key(key)
+        field = find_field(path)
     except SettingError as e:
         raise UsageError(f"the flag {name}: {e}") from None
     name = field.declared.flag or name
@@ -347,7 +347,7 @@ def _find_line(text: str, path: SettingPath) -> int | None:
     for number, line in enumerate(text.splitlines(), 1):
         if not quotes and (match := _HEADER.fullmatch(line) or _KEY.match(line)):
             is_header = line.lstrip().startswith("[")
-            parts = tuple(part.strip("\"'") for part in _KEY_PART.findall(match["key"]))
+            parts = parse_key(match["key"])
             key = parts if is_header else (*table, *parts)
             table = key if is_header else table
             shared = min(len(key), len(path))

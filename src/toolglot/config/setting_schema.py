@@ -41,6 +41,7 @@ SettingPath = tuple[str, ...]
 WILDCARD = "*"
 PROVIDER_NAMES = frozenset({*PROFILES, *ALIASES, *SURFACES, "simulator"})
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_KEY_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""", re.ASCII)
 _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
 _BOOLEANS: dict[str, bool] = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
@@ -122,42 +123,40 @@ def _key_prefixes() -> frozenset[SettingPath]:
 
 def find_field(path: SettingPath) -> SettingField:
     """The field that a path belongs to. Raises SettingError."""
-    key: SettingPath = ()
-    for index, name in enumerate(path):
-        key = _resolve_step(key, path[:index], name)
+    key = _resolve_key(path)
     if key not in _fields_by_key():
         example = next(field.key_text for field in setting_fields() if field.key[: len(key)] == key)
         raise SettingError(f"{format_path(path)!r} is a section: name a setting in it, such as {example!r}", path)
     return _fields_by_key()[key]
 
 
-def flatten_document(
-    table: Mapping[str, Any], parent: SettingPath = (), key: SettingPath = ()
-) -> Iterator[tuple[SettingPath, SettingField, Any]]:
+def flatten_document(table: Mapping[str, Any], parent: SettingPath = ()) -> Iterator[tuple[SettingPath, SettingField, Any]]:
     """The settings in a document, with their values unconverted. Raises SettingError."""
     for name, value in table.items():
         path = (*parent, name)
-        inner = _resolve_step(key, parent, name)
-        if inner in _fields_by_key():
-            yield path, _fields_by_key()[inner], value
+        if field := _fields_by_key().get(_resolve_key(path)):
+            yield path, field, value
         elif isinstance(value, Mapping):
-            yield from flatten_document(cast(Mapping[str, Any], value), path, inner)
+            yield from flatten_document(cast(Mapping[str, Any], value), path)
         else:
             raise SettingError(f"{format_path(path)} must be a table", path)
 
 
-def _resolve_step(key: SettingPath, parent: SettingPath, name: str) -> SettingPath:
-    """The key of `name` below `key`; `parent` is the path so far."""
-    path = (*parent, name)
-    if (*key, name) in _key_prefixes() and name != WILDCARD:
-        return (*key, name)
-    free = (*key, WILDCARD)
-    if free not in _key_prefixes():
-        raise SettingError(f"there is no setting {format_path(path)!r}; {_suggest_settings(key, parent, name)}", path)
-    if free == ("providers", WILDCARD) and name not in PROVIDER_NAMES:
-        similar = [format_path(("providers", provider)) for provider in suggest(name, PROVIDER_NAMES, cutoff=0.5)]
-        raise SettingError(f"there is no provider {name!r}; {did_you_mean(similar) or 'see docs/providers.md'}", path)
-    return free
+def _resolve_key(path: SettingPath) -> SettingPath:
+    """The key of a path to a setting or a section. Raises SettingError."""
+    key: SettingPath = ()
+    for index, name in enumerate(path):
+        parent, here = path[:index], path[: index + 1]
+        if (*key, name) in _key_prefixes() and name != WILDCARD:
+            key = (*key, name)
+            continue
+        if (*key, WILDCARD) not in _key_prefixes():
+            raise SettingError(f"there is no setting {format_path(here)!r}; {_suggest_settings(key, parent, name)}", here)
+        key = (*key, WILDCARD)
+        if key == ("providers", WILDCARD) and name not in PROVIDER_NAMES:
+            similar = [format_path(("providers", provider)) for provider in suggest(name, PROVIDER_NAMES, cutoff=0.5)]
+            raise SettingError(f"there is no provider {name!r}; {did_you_mean(similar) or 'see docs/providers.md'}", here)
+    return key
 
 
 def _suggest_settings(key: SettingPath, parent: SettingPath, name: str) -> str:
@@ -169,17 +168,9 @@ def _suggest_settings(key: SettingPath, parent: SettingPath, name: str) -> str:
     return did_you_mean(similar) or f"there are {', '.join(siblings)}"
 
 
-def parse_key(text: str) -> tuple[SettingPath, SettingField]:
-    """A dotted key as a path. Names of the user's choice may contain dots and be quoted. Raises SettingError."""
-    for field in setting_fields():
-        pattern = r"\.".join("(.+)" if part == WILDCARD else re.escape(part) for part in field.key)
-        if match := re.fullmatch(pattern, text):
-            names = iter(name.strip('"') for name in match.groups())
-            path = tuple(next(names) if part == WILDCARD else part for part in field.key)
-            if path[0] != "providers" or path[1] in PROVIDER_NAMES:
-                return path, field
-    path = tuple(text.split("."))
-    return path, find_field(path)
+def parse_key(text: str) -> SettingPath:
+    """A dotted key as a path, as TOML reads it: a name that contains dots is quoted."""
+    return tuple(part.strip("\"'") for part in _KEY_PART.findall(text))
 
 
 def format_path(path: SettingPath) -> str:
