@@ -84,17 +84,8 @@ class ReplyDone(_Event, frozen=True, gc=False):
     reply: Reply
 
 
-Event = (
-    ReplyStarted
-    | BlockStarted
-    | TextDelta
-    | ThinkingDelta
-    | ToolCallStarted
-    | ToolCallDelta
-    | ToolCallReady
-    | BlockReady
-    | ReplyDone
-)
+BlockEvent = BlockStarted | TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | ToolCallReady | BlockReady
+Event = ReplyStarted | BlockEvent | ReplyDone
 
 
 # ---- of a run

@@ -28,6 +28,7 @@ from toolglot.jsontext import dumps_text, loads
 from toolglot.losses import Loss
 from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.ids import hash_id
+from toolglot.wire.json_values import to_text
 
 
 class _Slot:
@@ -286,30 +287,21 @@ class ToolCallTracker:
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
     """Parse arguments as a JSON object. Nothing and null mean {}; None if the text is not an object."""
-    if not text.strip():
-        return {}
     try:
-        value = loads(text)
+        value = loads(text) if text.strip() else None
     except ValueError:
         return None
-    if value is None:
-        return {}
-    return cast(dict[str, Any], value) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return {} if value is None else None
+    return cast(dict[str, Any], value)
 
 
 def make_call(
     id: str, name: str, value: Any, *, freeform: bool = False, namespace: str = "", opaque: Opaque | None = None
 ) -> ToolCall:
     """Make a call from arguments as a wire has them: text, an object, or nothing."""
-    raw: str | None = None
-    arguments: dict[str, Any] | None = None
-    if isinstance(value, str):
-        raw = value
-        arguments = None if freeform else parse_arguments(value)
-    elif value is None:
-        arguments = {}
-    elif isinstance(value, dict):
-        arguments = cast(dict[str, Any], value)
-    else:
-        raw = dumps_text(value)
+    if value is None or isinstance(value, dict):
+        return ToolCall(id, name, cast(dict[str, Any], value or {}), None, freeform, namespace, opaque)
+    raw = to_text(value)
+    arguments = parse_arguments(raw) if isinstance(value, str) and not freeform else None
     return ToolCall(id, name, arguments, raw, freeform, namespace, opaque)
