@@ -5,7 +5,6 @@ is tried again with the standard library. What fails after that raises `ValueErr
 """
 
 import json
-from math import isfinite
 from typing import Any, cast
 
 import msgspec
@@ -15,6 +14,15 @@ decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 """Decode an object at full speed, for hot paths. They catch `DECODE_ERRORS` and fall back to `loads`."""
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
+_TYPE_NAMES: dict[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    tuple: "an array",
+}
 
 
 def loads(data: bytes | str) -> Any:
@@ -42,22 +50,9 @@ def dumps(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return json.dumps(_replace_nonfinite(msgspec.to_builtins(value)), separators=(",", ":"), allow_nan=False).encode(
-            "ascii"
-        )
-
-
-def _replace_nonfinite(value: Any) -> Any:
-    """Replace infinity and NaN with null, as msgspec does."""
-    match value:
-        case float():
-            return value if isfinite(value) else None
-        case dict():
-            return {key: _replace_nonfinite(item) for key, item in cast(dict[str, Any], value).items()}
-        case list() | tuple():
-            return [_replace_nonfinite(item) for item in cast(list[Any], value)]
-        case _:
-            return value
+        # NaN and infinity become null, as msgspec writes them.
+        plain = json.loads(json.dumps(msgspec.to_builtins(value)), parse_constant=lambda constant: None)
+        return json.dumps(plain, separators=(",", ":")).encode("ascii")
 
 
 def dumps_text(value: Any) -> str:
@@ -67,16 +62,4 @@ def dumps_text(value: Any) -> str:
 
 def json_type_name(value: Any) -> str:
     """Return JSON's name of a value's type, with an article."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list() | tuple():
-            return "an array"
-        case _:
-            return "an object"
+    return _TYPE_NAMES.get(type(cast(object, value)), "an object")

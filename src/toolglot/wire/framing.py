@@ -280,12 +280,11 @@ def detect_framing(content_type: str, start: bytes) -> FrameDecoder:
 
 # Some clients split lines with str.splitlines, which also splits at U+0085, U+2028 and U+2029. JSON can escape them.
 _LINE_SEPARATORS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
-_ESCAPES = {b"\xc2\x85": b"\\u0085", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029"}
 
 
 def encode_line(value: Any) -> bytes:
     """Write JSON in one line that no client splits."""
-    return _LINE_SEPARATORS.sub(lambda match: _ESCAPES[match[0]], dumps(value))
+    return _LINE_SEPARATORS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), dumps(value))
 
 
 def encode_sse(value: Any, event: str = "") -> bytes:

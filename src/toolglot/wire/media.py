@@ -3,6 +3,7 @@
 import base64
 import binascii
 import mimetypes
+from typing import cast
 
 from toolglot.messages import Media, MediaKind, Opaque
 
@@ -30,11 +31,8 @@ def media_from_url(kind: MediaKind, url: str, *, name: str = "", extra: Opaque |
 
 def media_kind(media_type: str) -> MediaKind:
     """Return the kind of a media type."""
-    match media_type.partition("/")[0]:
-        case "image" | "audio" | "video" as kind:
-            return kind
-        case _:
-            return "file"
+    kind = media_type.partition("/")[0]
+    return cast(MediaKind, kind) if kind in ("image", "audio", "video") else "file"
 
 
 def extract_file_text(media: Media) -> str | None:

@@ -3,18 +3,17 @@
 from typing import Any, get_args
 
 from toolglot.request import Effort, Options, Request
-from toolglot.wire.spec import SPECS
+from toolglot.wire.spec import SAMPLING, SPECS
 from toolglot.wire.writer import Writer
 
 _EFFORT_LEVELS: tuple[str, ...] = get_args(Effort)
-_SAMPLING = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")
 
 
 def encode_sampling(options: Options, writer: Writer) -> dict[str, Any]:
     """Select the sampling options that the target accepts, under the wire's names."""
     profile, accepted = writer.profile, dict[str, Any]()
     model, reason = writer.model or profile.title, ""
-    for name in _SAMPLING:
+    for name in SAMPLING:
         value = getattr(options, name)
         if value is None or value == ():
             continue

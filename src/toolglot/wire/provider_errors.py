@@ -30,13 +30,9 @@ _ERRORS_BY_STATUS: dict[int, type[ProviderError]] = {
     402: errors.QuotaExceeded,
     403: errors.PermissionDenied,
     404: errors.NotFound,
-    408: errors.ServerFailed,
-    409: errors.ServerFailed,  # a lock; worth a retry
-    425: errors.ServerFailed,
     429: errors.RateLimited,
-    498: errors.Overloaded,  # Groq: flex capacity
-    503: errors.Overloaded,
-    529: errors.Overloaded,  # Anthropic
+    **dict.fromkeys((408, 409, 425), errors.ServerFailed),  # 409: a lock; worth a retry
+    **dict.fromkeys((498, 503, 529), errors.Overloaded),  # 498: Groq's flex capacity; 529: Anthropic
 }
 _HTML_PAGE = re.compile(r"<!doctype html|<html|<head|<body", re.IGNORECASE)
 # OpenAI and Mistral have a code for it; the others can be told from their message.

@@ -9,7 +9,6 @@ from typing import Any, cast
 from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, TruncatedStream
 from toolglot.events import Event
 from toolglot.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
-from toolglot.losses import Loss
 from toolglot.messages import Message, Origin, Reply, Role
 from toolglot.wire.framing import BOM, Frame, FrameDecoder, WholeBodyDecoder, detect_framing
 from toolglot.wire.json_values import Doc, as_dict
@@ -53,7 +52,8 @@ class ReplyDecoder:
 class ReplyReader:
     """Reads one reply of status 200, streamed or whole: `feed` bytes, then `close`.
 
-    `is_complete` tells whether the terminal event has arrived; `reply` and `losses` are set after `close`.
+    `is_complete` tells whether the terminal event has arrived. After `close`, `reply` is set, and `losses` has what of the
+    provider's answer a reply cannot express.
     """
 
     def __init__(self, decoder: type[ReplyDecoder], origin: Origin, *, streaming: bool = True, content_type: str = "") -> None:
@@ -64,17 +64,13 @@ class ReplyReader:
         self._framing: FrameDecoder | None = None if streaming else WholeBodyDecoder()
         self._content_type = content_type
         self._start = b""
+        self.losses = self._tracker.losses
         self.reply: Reply | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether the wire's terminal event has arrived."""
         return self._decoder.is_complete
-
-    @property
-    def losses(self) -> list[Loss]:
-        """What of the provider's answer a reply cannot express."""
-        return self._tracker.losses
 
     @property
     def visible_text(self) -> str:

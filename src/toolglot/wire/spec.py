@@ -16,7 +16,7 @@ GEMINI = "gemini"
 OLLAMA_CHAT = "ollama-chat"
 
 
-_SAMPLING = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
+SAMPLING = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")
 
 
 class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ _ROWS = (
         class_prefix="Chat",
         default_profile="openai-chat",
         family="openai",
-        options={name: name for name in (*_SAMPLING, "top_k")},
+        options={name: name for name in SAMPLING},
         output_with_tools=True,
         paths=(
             (r"/openai/deployments/(?P<model>[^/]+)/chat/completions", "azure-dated-chat"),
@@ -115,7 +115,7 @@ _ROWS = (
         default_profile="gemini",
         history_field="contents",
         options={
-            **{name: snake_to_camel(name) for name in (*_SAMPLING, "top_k")},
+            **{name: snake_to_camel(name) for name in SAMPLING},
             "max_tokens": "maxOutputTokens",
             "stop": "stopSequences",
         },
@@ -136,7 +136,7 @@ _ROWS = (
         package="toolglot.wire.ollama",
         class_prefix="Ollama",
         default_profile="ollama",
-        options={"max_tokens": "num_predict", **{name: name for name in (*_SAMPLING, "top_k")}},
+        options={"max_tokens": "num_predict", **{name: name for name in SAMPLING}},
         stream_type="application/x-ndjson",
         frame_end=b"\n",
         streams_by_default=True,

@@ -23,17 +23,12 @@ _FILTERED = (
 )
 # finishReason by name, and by its number in the protobuf, in case a server sends that. Any other is an error.
 STOP_REASONS: dict[Any, StopReason] = {
-    "STOP": "end",
-    "FINISH_REASON_UNSPECIFIED": "end",
-    "MAX_TOKENS": "length",
+    **dict.fromkeys(("STOP", "FINISH_REASON_UNSPECIFIED", 1), "end"),
+    **dict.fromkeys(("MAX_TOKENS", 2), "length"),
+    **dict.fromkeys((*_FILTERED, 3, 4), "filtered"),
     "CONTINUATION": "pause",
-    **dict.fromkeys(_FILTERED, "filtered"),
-    1: "end",
-    2: "length",
-    3: "filtered",
-    4: "filtered",
 }
-_CANDIDATE_FIELDS = (*("groundingMetadata", "citationMetadata", "urlContextMetadata", "continuationToken", "finishMessage"),)
+_CANDIDATE_FIELDS = ("groundingMetadata", "citationMetadata", "urlContextMetadata", "continuationToken", "finishMessage")
 
 
 class GeminiReplyDecoder(ReplyDecoder):
