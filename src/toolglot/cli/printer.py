@@ -69,13 +69,13 @@ class Printer:
         self._out.write(text.encode(encoding, "replace").decode(encoding))
         self._out.flush()
 
-    def print_section(self, title: str, rows: Iterable[Row], style: str = "") -> None:
+    def print_section(self, title: str, rows: Iterable[Row]) -> None:
         """Print a blank line, a title, and labeled values."""
         self.print_text("")
         self.print_text(title, "bold")
-        self.print_pairs(rows, style)
+        self.print_pairs(rows)
 
-    def print_pairs(self, rows: Iterable[Row], style: str = "") -> None:
+    def print_pairs(self, rows: Iterable[Row]) -> None:
         """Print labels with their values beside them, or below them if a word of the value would not fit."""
         rows = list(rows)
         column = max((len(label) for label, _ in rows if len(label) <= _MAX_LABEL_WIDTH), default=0)
@@ -83,10 +83,10 @@ class Printer:
         for label, value in rows:
             longest_word = max(map(len, value.split()), default=0)
             if column <= 2 or (len(label) <= column and max(_MIN_VALUE_WIDTH, longest_word) <= available):
-                self.print_text(value, style, f"  {label:{column}}  ", " " * (column + 4))
+                self.print_text(value, "", f"  {label:{column}}  ", " " * (column + 4))
             else:
-                self.print_text(label, style, "  ")
-                self.print_text(value, style, "    ")
+                self.print_text(label, "", "  ")
+                self.print_text(value, "", "    ")
 
     def print_table(self, rows: Sequence[dict[str, str]]) -> None:
         """Print rows with the same columns.
