@@ -34,7 +34,7 @@ _ASCII_PUNCTUATION = {
 # ---- words and lines
 
 
-def suggest(name: str, known: Iterable[str], *, limit: int = 3, cutoff: float = 0.6) -> list[str]:
+def suggest(name: str, known: Iterable[str], *, limit: int = 3, cutoff: float = 0.62) -> list[str]:
     """Return the known names that are most similar to a misspelt one, best first."""
     return get_close_matches(name, list(known), n=limit, cutoff=cutoff)
 
