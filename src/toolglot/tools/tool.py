@@ -159,8 +159,8 @@ class Tool:
         )
         if not callable(self.function):
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called")
-        name = options.get("name") or function_name(self.function)
-        self.name = definition.name if definition else _check_name(name, self.function)
+        name = definition.name if definition else options.get("name") or function_name(self.function)
+        self.name = _check_name(name, self.function)
         self.namespace = definition.namespace if definition else options.get("namespace", "")
         self.key = (self.namespace, self.name)
         self.tags = definition.tags if definition else frozenset(options.get("tags", ()))
@@ -248,11 +248,10 @@ class Tool:
         """Return a copy of the tool with other options."""
         definition = self._options["definition"]
         if definition and (fields := {key: changes.pop(key) for key in _DEFINITION_FIELDS if key in changes}):
-            name = _check_name(fields.get("name", definition.name), self.function)
             if "tags" in fields:
                 fields["tags"] = frozenset(fields["tags"])
             if "examples" in fields:
-                fields["examples"] = tuple(_to_example(example, name) for example in fields["examples"])
+                fields["examples"] = tuple(_to_example(example, self.name) for example in fields["examples"])
             changes["definition"] = msgspec.structs.replace(definition, **fields)
         return Tool(self.function, **{**self._options, **changes})
 
@@ -353,7 +352,6 @@ def tool(function: Function | None = None, /, **options: Any) -> Tool | Callable
 
 def tool_from_definition(definition: ToolDefinition, function: Function, **options: Any) -> Tool:
     """Make a tool with a given definition. A freeform tool passes the model's text to the function's first parameter."""
-    _check_name(definition.name, function)
     return Tool(function, definition=definition, **options)
 
 
