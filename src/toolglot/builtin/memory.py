@@ -8,13 +8,11 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Literal
-
-import msgspec
 
 from toolglot.base_errors import LineOutOfRange, MissingPath, invalid_argument
 from toolglot.builtin.edit.edit_tools import EditTools, TextEdit, build_snippet
@@ -22,14 +20,14 @@ from toolglot.builtin.files.descriptors import stat_at, translate_os_errors
 from toolglot.builtin.files.text import Document, check_text
 from toolglot.builtin.files.text_files import TextChange, load_document
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError, UsageError
 from toolglot.schema.derive import Internal
 from toolglot.textutil import format_size, number_lines, pluralize, split_lines
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
-__all__ = ["ROOT", "MemoryEntry", "MemoryResult", "create_tools"]
+__all__ = ["ROOT", "create_tools"]
 
 Command = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
 
@@ -49,35 +47,6 @@ _PARAMETERS: dict[Command, tuple[str, ...]] = {
     "rename": ("path", "new_path"),
 }
 """What each command needs; only `view_range` is optional."""
-
-
-class MemoryEntry(msgspec.Struct, frozen=True):
-    """A file or directory in a listing. The size of a directory is that of all files in it."""
-
-    path: str
-    size: int
-    is_directory: bool
-
-
-class MemoryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of a command. Paths begin with /memories; lines are without their endings."""
-
-    command: Command
-    path: str
-    is_directory: bool = False
-    new_path: str = ""
-    """Of rename."""
-    lines: list[str] = []
-    """Of view: those of a file. Of str_replace: those around the change."""
-    first: int = 1
-    """The number of the first of them."""
-    total: int = 0
-    """Lines of the file."""
-    entries: list[MemoryEntry] = []
-    """Of view: two levels of a directory, without hidden entries."""
-    truncated: bool = False
-    """There are more entries."""
-    size: int = 0
 
 
 def create_tools(state: ToolState) -> list[Tool]:
@@ -120,8 +89,8 @@ def create_tools(state: ToolState) -> list[Tool]:
         arguments = {"path": path, "view_range": view_range, "file_text": file_text, "old_str": old_str, "new_str": new_str}
         arguments |= {"insert_line": insert_line, "new_path": new_path, "insert_text": insert_text, "old_path": old_path}
         with lock, _open_memory(directory) as notes:
-            result = _Memory(notes).run(command, arguments)
-        return ToolOutput(_RENDERERS[command](result), to_data(result))
+            text, data = _Memory(notes).run(command, arguments)
+        return ToolOutput(text, {"command": command, **data})
 
     def target(arguments: dict[str, Any]) -> str:
         paths = [str(arguments[name]) for name in ("path", "old_path", "new_path") if arguments.get(name)]
@@ -166,13 +135,17 @@ def _depth_error(path: str) -> ToolError:
     return ToolError(message, kind="limit", code="quota_exceeded")
 
 
+_Answer = tuple[str, dict[str, Any]]
+"""The text for a model, and the data. Paths begin with /memories; lines are without their endings."""
+
+
 class _Memory:
     """The commands, on an open memory."""
 
     def __init__(self, state: ToolState) -> None:
         self._state, self._workspace, self._edits = state, state.workspace, EditTools(state)
 
-    def run(self, command: Command, arguments: dict[str, Any]) -> MemoryResult:
+    def run(self, command: Command, arguments: dict[str, Any]) -> _Answer:
         """Run a command. Raises ToolError."""
         if command not in _PARAMETERS:
             raise invalid_argument("command", f"is {command!r:.40}; use one of {', '.join(_PARAMETERS)}")
@@ -231,7 +204,7 @@ class _Memory:
                         sizes[f"{prefix}{name}/"] = 0
         return sizes
 
-    def view(self, path: str, view_range: list[int] | None) -> MemoryResult:
+    def view(self, path: str, view_range: list[int] | None) -> _Answer:
         path = _normalize_path(path)
         if self._is_directory(path):
             if view_range is not None:
@@ -242,35 +215,39 @@ class _Memory:
         lines = split_lines(document.text)
         first, last = _resolve_range(view_range, len(lines), path)
         shown = lines[first - 1 : last]
-        return MemoryResult(command="view", path=path, lines=shown, first=first, total=len(lines))
+        part = f", lines {first} to {first + len(shown) - 1} of {len(lines)}" if len(shown) < len(lines) else ""
+        text = f"{path}{part}:\n{number_lines(shown, first)}" if shown else f"{path!r} is empty."
+        return text, {"path": path, "is_directory": False, "lines": shown, "first": first, "total": len(lines)}
 
-    def _view_directory(self, path: str) -> MemoryResult:
+    def _view_directory(self, path: str) -> _Answer:
         sizes = {name: size for name, size in self._scan(path).items() if not _is_hidden(name)}
-        entries: list[MemoryEntry] = []
+        entries: list[dict[str, Any]] = []
         for name in sorted(sizes, key=lambda name: name.rstrip("/").split("/")):
             if name.rstrip("/").count("/") < LISTING_DEPTH:
                 is_directory = name.endswith("/")
                 size = sum(size for other, size in sizes.items() if is_directory and other.startswith(name)) or sizes[name]
-                entries.append(MemoryEntry(f"{path}/{name.rstrip('/')}", size, is_directory))
-        return MemoryResult(
-            command="view",
-            path=path,
-            is_directory=True,
-            entries=entries[:MAX_FILES],
-            truncated=len(entries) > MAX_FILES,
-            size=sum(sizes.values()),
-        )
+                entries.append({"path": f"{path}/{name.rstrip('/')}", "size": size, "is_directory": is_directory})
+        total, shown = sum(sizes.values()), entries[:MAX_FILES]
+        lines = [f"{format_size(total)}\t{path}/"]
+        lines += [f"{format_size(entry['size'])}\t{entry['path']}{'/' * entry['is_directory']}" for entry in shown]
+        if truncated := len(entries) > MAX_FILES:
+            lines.append(f"[there are more than {MAX_FILES}: view a subdirectory]")
+        if not entries:
+            lines.append("[empty]")
+        data = {"path": path, "is_directory": True, "entries": shown, "truncated": truncated, "size": total}
+        return "\n".join(lines), data
 
     # ---- writing
 
-    def create(self, path: str, file_text: str) -> MemoryResult:
+    def create(self, path: str, file_text: str) -> _Answer:
         path = _normalize_path(path, is_file=True)
         check_text(file_text, "file_text", MAX_FILE_BYTES)
         if self._find_status(path) is not None:
             raise ToolError(f"{path!r} already exists: edit it, or delete it first", code="file_exists")
-        return self._save("create", path, TextChange.plan(path, Document(), file_text, "absent"))
+        data = self._save(path, TextChange.plan(path, Document(), file_text, "absent"))
+        return f"created {path!r} ({pluralize(data['size'], 'byte')})", data
 
-    def str_replace(self, path: str, old_str: str, new_str: str) -> MemoryResult:
+    def str_replace(self, path: str, old_str: str, new_str: str) -> _Answer:
         path = _normalize_path(path)
         if not old_str:
             raise invalid_argument("old_str", "is empty; copy the text to replace, or insert lines instead")
@@ -278,15 +255,17 @@ class _Memory:
         self._check_file(path)
         change = self._edits.plan_replacements(path, [TextEdit(old_str, new_str)])
         first, lines = build_snippet(change, _CONTEXT_LINES)
-        return msgspec.structs.replace(self._save("str_replace", path, change), lines=lines, first=first)
+        data = self._save(path, change) | {"lines": lines, "first": first}
+        return f"changed {path!r}:\n{number_lines(lines, first)}", data
 
-    def insert(self, path: str, insert_line: int, file_text: str) -> MemoryResult:
+    def insert(self, path: str, insert_line: int, file_text: str) -> _Answer:
         path = _normalize_path(path)
         check_text(file_text, "insert_text", MAX_FILE_BYTES)
         self._check_file(path)
-        return self._save("insert", path, self._edits.plan_insertion(path, insert_line, file_text))
+        data = self._save(path, self._edits.plan_insertion(path, insert_line, file_text))
+        return f"changed {path!r}, which has {pluralize(data['total'], 'line')} now", data
 
-    def _save(self, command: Command, path: str, change: TextChange) -> MemoryResult:
+    def _save(self, path: str, change: TextChange) -> dict[str, Any]:
         sizes = self._scan(ROOT)
         files = sum(not name.endswith("/") for name in sizes)
         size, old_size = len(change.data), sizes.get(path.removeprefix(f"{ROOT}/"))
@@ -300,9 +279,9 @@ class _Memory:
         if problem:
             raise ToolError(problem, kind="limit", code="quota_exceeded")
         self._workspace.write(path, change.data, expected=change.expected, mode=0o600)
-        return MemoryResult(command=command, path=path, total=len(split_lines(change.after)), size=size)
+        return {"path": path, "total": len(split_lines(change.after)), "size": size}
 
-    def delete(self, path: str) -> MemoryResult:
+    def delete(self, path: str) -> _Answer:
         path = _normalize_path(path)
         _refuse_root("deleted: delete", path)
         if is_directory := self._is_directory(path):
@@ -314,9 +293,10 @@ class _Memory:
                 shutil.rmtree(trash, dir_fd=entry.fd)
         else:
             self._workspace.remove(path)
-        return MemoryResult(command="delete", path=path, is_directory=is_directory)
+        text = f"deleted {path!r}" + (" with everything in it" if is_directory else "")
+        return text, {"path": path, "is_directory": is_directory}
 
-    def rename(self, path: str, new_path: str) -> MemoryResult:
+    def rename(self, path: str, new_path: str) -> _Answer:
         old, new = _normalize_path(path), _normalize_path(new_path)
         _refuse_root("renamed: rename", old, new)
         is_directory = self._is_directory(old)
@@ -332,7 +312,7 @@ class _Memory:
         if self._find_status(new) is not None:
             raise ToolError(f"{new!r} already exists: use another path, or delete it first", code="file_exists")
         self._move(old, new, is_directory)
-        return MemoryResult(command="rename", path=old, new_path=new, is_directory=is_directory)
+        return f"renamed {old!r} to {new!r}", {"path": old, "new_path": new, "is_directory": is_directory}
 
     def _move(self, old: str, new: str, is_directory: bool) -> None:
         """Rename a file or directory, and create the directories that the new path needs."""
@@ -374,32 +354,3 @@ def _resolve_range(view_range: list[int] | None, total: int, path: str) -> tuple
     if last != -1 and last < first:
         raise invalid_argument("view_range", f"ends with {last}, before it begins; use a later line or -1")
     return first, total if last == -1 else min(last, total)
-
-
-# ---- rendering
-
-
-def _render_view(result: MemoryResult) -> str:
-    if not result.is_directory:
-        if not result.lines:
-            return f"{result.path!r} is empty."
-        part = f", lines {result.first} to {result.first + len(result.lines) - 1} of {result.total}"
-        is_whole = result.first == 1 and len(result.lines) == result.total
-        return f"{result.path}{'' if is_whole else part}:\n{number_lines(result.lines, result.first)}"
-    lines = [f"{format_size(result.size)}\t{result.path}/"]
-    lines += [f"{format_size(entry.size)}\t{entry.path}{'/' * entry.is_directory}" for entry in result.entries]
-    if result.truncated:
-        lines.append(f"[there are more than {MAX_FILES}: view a subdirectory]")
-    if not result.entries:
-        lines.append("[empty]")
-    return "\n".join(lines)
-
-
-_RENDERERS: dict[Command, Callable[[MemoryResult], str]] = {
-    "view": _render_view,
-    "create": lambda result: f"created {result.path!r} ({pluralize(result.size, 'byte')})",
-    "str_replace": lambda result: f"changed {result.path!r}:\n{number_lines(result.lines, result.first)}",
-    "insert": lambda result: f"changed {result.path!r}, which has {pluralize(result.total, 'line')} now",
-    "delete": lambda result: f"deleted {result.path!r}" + (" with everything in it" if result.is_directory else ""),
-    "rename": lambda result: f"renamed {result.path!r} to {result.new_path!r}",
-}

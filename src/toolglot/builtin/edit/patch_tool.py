@@ -31,7 +31,7 @@ from toolglot.builtin.files.descriptors import check_regular_file
 from toolglot.builtin.files.text import check_text, decode_document
 from toolglot.builtin.files.text_files import suggest_paths
 from toolglot.builtin.files.workspace import Change, Workspace, WorkspaceEntry
-from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import render_patch
 from toolglot.schema.derive import Internal
@@ -40,7 +40,7 @@ from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
-__all__ = ["PatchFileResult", "patch_tools"]
+__all__ = ["patch_tools"]
 
 MAX_PATCH_CHARS = 4 * 2**20
 MAX_FILES = 200  # each is held open while all are changed
@@ -57,18 +57,6 @@ _EXAMPLE = """*** Begin Patch
 *** Add File: notes/todo.md
 +# Todo
 *** End Patch"""
-
-
-class PatchFileResult(msgspec.Struct, frozen=True):
-    """What one section of a patch did."""
-
-    op: Literal["add", "update", "delete"]
-    path: str
-    """As the patch names it."""
-    moved_to: str | None
-    diff: str
-    truncated: bool
-    """Whether the diff is incomplete, because it is long or the file is not text."""
 
 
 def patch_tools(state: ToolState) -> list[Tool]:
@@ -121,8 +109,8 @@ class _PatchTool:
                 if change.version is None or file.real_path in known:
                     state.mark_seen(change.path, change.version)
         letters = {"add": "A", "update": "M", "delete": "D"}
-        lines = [f"{letters[result.op]} {result.moved_to or result.path}" for result in draft.results]
-        data = {"files": to_data(draft.results), "seconds": round(monotonic() - started_at, 4)}
+        lines = [f"{letters[result['op']]} {result['moved_to'] or result['path']}" for result in draft.results]
+        data = {"files": draft.results, "seconds": round(monotonic() - started_at, 4)}
         return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), data)
 
     def target(self, arguments: dict[str, Any]) -> str:
@@ -189,7 +177,8 @@ class _PatchDraft:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self.files: dict[Path, _FileDraft] = {}
-        self.results: list[PatchFileResult] = []
+        self.results: list[dict[str, Any]] = []
+        """What each section did. Paths are as the patch names them; a diff is truncated if it is long or the file not text."""
         self._loaded_bytes, self._diff_budget = 0, MAX_DIFF_CHARS
 
     def get_file(self, path: str) -> _FileDraft:
@@ -284,7 +273,8 @@ class _PatchDraft:
         """Add the result of a section, with as much of the diff as the budget of the whole patch allows."""
         shown = (diff or "")[: self._diff_budget]
         self._diff_budget -= len(shown)
-        self.results.append(PatchFileResult(op, path, moved_to or None, shown, truncated=shown != diff))
+        result = {"op": op, "path": path, "moved_to": moved_to or None, "diff": shown, "truncated": shown != diff}
+        self.results.append(result)
 
 
 def _render_whole(old_path: str, new_path: str, old: list[str] | None, new: list[str]) -> str | None:

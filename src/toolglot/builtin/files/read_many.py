@@ -1,8 +1,7 @@
 """The tool `read_many`: read many text files at once."""
 
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.descriptors import read_all
@@ -10,13 +9,13 @@ from toolglot.builtin.search.glob import GlobSearch, split_absolute_glob
 from toolglot.builtin.search.list_dir import MAX_PATTERNS, build_excludes
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
 from toolglot.builtin.search.walk import has_early_nul, replace_surrogates
-from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["FileContent", "ReadManyResult", "SkippedFile", "read_many_tools"]
+__all__ = ["read_many_tools"]
 
 MAX_FILES = 200
 MAX_FILE_BYTES = 256 << 10
@@ -29,43 +28,6 @@ DEFAULT_EXCLUDES = (
     ".DS_Store",
 )
 """Dependencies, builds and caches, which nobody wants to read."""
-
-
-class FileContent(msgspec.Struct, frozen=True):
-    """A file that was read. `size`: bytes of the whole file; `truncated`: only its beginning is in `text`."""
-
-    path: str
-    size: int
-    text: str
-    truncated: bool = False
-
-
-class SkippedFile(msgspec.Struct, frozen=True):
-    """A file that was not read, and the reason."""
-
-    path: str
-    reason: str
-
-
-class ReadManyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `read_many`. `left_out`: matching files beyond the limits."""
-
-    files: tuple[FileContent, ...]
-    skipped: tuple[SkippedFile, ...]
-    left_out: int
-
-    def render(self) -> str:
-        """Return the text for a model."""
-        parts: list[str] = []
-        for file in self.files:
-            note = ""
-            if file.truncated:
-                note = f"\n[showing the first {len(file.text)} characters of {file.size} bytes; read the file for more]"
-            parts.append(f"--- {file.path} ---\n\n{file.text.rstrip(chr(10))}{note}\n")
-        parts += [f"[{skipped.path} was not read: {skipped.reason}]" for skipped in self.skipped]
-        if self.left_out:
-            parts.append(f"[{self.left_out} more files match; include fewer to read them]")
-        return "\n".join([*parts, "--- End of content ---"])
 
 
 def read_many_tools(state: ToolState) -> list[Tool]:
@@ -92,20 +54,19 @@ def read_many_tools(state: ToolState) -> list[Tool]:
         """
         if not include or len(include) > MAX_PATTERNS:
             raise invalid_argument("include", f"has {len(include)} patterns; give 1 to {MAX_PATTERNS}")
-        paths, skipped = _select_files(state, include, exclude or [], default_excludes, context)
+        paths, missing = _select_files(state, include, exclude or [], default_excludes, context)
         if not paths:
             message = f"no file matches {', '.join(map(repr, include))[:200]}"
-            message += f"; {skipped[0].path!r}: {skipped[0].reason}" if skipped else ""
+            message += f"; {missing[0]!r}: there is no such file" if missing else ""
             raise ToolError(message, kind="not_found", code="path_not_found")
-        result = _read_files(state, paths, skipped, context)
-        return ToolOutput(result.render(), to_data(result))
+        return _read_files(state, paths, missing, context)
 
     return [read_many]
 
 
 def _select_files(
     state: ToolState, include: list[str], exclude: list[str], default_excludes: bool, context: Context | None
-) -> tuple[list[str], list[SkippedFile]]:
+) -> tuple[list[str], list[str]]:
     """Return the real paths of the files that patterns select, in the order in which they are found, and what is missing.
 
     A file that is named itself is excluded only by `exclude`, not by ignore files or default excludes.
@@ -114,14 +75,14 @@ def _select_files(
     search_filter = build_excludes([*DEFAULT_EXCLUDES, *exclude]) if default_excludes else named_filter
     prefix = str(state.workspace.root).rstrip("/") + "/"
     paths: dict[str, None] = {}
-    skipped: list[SkippedFile] = []
+    missing: list[str] = []
     for item in include:
         path, pattern = split_absolute_glob(state, item) if item.startswith("/") else (".", item)
         if not any(char in item for char in "*?[{\\"):
             path, pattern = item, "**"
             entry = state.workspace.inspect(item)
             if entry is None:
-                skipped.append(SkippedFile(replace_surrogates(item), "there is no such file"))
+                missing.append(replace_surrogates(item))
             elif not entry.is_directory and named_filter.admits(entry.absolute_path.removeprefix(prefix)):
                 paths.setdefault(entry.absolute_path)
             if entry is None or not entry.is_directory:
@@ -131,11 +92,12 @@ def _select_files(
             search.run(root, should_stop, with_times=False)
         matches = (f"{root.root_path}/{match}" for match in search.rank_files("name"))
         paths |= dict.fromkeys(match for match in matches if search_filter.admits(match.removeprefix(prefix)))
-    return list(paths), skipped
+    return list(paths), missing
 
 
-def _read_files(state: ToolState, paths: list[str], skipped: list[SkippedFile], context: Context | None) -> ReadManyResult:
-    files, remaining, done = list[FileContent](), MAX_TOTAL_BYTES, 0
+def _read_files(state: ToolState, paths: list[str], missing: list[str], context: Context | None) -> ToolOutput:
+    files, parts, remaining, done = list[dict[str, Any]](), list[str](), MAX_TOTAL_BYTES, 0
+    skipped = [{"path": path, "reason": "there is no such file"} for path in missing]
     for path in paths[:MAX_FILES]:
         if remaining <= 0 or (context is not None and context.is_cancelled):
             break
@@ -144,14 +106,23 @@ def _read_files(state: ToolState, paths: list[str], skipped: list[SkippedFile], 
         try:
             with state.workspace.open_file(path) as opened:
                 data, size = read_all(opened.fd, limit + 1), opened.status.st_size
-                if has_early_nul(data):
-                    skipped.append(SkippedFile(name, f"a binary file of {size} bytes"))
-                    continue
-                if len(data) <= limit:  # seen as a whole, so it may be edited
-                    state.mark_seen(opened.path, opened.version)
-                text = data[:limit].decode("utf-8", "replace")
-                files.append(FileContent(name, size, text, len(data) > limit))
-                remaining -= len(text)
         except ToolError as e:
-            skipped.append(SkippedFile(name, str(e)))
-    return ReadManyResult(files=tuple(files), skipped=tuple(skipped[:MAX_SKIPPED]), left_out=len(paths) - done)
+            skipped.append({"path": name, "reason": str(e)})
+            continue
+        if has_early_nul(data):
+            skipped.append({"path": name, "reason": f"a binary file of {size} bytes"})
+            continue
+        text, truncated, note = data[:limit].decode("utf-8", "replace"), len(data) > limit, ""
+        if truncated:
+            note = f"\n[showing the first {len(text)} characters of {size} bytes; read the file for more]"
+        else:  # seen as a whole, so it may be edited
+            state.mark_seen(opened.path, opened.version)
+        files.append({"path": name, "size": size, "text": text, "truncated": truncated})
+        parts.append(f"--- {name} ---\n\n{text.rstrip(chr(10))}{note}\n")
+        remaining -= len(text)
+    skipped, left_out = skipped[:MAX_SKIPPED], len(paths) - done
+    parts += [f"[{file['path']} was not read: {file['reason']}]" for file in skipped]
+    if left_out:
+        parts.append(f"[{left_out} more files match; include fewer to read them]")
+    text = "\n".join([*parts, "--- End of content ---"])
+    return ToolOutput(text, {"files": files, "skipped": skipped, "left_out": left_out})
