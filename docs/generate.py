@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 import click
+import msgspec
 
 from toolglot.builtin.tools import builtins
 from toolglot.cli.chat.commands import COMMANDS
@@ -151,7 +152,8 @@ def render_settings() -> str:
 def _field_docs(owner: Any) -> dict[str, str]:
     """Read the docstrings below a struct's fields from its source; Python does not keep them at run time."""
     body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]).body
-    return {
+    inherited = _field_docs(owner.__base__) if owner.__base__ is not msgspec.Struct else {}
+    return inherited | {
         field.target.id: inspect.cleandoc(doc.value.value).replace("\n", " ").replace("|", "\\|")
         for field, doc in pairwise(body)
         if isinstance(field, ast.AnnAssign)

@@ -55,33 +55,24 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 _FREE = Setting(trust="free")
 _LOWER = Setting(trust="lower")
-_SUBSET = Setting(trust="subset")
 _SUPERSET = Setting(trust="superset")
 _DEFAULT_CONFIG = ToolConfig()
 _Positive = Annotated[float, Meta(gt=0)]
 _Count = Annotated[int, Meta(ge=1)]
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True):
-    pass
+class ToolFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tools a model is offered."""
 
-
-class ToolFilter(_Section, frozen=True, kw_only=True):
-    """Names or patterns (`git_*`) of tools."""
-
-    allow: Annotated[tuple[str, ...] | None, _SUBSET] = None
-    """Offer only these; unset: all."""
-    deny: Annotated[tuple[str, ...], _SUPERSET] = ()
-    """Never offer these."""
-
-
-class PolicySettings(_Section, frozen=True, kw_only=True):
-    """What a run may do with its tools."""
-
-    allow: Annotated[tuple[str, ...] | None, _SUBSET] = None
-    """Names or patterns of the tools to offer; unset: all."""
+    allow: Annotated[tuple[str, ...] | None, Setting(trust="subset")] = None
+    """Names or patterns (`git_*`) of the tools to offer; unset: all."""
     deny: Annotated[tuple[str, ...], _SUPERSET] = ()
     """Names or patterns of tools that are never offered."""
+
+
+class PolicySettings(ToolFilter, frozen=True, kw_only=True):
+    """What a run may do with its tools."""
+
     ask: Annotated[tuple[Effect, ...] | None, _SUPERSET] = None
     """Effects that need approval: read, write, execute, network; a tool's own declaration takes precedence. Unset: in a
     conversation, built-in tools ask before they write, run commands or use the network; other tools if they say so."""
@@ -109,7 +100,7 @@ class PolicySettings(_Section, frozen=True, kw_only=True):
     """Variables with keys that tools may see; all others are removed from the environment."""
 
 
-class GenerationSettings(_Section, frozen=True, kw_only=True):
+class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to generate; unset: the provider's default."""
 
     max_tokens: _Count | None = None
@@ -124,7 +115,7 @@ class GenerationSettings(_Section, frozen=True, kw_only=True):
     """Maximum tokens for thinking; -1: the model decides (Gemini)."""
 
 
-class ProviderSettings(_Section, frozen=True, kw_only=True):
+class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What applies to one provider only."""
 
     base_url: str | None = None
@@ -143,7 +134,7 @@ class ProviderSettings(_Section, frozen=True, kw_only=True):
     generation: Annotated[GenerationSettings, _FREE] = GenerationSettings()
 
 
-class BuiltinSettings(_Section, frozen=True, kw_only=True):
+class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The built-in tools: files, search, commands, the web."""
 
     enabled: bool | None = None
@@ -172,7 +163,7 @@ class BuiltinSettings(_Section, frozen=True, kw_only=True):
     """The variable with a Tavily key."""
 
 
-class LogSettings(_Section, frozen=True, kw_only=True):
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is logged."""
 
     level: Annotated[LogLevel, Setting(flag="--verbose")] = "warning"
@@ -181,7 +172,7 @@ class LogSettings(_Section, frozen=True, kw_only=True):
     """A file for JSON lines; unset: stderr."""
 
 
-class ChatSettings(_Section, frozen=True, kw_only=True):
+class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What `toolglot chat` shows."""
 
     thinking: Literal["folded", "shown", "hidden"] = "folded"
@@ -190,7 +181,7 @@ class ChatSettings(_Section, frozen=True, kw_only=True):
     """Lines of a tool's result to show."""
 
 
-class Settings(_Section, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
     model: Annotated[str | None, _FREE] = None

@@ -131,7 +131,7 @@ class Setup:
         """How to run tools with a model. `names`: of all registered tools."""
         policy, sections = self.settings.policy, _provider_sections(self.settings, self.resolve_model(model))
         names = tuple(names)
-        filters = [_to_base_names(each, names) for each in (self._policy_filter, *(section.tools for section in sections))]
+        filters = [_to_base_names(each, names) for each in (policy, *(section.tools for section in sections))]
         allowed_tools = None
         if any(each.allow is not None or each.deny for each in filters):
             allowed_tools = frozenset(name for name in names if all(_is_allowed(name, each) for each in filters))
@@ -170,10 +170,6 @@ class Setup:
             case file:
                 return AuditLog(file, secrets=secret_values)
 
-    @property
-    def _policy_filter(self) -> ToolFilter:
-        return ToolFilter(allow=self.settings.policy.allow, deny=self.settings.policy.deny)
-
     # ---- agents
 
     def create_agent(
@@ -187,7 +183,7 @@ class Setup:
         if not isinstance(tools, ToolRegistry):
             # Hosted tools run at the provider, out of reach of the policy: those it does not allow are left out here.
             tools = [
-                tool for tool in tools if not isinstance(tool, ToolDefinition) or _is_allowed(tool.name, self._policy_filter)
+                tool for tool in tools if not isinstance(tool, ToolDefinition) or _is_allowed(tool.name, self.settings.policy)
             ]
         fallbacks = explicit.get("fallbacks", self.settings.fallbacks)
         arguments: dict[str, Any] = {
@@ -197,7 +193,7 @@ class Setup:
             **explicit,
             "audit": explicit["audit"] if "audit" in explicit else self.open_audit_log(),
             "fallbacks": tuple(self.engine(engine) if isinstance(engine, str) else engine for engine in fallbacks),
-            "hosted": [name for name in explicit.get("hosted", ()) if _is_allowed(name, self._policy_filter)],
+            "hosted": [name for name in explicit.get("hosted", ()) if _is_allowed(name, self.settings.policy)],
         }
         return _ConfiguredAgent(self.engine(model, **options), setup=self, tools=tools, **arguments)
 
