@@ -51,10 +51,8 @@ def end_line(native: Arguments) -> Any:
 
 
 def view_range_from_base(base: Arguments) -> Any:
-    first, last = base.get("start_line", 1), base.get("end_line", -1)
-    if "max_lines" in base and last < 0:
-        last = first + base["max_lines"] - 1
-    return [first, last] if (first, last) != (1, -1) else UNSET
+    lines = [base.get("start_line", 1), base.get("end_line", -1)]
+    return lines if lines != [1, -1] else UNSET
 
 
 _RANGE_FIELDS = (

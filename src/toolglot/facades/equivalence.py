@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-__all__ = ["HARNESS_PARAMETERS", "SUBSTITUTES", "Arguments", "alternatives", "canonical_call", "render_patch"]
+__all__ = ["HARNESS_PARAMETERS", "SUBSTITUTES", "Arguments", "alternatives", "canonical_call", "render_patch", "simplify_call"]
 
 Arguments = dict[str, Any]
 # How a harness limits commands and formats results: other models need not know.
@@ -26,16 +26,24 @@ SUBSTITUTES: dict[str, frozenset[str]] = {
 _PATCH_VERBS = {"create_file": "Add", "update_file": "Update", "delete_file": "Delete"}
 
 
+def simplify_call(tool: str, arguments: Arguments) -> Arguments:
+    """The arguments of a base call without those that say nothing; a number of lines to read is a last line."""
+    simple = {name: value for name, value in arguments.items() if value is not None}
+    if tool == "shell" and simple.get("cwd") in ("", "."):
+        del simple["cwd"]
+    if tool == "read":
+        if simple.get("max_lines", 0) >= _UNLIMITED_LINES:
+            del simple["max_lines"]
+        if "max_lines" in simple and not {"end_line", "tail_lines"} & simple.keys():
+            simple["end_line"] = simple.get("start_line", 1) + simple.pop("max_lines") - 1
+    return simple
+
+
 def canonical_call(tool: str, arguments: Arguments) -> Arguments:
     """The arguments of a base call in canonical form: equal for calls that do the same."""
-    canonical = {name: value for name, value in arguments.items() if value is not None and name not in HARNESS_PARAMETERS}
-    if tool == "read":
-        if canonical.get("max_lines", 0) >= _UNLIMITED_LINES:
-            del canonical["max_lines"]
-        if "max_lines" in canonical and not {"end_line", "tail_lines"} & canonical.keys():
-            canonical["end_line"] = canonical.get("start_line", 1) + canonical.pop("max_lines") - 1
-        if canonical.get("start_line") == 1:
-            del canonical["start_line"]
+    canonical = {name: value for name, value in simplify_call(tool, arguments).items() if name not in HARNESS_PARAMETERS}
+    if tool == "read" and canonical.get("start_line") == 1:
+        del canonical["start_line"]
     elif tool == "patch" and "ops" in canonical:
         canonical["text"] = render_patch(canonical)
         del canonical["ops"]
@@ -47,8 +55,6 @@ def canonical_call(tool: str, arguments: Arguments) -> Arguments:
             {name: value for name, value in question.items() if name not in defaults or value != defaults[name]}
             for question in cast(list[Arguments], canonical["questions"])
         ]
-    if tool == "shell" and canonical.get("cwd") == ".":
-        del canonical["cwd"]
     return canonical
 
 

@@ -32,12 +32,6 @@ def legacy_end_line(native: Arguments) -> Any:
     return native.get("offset", 0) + native["limit"] if "limit" in native else UNSET
 
 
-def end_line_from_base(base: Arguments) -> Any:
-    if "max_lines" in base and not base.keys() & {"end_line", "tail_lines"}:
-        return base.get("start_line", 1) + base["max_lines"] - 1
-    return base.get("end_line", UNSET)
-
-
 def count_to_base(native: Arguments) -> Any:
     expected = native.get("expected_replacements", 1)
     return "all" if native.get("allow_multiple") else "one" if expected == 1 else expected
@@ -140,12 +134,7 @@ _READ = _view(
     {
         "file_path!": aliased(_FILE, "absolute_path", "path"),
         "start_line": integer("First line to read, counted from 1 (default 1).", minimum=1),
-        "end_line": call_field(
-            "end_line",
-            integer("Last line to read, inclusive (default: at most 2000 lines from start_line).", minimum=1),
-            lambda native: native.get("end_line", UNSET),
-            end_line_from_base,
-        ),
+        "end_line": integer("Last line to read, inclusive (default: at most 2000 lines from start_line).", minimum=1),
     },
     result=partial(gemini.render_read, continuation="read_file with start_line: {}"),
     accepts={
@@ -247,7 +236,7 @@ _SHELL = _view(
     {
         "command!": rows.COMMAND,
         "description": rows.PURPOSE,
-        "dir_path": aliased(rows.cwd(), "directory"),
+        "dir_path": aliased(rows.CWD, "directory"),
         "is_background": field(
             "background", boolean("Return at once and keep it running, for servers and long work (default false).")
         ),

@@ -113,7 +113,7 @@ _VIEWS = (
         "shell",
         {
             "command!": string("The command line.", minLength=1),
-            "cwd": rows.cwd(),
+            "cwd": rows.CWD,
             "timeout": call_field(
                 "timeout",
                 integer(

@@ -99,7 +99,7 @@ _VIEWS = (
             "is_background": field("background", boolean("Return at once and keep it running (default false).")),
             "timeout": rows.timeout("run_shell_command: timeout", number(_TIMEOUT, maximum=600_000), MAX_TIMEOUT),
             "description": rows.PURPOSE,
-            "directory": rows.cwd(),
+            "directory": rows.CWD,
         },
         fixed={"cwd": ".", "max_output": MAX_OUTPUT},
         result=gemini.render_command,

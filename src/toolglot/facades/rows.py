@@ -100,9 +100,7 @@ def line_range(tool: str, first_line: int, offset: Schema, limit: Schema) -> Row
         return start_line(native.get("offset", first_line)) + int(count) - 1
 
     def limit_from_base(base: Arguments) -> Any:
-        if base.get("end_line"):
-            return max(base["end_line"] - (base.get("start_line") or 1) + 1, 1)
-        return base.get("max_lines") or UNSET
+        return max(base["end_line"] - base.get("start_line", 1) + 1, 1) if "end_line" in base else UNSET
 
     return {
         "offset": field("start_line", offset, start_line, lambda start: start - 1 + first_line if start else UNSET),
@@ -166,6 +164,7 @@ def context_lines(after: str, before: str, both: tuple[str, ...], make_schema: C
 # ---- commands and the web
 
 COMMAND = string("The command line.")
+CWD = field("cwd", string("Directory to run in (default: the workspace)."))
 PURPOSE = string("What the command does, in a few words, for the user.")
 URL = field("target", string("URL of the page (https://…)."))
 
@@ -196,12 +195,6 @@ def numeric_handle(schema: Schema) -> Row:
     return field(
         "handle", schema, lambda number: str(int(number)), lambda handle: int(handle) if str(handle).isdecimal() else UNSET
     )
-
-
-def cwd() -> Row:
-    """The directory that a command runs in; the workspace root is expressed by omitting it."""
-    schema = string("Directory to run in (default: the workspace).")
-    return field("cwd", schema, from_base=lambda directory: UNSET if directory == "." else directory)
 
 
 # ---- plans and questions

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from toolglot.errors import ToolErrorKind
-from toolglot.facades.equivalence import Arguments, canonical_call
+from toolglot.facades.equivalence import Arguments, canonical_call, simplify_call
 from toolglot.losses import Loss
 from toolglot.messages import Opaque
 from toolglot.request import Schema, ToolDefinition
@@ -192,11 +192,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def from_base(self, base: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
         """A base call as the model would have made it, and what that loses; None if it cannot be expressed at all."""
-        present = {name: value for name, value in arguments.items() if value is not None}
+        simple = simplify_call(base, arguments)
         candidates = [
-            (native, *self._compare_round_trip(base, present, native))
+            (native, *self._compare_round_trip(base, simple, native))
             for case in self.cases.values()
-            if case.base == base and (native := self._to_native(case, present)) is not None
+            if case.base == base and (native := self._to_native(case, simple)) is not None
         ]
         if not candidates:
             return None

@@ -136,9 +136,7 @@ _ROWS: dict[str, Row] = {
     "with_escalated_permissions": unmapped(boolean()),
     "justification": field("description", string()),
     "commands": call_field("then", string_list(), following_commands),
-    "workdir": call_field(
-        "cwd", string(), get_directory, lambda base: UNSET if base.get("cwd") in (None, "", ".") else base["cwd"]
-    ),
+    "workdir": call_field("cwd", string(), get_directory, lambda base: base.get("cwd", UNSET)),
     "working_directory": unmapped(string()),
     "env": field("env", {"type": "object", "additionalProperties": string()}),
     "login": field("login", boolean()),
