@@ -5,21 +5,97 @@ type to models that know them; their calls are answered here, with the output an
 are functions with the same parameters.
 """
 
+import sys
+from functools import partial
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolglot.facades import rows, shared_views
 from toolglot.facades.gpt.commands import EXEC_COMMAND, HOSTED_SHELL, SHELL_COMMAND, STOP_SESSION, WRITE_STDIN, make_shell
-from toolglot.facades.gpt.legacy import LEGACY_VIEWS
 from toolglot.facades.gpt.patches import APPLY_PATCH, APPLY_PATCH_OPERATION, OPERATION_PARAMETERS, make_apply_patch_function
 from toolglot.facades.gpt.web import WEB_RUN, WEB_SEARCH
-from toolglot.facades.parameters import array, closed_schema, string
-from toolglot.facades.table import make_view
-from toolglot.facades.view import Facade, RenderContext, View
+from toolglot.facades.parameters import array, closed_schema, number, string
+from toolglot.facades.table import Row, aliased, call_field, field, make_view
+from toolglot.facades.view import Arguments, Facade, RenderContext, View
 from toolglot.jsontext import dumps_text
 
 __all__ = ["TABLES"]
+
+# ---- tools for files that Codex had for a while: its models may remember them; they are understood and never shown
+
+_MAX_LINE_LENGTH = 500
+_DEFAULT_LINES, _DEFAULT_FILES, _MAX_FILES, _DEFAULT_ENTRIES, _DEFAULT_DEPTH = 2000, 100, 2000, 25, 2
+_legacy_view = partial(make_view, closed=True, hidden=True)
+
+
+def _count(base: str, default: int, limit: int = sys.maxsize) -> Row:
+    """A number of at least 1 and at most `limit`."""
+    return field(base, number(), lambda value: min(max(1, int(value)), limit), default=default)
+
+
+def end_line(native: Arguments) -> int:
+    return max(1, int(native.get("offset", 1))) + max(1, int(native.get("limit", _DEFAULT_LINES))) - 1
+
+
+def render_read(context: RenderContext) -> str:
+    data = context.data
+    lines = enumerate(data["lines"], data["first"]) if data["kind"] == "text" else ()
+    return "\n".join(f"L{number}: {line[:_MAX_LINE_LENGTH]}" for number, line in lines) or context.text
+
+
+def render_files(context: RenderContext) -> str:
+    return "\n".join(file["absolute"] for file in context.data["files"]) or "No matches found."
+
+
+def render_entries(context: RenderContext) -> str:
+    data, marks = context.data, {"directory": "/", "link": "@"}
+    lines = [f"{'  ' * (entry['depth'] - 1)}{entry['name']}{marks.get(entry['kind'], '')}" for entry in data["entries"]]
+    note = [f"More than {len(lines)} entries found"] if data["truncated"] else []
+    return "\n".join([f"Absolute path: {data['path']}", *lines, *note])
+
+
+_LEGACY_VIEWS = (
+    _legacy_view(
+        "read_file",
+        "",
+        "read",
+        {
+            "file_path!": aliased(field("path", string()), "path"),
+            "offset": _count("start_line", 1),
+            "limit": call_field("end_line", number(), end_line),
+        },
+        result=render_read,
+        ignores={"mode", "indentation"},
+    ),
+    _legacy_view(
+        "grep_files",
+        "",
+        "grep",
+        {
+            "pattern!": string(),
+            "include": field("include_glob", string()),
+            "path": string(),
+            "limit": _count("max_results", _DEFAULT_FILES, _MAX_FILES),
+        },
+        fixed={"mode": "files"},
+        result=render_files,
+    ),
+    _legacy_view(
+        "list_dir",
+        "",
+        "list_dir",
+        {
+            "dir_path!": aliased(field("path", string()), "path"),
+            "offset": field("skip", number(), lambda offset: max(1, int(offset)) - 1 or UNSET),
+            "limit": _count("limit", _DEFAULT_ENTRIES),
+            "depth": _count("depth", _DEFAULT_DEPTH),
+        },
+        result=render_entries,
+    ),
+)
+
 
 # ---- the plan, images, questions
 
@@ -97,7 +173,7 @@ REQUEST_USER_INPUT = shared_views.make_questions_view(
 
 _FILES = frozenset({"read", "read_many", "write", "edit", "multi_edit", "insert", "notebook_edit", "grep", "glob", "list_dir"})
 _HIDES = _FILES | {"shell_output", "shell_kill", "shell_list", "web"}
-_COMMON_VIEWS = (make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH, *LEGACY_VIEWS)
+_COMMON_VIEWS = (make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH, *_LEGACY_VIEWS)
 _SEARCH = "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and read with `sed -n`."
 _ARGV = f'Run commands with shell, as ["bash", "-lc", "…"], and set workdir instead of using cd: {_SEARCH}'
 _PATCH = "Change files only with apply_patch."
@@ -114,7 +190,7 @@ TABLES = (
             *(EXEC_COMMAND, WRITE_STDIN, STOP_SESSION, APPLY_PATCH),
             make_update_plan(enum=["pending", "in_progress", "completed"]),
             *(REQUEST_USER_INPUT, make_view_image(has_detail=True), WEB_RUN),
-            *LEGACY_VIEWS,
+            *_LEGACY_VIEWS,
         ),
         hides=_FILES | {"shell_list"},
         note=f"Run commands with exec_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_SESSIONS} {_PLAN}",
@@ -136,7 +212,7 @@ TABLES = (
     Facade(
         id="codex-oss",
         title="Codex for open models",
-        views=(make_shell(applies_patches=False), make_apply_patch_function(), make_update_plan(), WEB_SEARCH, *LEGACY_VIEWS),
+        views=(make_shell(applies_patches=False), make_apply_patch_function(), make_update_plan(), WEB_SEARCH, *_LEGACY_VIEWS),
         hides=_HIDES | {"view_image"},
         note=f"{_ARGV} {_PATCH} {_PLAN}",
     ),

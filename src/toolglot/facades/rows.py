@@ -214,16 +214,11 @@ def todos(
     extras: Mapping[str, str] | None = None,
     defaults: Callable[[Arguments, int], Arguments] = _no_defaults,
 ) -> Row:
-    """The list of a plan.
+    """The list of a plan, whose items have their text under the key `text`.
 
-    Args:
-        item: The schema of an item.
-        text: The key of an item's text.
-        description: What the model reads about the list.
-        done: The native status of a completed item.
-        keep_all_statuses: Whether there are "cancelled" and "blocked"; elsewhere they become `done` and "pending".
-        extras: More native keys -> base keys.
-        defaults: The native extras of an item (in base form, with its position from 1) that has none; they are not read back.
+    `done` is the native status of a completed item. Without `keep_all_statuses`, "cancelled" and "blocked" become `done` and
+    "pending". `extras`: more native keys -> base keys; `defaults` has those of an item (in base form, with its position from 1)
+    that has none, and they are not read back.
     """
     nearest = {"completed": done} if keep_all_statuses else {"completed": done, "cancelled": done, "blocked": "pending"}
 

@@ -5,7 +5,7 @@ A command that is nothing but a patch is the patch. Whatever form a model rememb
 
 import re
 import shlex
-from typing import cast
+from typing import Any, cast
 
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import render_patch
@@ -135,30 +135,31 @@ OPERATION_PARAMETERS: Schema = {
     "diff": string(),
 }
 
-APPLY_PATCH = View(
-    name="apply_patch",
-    description="Change files with a patch. The input is the patch itself, as plain text, not wrapped in JSON.",
+
+def _make_patch_view(description: str, **options: Any) -> View:
+    return View(
+        name="apply_patch",
+        description=description,
+        cases={"": _PATCH_CASE},
+        required_schema={},
+        aliases=("applypatch",),
+        **options,
+    )
+
+
+APPLY_PATCH = _make_patch_view(
+    "Change files with a patch. The input is the patch itself, as plain text, not wrapped in JSON.",
     parameters=None,
     kind="freeform",
     grammar={"syntax": "lark", "definition": GRAMMAR},
-    cases={"": _PATCH_CASE},
     accepts=OPERATION_PARAMETERS,
-    required_schema={},
-    aliases=("applypatch",),
 )
 
 
 def make_apply_patch_function(*, accepts: Schema | None = None) -> View:
     """The same for models without freeform tools. `accepts`: other forms of a patch."""
-    return View(
-        name="apply_patch",
-        description=f"Change files with a patch. {PATCH_FORMAT}",
-        parameters=closed_schema("input", input=string("The complete patch.")),
-        cases={"": _PATCH_CASE},
-        accepts=accepts or {},
-        required_schema={},
-        aliases=("applypatch",),
-    )
+    parameters = closed_schema("input", input=string("The complete patch."))
+    return _make_patch_view(f"Change files with a patch. {PATCH_FORMAT}", parameters=parameters, accepts=accepts or {})
 
 
 # ---- one operation on a file, which the API's own tool takes
