@@ -180,8 +180,6 @@ class Driver:
 
     async def _fit_context(self, *, was_rejected: bool = False) -> list[RunEvent]:
         """Make the conversation fit the model; the events that tell of it."""
-        if not self._requests.needs_fitting(was_rejected=was_rejected):
-            return []
         fitted = await self._before_deadline(self._requests.fit_context(was_rejected=was_rejected))
         if fitted is None:
             return []

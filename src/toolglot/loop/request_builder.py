@@ -87,37 +87,25 @@ class RequestBuilder:
         """Learn from the provider's count of the last request."""
         self.state.meter.calibrate(self.agent.engine.profile, self._estimated_tokens, usage.input)
 
-    def _overhead_tokens(self) -> int:
-        """Return the tokens of tools and system messages, uncalibrated; estimated again only when the tools change."""
-        tools = self._tools
-        if self._overhead[0] is not tools:
+    async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextTruncated, Usage] | None:
+        """Leave out older messages if the next request would be too long, or the last one was rejected as such.
+
+        Returns the event that tells of it and what the summary cost; None if nothing was left out.
+        """
+        agent, conversation, meter = self.agent, self.state.conversation, self.state.meter
+        policy, profile, tools = agent.context, agent.engine.profile, self._tools
+        if self._overhead[0] is not tools:  # estimated again only when the tools change
             system_messages = self.view.system_messages(self._instructions)
             self._overhead = (tools, sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, tools)))
-        return self._overhead[1]
-
-    def _budget(self) -> int | None:
-        agent = self.agent
-        if agent.context.when_full == "off":
+        overhead = self._overhead[1]
+        before = self._estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
+        if policy.when_full == "off":
             return None
-        return self.state.meter.token_budget(agent.engine.profile, agent.context, agent.options.max_tokens)
-
-    def needs_fitting(self, *, was_rejected: bool = False) -> bool:
-        """Return whether the next request would be too long, or the last one was rejected as such."""
-        state, agent = self.state, self.agent
-        tokens = state.meter.estimate_tokens(state.conversation, agent.engine.profile, self._overhead_tokens())
-        self._estimated_tokens = tokens
-        budget = self._budget()
-        return (was_rejected and agent.context.when_full != "off") or (budget is not None and tokens > budget)
-
-    async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextTruncated, Usage] | None:
-        """Leave out older messages; the event that tells of it and what the summary cost. None if nothing can be left out."""
-        agent, conversation, meter = self.agent, self.state.conversation, self.state.meter
-        policy, profile = agent.context, agent.engine.profile
-        overhead, before = self._overhead_tokens(), self._estimated_tokens
-        budget = self._budget()
+        budget = meter.token_budget(profile, policy, agent.options.max_tokens)
         if was_rejected:
             budget = min(budget or before, max(1, before * 3 // 4))
-        assert budget is not None
+        elif budget is None or before <= budget:
+            return None
         truncation = meter.find_truncation(conversation, profile, overhead, int(budget * policy.keep))
         if truncation is None:
             return None
