@@ -56,6 +56,7 @@ class Driver:
         self._deadline = None if config.run_timeout is None else time.monotonic() + config.run_timeout
         self._pending: tuple[ToolCall, ...] = ()
         self._is_out_of_budget = self._was_rejected = False
+        self._fallbacks_used = 0
 
     # ---- the loop
 
@@ -193,8 +194,9 @@ class Driver:
     async def _take_reply(self, state: EngineState) -> None:
         result = state.result
         assert result is not None
-        self._spend(result.reply.usage, state.engine.profile.price)
-        self._requests.record_usage(result.reply.usage)
+        profile, usage = state.engine.profile, result.reply.usage
+        self._spend(usage, profile.price)
+        self._requests.state.meter.calibrate(profile, self._requests.estimated_tokens, usage.input)
         self._losses |= dict.fromkeys((*result.losses, *self._requests.state.history_losses))
         self._repairs |= dict.fromkeys(result.repairs)
         reply = result.reply
@@ -209,9 +211,10 @@ class Driver:
         """Switch to another model. Raises the error if there is none."""
         # Another model may help if this one cannot be reached, is busy, fails, or is not paid for.
         may_help = isinstance(error, TransportError | MalformedReply | QuotaExceeded) or error.retryable
-        other = self._requests.use_fallback() if may_help else None
-        if other is None:
+        used = self._requests.agent.use_fallback(self._fallbacks_used) if may_help else None
+        if used is None:
             raise error
+        self._fallbacks_used, other = used, self._requests.engine_state()
         name, fields = other.engine.name, {"model": failed.engine.name, "error": error.type}
         log.warning("%s failed: %s; continuing with %s", failed.engine.name, error, name, extra=fields)
         return other

@@ -31,7 +31,8 @@ class RequestBuilder:
     ) -> None:
         self.agent, self.state, self.structured_output = agent, state, structured_output
         self._instructions = instructions
-        self._fallbacks_used = self._estimated_tokens = 0
+        self.estimated_tokens = 0
+        """Of the next request, or the last one."""
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int] = (None, 0)
         state.executor.data = agent.data
         self.view: ModelView
@@ -73,19 +74,7 @@ class RequestBuilder:
             stream,
         )
 
-    def use_fallback(self) -> EngineState | None:
-        """Switch to the next fallback model; None if there is none left."""
-        used = self.agent.use_fallback(self._fallbacks_used)
-        if used is None:
-            return None
-        self._fallbacks_used = used
-        return self.engine_state()
-
     # ---- the context window
-
-    def record_usage(self, usage: Usage) -> None:
-        """Learn from the provider's count of the last request."""
-        self.state.meter.calibrate(self.agent.engine.profile, self._estimated_tokens, usage.input)
 
     async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextTruncated, Usage] | None:
         """Leave out older messages if the next request would be too long, or the last one was rejected as such.
@@ -98,7 +87,7 @@ class RequestBuilder:
             system_messages = self.view.system_messages(self._instructions)
             self._overhead = (tools, sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, tools)))
         overhead = self._overhead[1]
-        before = self._estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
+        before = self.estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
         if policy.when_full == "off":
             return None
         budget = meter.token_budget(profile, policy, agent.options.max_tokens)
@@ -116,7 +105,7 @@ class RequestBuilder:
             summary, usage, problem = await self._summarize(truncation, budget)
         summary = elide_middle(summary, max(400, budget))
         meter.truncation = replace(truncation, summary=summary)
-        after = self._estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
+        after = self.estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
         omitted = truncation.omitted_count(conversation)
         text = f"{count_phrase(omitted)} {'summarized' if summary else 'left out'}: about {before:,} tokens, {budget:,} fit"
         return ContextTruncated(text + (f" ({problem})" if problem else ""), omitted, before, after, summary), usage
