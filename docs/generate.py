@@ -209,8 +209,10 @@ def walk_commands(command: click.Command, name: str, parent: click.Context | Non
     context = click.Context(command, parent=parent, info_name=name, max_content_width=100, terminal_width=100)
     yield context
     if isinstance(command, click.Group):
-        for child in command.list_commands(context):
-            yield from walk_commands(command.get_command(context, child), child, context)
+        for child_name in command.list_commands(context):
+            child = command.get_command(context, child_name)
+            assert child is not None
+            yield from walk_commands(child, child_name, context)
 
 
 # ---- tools
