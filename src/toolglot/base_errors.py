@@ -30,7 +30,7 @@ ErrorCode = Literal[
     # paths and files
     "invalid_path",
     "path_not_found",  # details: MissingPath
-    "path_not_allowed",  # outside of the workspace, protected, read-only, or refused by the system
+    "path_not_allowed",  # outside the workspace, protected, read-only, or refused by the system
     "is_directory",
     "not_directory",
     "not_regular_file",

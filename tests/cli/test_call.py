@@ -71,7 +71,7 @@ LINES = "1\tone\n2\ttwo\n"
     [
         (("read", READ), 0, LINES, ""),
         (("read", {"path": "b.txt"}), 1, "", "toolglot: .*b.txt.*\n"),
-        (("read", {"path": "../a.txt"}), 1, "", ".* outside of the workspace.*\n"),
+        (("read", {"path": "../a.txt"}), 1, "", ".* outside the workspace.*\n"),
         (("picture", None, "--tools", "call_tools:picture"), 0, "see\n\\[image image/png a.png\\]\n", ""),
         (("risky", {"what": "it"}, *RISKY), 1, "", ".*needs approval.*\n"),
         (("risky", {"what": "it"}, *RISKY, "--yes"), 0, "did it\n", "noise\n"),
@@ -129,7 +129,7 @@ def test_arguments_from_stdin() -> None:
 def test_the_root_is_the_workspace(directory: Path) -> None:
     (directory / "inner").mkdir()
     code, _, err = call("read", {"path": "../a.txt"}, "--root", "inner")
-    assert (code, "outside of the workspace" in err) == (1, True)
+    assert (code, "outside the workspace" in err) == (1, True)
 
 
 def test_the_audit_log_has_the_real_target(directory: Path) -> None:

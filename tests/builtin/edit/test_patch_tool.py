@@ -20,7 +20,7 @@ LETTERS = "a\nb\nc\nd\ne\n"
 DEPARTURES = {
     "stacked_at_lines": "its own description tells models that they may stack anchors",
     "eof_marker_not_at_end": "its hosted twin looks elsewhere too where the end does not fit",
-    "dotdot_path": "nothing outside of the workspace is written",
+    "dotdot_path": "nothing outside the workspace is written",
     "multi_file_partial_failure": "a patch is applied whole or not at all",
     "move_same_path": "it deletes the file",
 }

@@ -1,4 +1,4 @@
-"""`glob`: what a pattern matches, in which order, and nothing from outside of the workspace."""
+"""`glob`: what a pattern matches, in which order, and nothing from outside the workspace."""
 
 import json
 import os

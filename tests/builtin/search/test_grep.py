@@ -1,4 +1,4 @@
-"""`grep`: the same results with and without ripgrep, nothing from outside of the workspace, and an end to every search."""
+"""`grep`: the same results with and without ripgrep, nothing from outside the workspace, and an end to every search."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """The tools that change a part of a text file: `edit`, `multi_edit`, `insert`.
 
 Invariants: a file that the model has not read, or that has changed since, is not edited. All edits of a call are made, or none.
-Every byte outside of the changed lines stays what it was.
+Every byte outside the changed lines stays what it was.
 """
 
 from collections.abc import Callable, Sequence

@@ -2,7 +2,7 @@
 
 Invariants: pure. Exact replacement is what `str.replace` does; line endings are compared as line feeds and written as the file
 has them. Tolerant replacement tries an exact match, then lines that differ in indentation, then the same tokens, then similar
-lines, and stops at the first that matches. Characters outside of what is replaced do not change.
+lines, and stops at the first that matches. Characters outside what is replaced do not change.
 """
 
 import html
@@ -247,13 +247,13 @@ class _Search:
 
     def find_near_match(self) -> _NearMatch | None:
         """Find what the old text was probably meant to be."""
-        near = self.find_variant(_MODEL_MISTAKES) or self.find_whitespace_variant() or self.find_variant(_EQUIVALENCES)
+        near = self.find_variant() or self.find_whitespace_variant()
         if near is None and (spans := self.find_by_tokens("")):
             near = _near_match_at(self._text, *spans[0][:2], "it differs from {lines} only in spaces or line breaks")
         return near or self.find_most_similar()
 
-    def find_variant(self, variants: "tuple[_Variant, ...]") -> _NearMatch | None:
-        for difference, convert, converts_file in variants:
+    def find_variant(self) -> _NearMatch | None:
+        for difference, convert, converts_file in _VARIANTS:
             text, wanted = convert(self._text) if converts_file else self._text, convert(self._old)
             if wanted and (start := text.find(wanted)) >= 0:
                 return _near_match_at(text, start, start + len(wanted), difference)
@@ -302,19 +302,16 @@ def _near_match_at(text: str, start: int, end: int, difference: str) -> _NearMat
     return first, first + text.count("\n", start, max(end - 1, start)), difference
 
 
-_Variant = tuple[str, Callable[[str], str], bool]
-"""How texts differ that are equal after this conversion, and whether the file is converted too."""
-_MODEL_MISTAKES: tuple[_Variant, ...] = (
+_VARIANTS: tuple[tuple[str, Callable[[str], str], bool], ...] = (
     ("it contains line numbers, which are not part of the file; it is {lines}", partial(_LINE_NUMBER.sub, ""), False),
     ("it has escape sequences instead of the characters of {lines}", partial(_ESCAPE.sub, lambda m: _ESCAPES[m[0]]), False),
     ("it has one backslash where {lines} has two", methodcaller("replace", "\\", "\\\\"), False),
     ("it has HTML entities instead of the characters of {lines}", html.unescape, False),
-)
-_EQUIVALENCES: tuple[_Variant, ...] = (
     ("it differs from {lines} only in quotes, dashes or other typographic characters", to_ascii_punctuation, True),
     ("it differs from {lines} only in how accents are composed", lambda t: normalize("NFC", to_ascii_punctuation(t)), True),
     ("it differs from {lines} only in upper and lower case", str.lower, True),
 )
+"""How texts differ that are equal after this conversion, and whether the file is converted too."""
 
 
 def _leading_whitespace(line: str) -> str:

@@ -1,6 +1,6 @@
 """The directories that a workspace consists of: what a path means, and descriptors of what is below them.
 
-Law: a root is held open. It stays the directory that it was when it was opened, whatever happens to its name.
+Invariants: a root is held open. It stays the directory that it was when it was opened, whatever happens to its name.
 """
 
 import errno
@@ -68,10 +68,8 @@ class HeldRoot:
 
     def relative_path(self, path: str) -> str | None:
         """Return an absolute path relative to this root, compared component by component; None if it is outside."""
-        for prefix in dict.fromkeys((self.real_path, self._configured_path)):
-            if (relative := _relative_to(path, prefix)) is not None:
-                return relative
-        return None
+        candidates = (_relative_to(path, prefix) for prefix in (self.real_path, self._configured_path))
+        return next((relative for relative in candidates if relative is not None), None)
 
 
 def _relative_to(path: str, directory: str) -> str | None:
@@ -87,13 +85,7 @@ class RootSet:
     """All roots of a workspace; relative paths are relative to the first."""
 
     def __init__(self, roots: Iterable[Root]) -> None:
-        self.held: list[HeldRoot] = []
-        try:
-            for root in roots:
-                self.held.append(HeldRoot(root))
-        except UsageError:
-            self.close()
-            raise
+        self.held = [HeldRoot(root) for root in roots]
 
     def close(self) -> None:
         for root in self.held:
@@ -122,7 +114,7 @@ class RootSet:
         raise self.outside_error(path)
 
     def outside_error(self, path: str) -> ToolError:
-        message = f"{path!r} is outside of the workspace {self.held[0].real_path!r}"
+        message = f"{path!r} is outside the workspace {self.held[0].real_path!r}"
         return ToolError(message, kind="not_allowed", code="path_not_allowed")
 
     def open(self, location: Location, flags: int) -> int:

@@ -1,6 +1,6 @@
 """The directories that tools work in. Every operation turns (root, path) into a descriptor and checks what was opened.
 
-Invariants: nothing outside of the roots is opened, created, changed or removed, whatever a path says and whoever swaps
+Invariants: nothing outside the roots is opened, created, changed or removed, whatever a path says and whoever swaps
 directories meanwhile. A file is replaced whole or not at all. Names that control how some program starts next (protected
 names) are not changed. A file that has changed since it was read is not overwritten. After a check only descriptors are used.
 
