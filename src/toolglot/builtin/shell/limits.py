@@ -7,52 +7,43 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
-__all__ = ["PidsCgroup", "describe_process_limit", "ulimit_prelude"]
+__all__ = ["create_cgroup", "describe_process_limit", "enter_cgroup", "remove_cgroup", "ulimit_prelude"]
 
 _REMOVE_ATTEMPTS, _RETRY_DELAY = 100, 0.002
 _group_numbers = itertools.count()
 
 
-class PidsCgroup(msgspec.Struct, frozen=True):
-    """A cgroup that limits the processes of one command."""
+def create_cgroup(limit: int) -> Path | None:
+    """Return a new cgroup that limits the processes of one command; None where we cannot create one."""
+    parent = _parent_group()
+    if parent is None:
+        return None
+    group = parent / f"toolglot-{os.getpid()}-{next(_group_numbers)}"
+    try:
+        group.mkdir()
+        (group / "pids.max").write_text(str(limit))
+    except OSError:
+        with suppress(OSError):
+            group.rmdir()
+        return None
+    return group
 
-    path: Path
 
-    @classmethod
-    def create(cls, limit: int) -> "PidsCgroup | None":
-        """Return a new group; None where we cannot create one."""
-        parent = _parent_group()
-        if parent is None:
-            return None
-        path = parent / f"toolglot-{os.getpid()}-{next(_group_numbers)}"
+def enter_cgroup(group: Path, argv: list[str]) -> list[str]:
+    """Return the arguments that start a program in the group: a shell moves itself there and becomes the program."""
+    return ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group / "cgroup.procs"), *argv]
+
+
+def remove_cgroup(group: Path) -> None:
+    """Remove the group once it is empty."""
+    # The kernel counts processes that have just exited for some milliseconds more, and rmdir fails until then.
+    for _ in range(_REMOVE_ATTEMPTS):
         try:
-            path.mkdir()
-            (path / "pids.max").write_text(str(limit))
-        except OSError:
-            with suppress(OSError):
-                path.rmdir()
+            return group.rmdir()
+        except FileNotFoundError:
             return None
-        return cls(path)
-
-    @property
-    def exec_prefix(self) -> list[str]:
-        """The arguments before a program that start it in the group: a shell moves itself there and becomes the program."""
-        return ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.path / "cgroup.procs")]
-
-    def remove(self) -> None:
-        """Remove the group once it is empty."""
-        # The kernel counts processes that have just exited for some milliseconds more, and rmdir fails until then.
-        for _ in range(_REMOVE_ATTEMPTS):
-            try:
-                self.path.rmdir()
-            except FileNotFoundError:
-                return
-            except OSError:
-                time.sleep(_RETRY_DELAY)
-            else:
-                return
+        except OSError:
+            time.sleep(_RETRY_DELAY)
 
 
 @cache

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.environment import safe_environment
-from toolglot.builtin.shell.limits import PidsCgroup, ulimit_prelude
+from toolglot.builtin.shell.limits import create_cgroup, enter_cgroup, ulimit_prelude
 from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, build_seccomp_filter
 from toolglot.errors import ToolError
 
@@ -171,7 +171,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Delivers the reason if the command could not be run."""
     info_fd: int = -1
     """Delivers the first process of the command's PID namespace: when that is gone, so is everything in it."""
-    cgroup: PidsCgroup | None = None
+    cgroup: Path | None = None
 
     def read_failure(self) -> ToolError | None:
         """Return the reason why the supervisor could not run the command, if it could not."""
@@ -206,10 +206,8 @@ def prepare_launch(confinement: Confinement, program: Program, ours: ExitStack, 
     launch = (_prepare_bubblewrap if is_bubblewrap else _prepare_supervisor)(confinement, program, ours, theirs)
     # A command outside the sandbox has all rights of the user: it is not limited, either.
     is_limited = confinement.level is not SandboxLevel.NONE
-    cgroup = PidsCgroup.create(confinement.max_processes) if is_limited else None
-    if cgroup is None:
-        return launch
-    return replace(launch, argv=[*cgroup.exec_prefix, *launch.argv], cgroup=cgroup)
+    cgroup = create_cgroup(confinement.max_processes) if is_limited else None
+    return launch if cgroup is None else replace(launch, argv=enter_cgroup(cgroup, launch.argv), cgroup=cgroup)
 
 
 # ---- bubblewrap

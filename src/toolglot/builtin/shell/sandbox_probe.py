@@ -15,7 +15,7 @@ import msgspec
 
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.environment import safe_environment
-from toolglot.builtin.shell.limits import describe_process_limit
+from toolglot.builtin.shell.limits import describe_process_limit, remove_cgroup
 from toolglot.builtin.shell.sandbox import (
     Confinement,
     Program,
@@ -88,7 +88,7 @@ def _run_canary(level: SandboxLevel) -> str:
         with ExitStack() as stack:
             launch = prepare_launch(confinement, Program(argv=argv, cwd=work), stack, stack)
             if launch.cgroup is not None:
-                stack.callback(launch.cgroup.remove)
+                stack.callback(remove_cgroup, launch.cgroup)
             process = subprocess.run(
                 launch.argv,
                 env=safe_environment(),

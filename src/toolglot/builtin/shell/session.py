@@ -21,6 +21,7 @@ from typing import Literal
 
 from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.environment import safe_environment
+from toolglot.builtin.shell.limits import remove_cgroup
 from toolglot.builtin.shell.output import OutputBuffer
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot
 from toolglot.builtin.shell.sandbox import (
@@ -357,7 +358,7 @@ class ShellSession:
         self._ours.close()
         cgroup = self._launch.cgroup if self._launch else None
         if cgroup is not None and process is None:
-            cgroup.remove()
+            remove_cgroup(cgroup)
         self.output.close()
         self._ended_at = time.monotonic()
         with self._lock:  # on_end and _wake_thread see a running session with its pipe, or a finished one
@@ -371,7 +372,7 @@ class ShellSession:
             with suppress(RuntimeError):  # an event loop that is closed
                 callback()
         if cgroup is not None:
-            cgroup.remove()  # last: it may take some milliseconds, for which nobody has to wait
+            remove_cgroup(cgroup)  # last: it may take some milliseconds, for which nobody has to wait
         _live_sessions.discard(self)
 
 
