@@ -38,12 +38,11 @@ def remove_cgroup(group: Path) -> None:
     """Remove the group once it is empty."""
     # The kernel counts processes that have just exited for some milliseconds more, and rmdir fails until then.
     for _ in range(_REMOVE_ATTEMPTS):
-        try:
-            return group.rmdir()
-        except FileNotFoundError:
-            return None
-        except OSError:
-            time.sleep(_RETRY_DELAY)
+        with suppress(OSError):
+            group.rmdir()
+        if not group.exists():
+            break
+        time.sleep(_RETRY_DELAY)
 
 
 @cache
