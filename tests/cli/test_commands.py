@@ -184,9 +184,10 @@ class TestConvert:
             ({"id": 2}, "request"),
             ({"id": 2, "request": [1]}, "request"),
             ({"id": 2, "request": CHAT, "model": 5}, "model"),
+            ({"id": 2, "request": {"a": 1}}, "this is not a request of openai-chat: it has no 'messages'"),
             ({"id": 2, "request": {"messages": [{"role": "assistant", "content": 5, "tool_calls": [7]}]}}, "shape"),
         ],
-        ids=["missing", "array", "model", "shape"],
+        ids=["missing", "array", "model", "another document", "shape"],
     )
     def test_a_bad_line_is_named_and_passed(self, line: Any, message: str) -> None:
         outcome = convert("openai-chat", "gemini", {"id": 1, "request": CHAT}, line, {"id": 3, "request": CHAT})
