@@ -86,7 +86,6 @@ class TestSearch:
         assert first["captures"] == {"A": "1", "REST": "'ü', b"}
         assert (first["text"], first["end_line"], first["end_column"]) == ("foo(1, 'ü', b)", 1, 25)
         assert output.content.splitlines()[:3] == ["a.py:1:11: foo(1, 'ü', b)", "    $A = 1", "    $$$REST = 'ü', b"]
-        assert output.data["languages"] == ["python", "typescript"]
         assert positions(search(state, "foo($A)")) == ["a.py:3:2"]
 
     def test_languages_by_suffix(self, state: ToolState, root: Path) -> None:
@@ -132,9 +131,7 @@ class TestSearch:
         plant(root, {".gitignore": "build/\n", "build/a.py": "foo(1)\n", ".git/b.py": "foo(1)\n", "c.py": b"foo(1)\n\0\0"})
         plant(root, {"d.py": "foo(1)\n" + "#" * MAX_FILE_SIZE, "e.py": "\ufefffoo(1)\n".encode("utf-16-le")})
         (root / "link.py").symlink_to(root.parent / "outside.py")
-        output = search(state, "foo($A)")
-        assert positions(output) == ["e.py:1:1"]
-        assert output.data["left_out"] == 2
+        assert positions(search(state, "foo($A)")) == ["e.py:1:1"]
         assert positions(search(state, "foo($A)", path="build")) == ["build/a.py:1:1"]
         assert positions(search(state, "foo($A)", path="build/a.py")) == ["build/a.py:1:1"]
 
@@ -202,7 +199,7 @@ class TestParserProcess:
         assert "[the parser failed on a.yaml]" in output.content
 
     def test_a_parser_that_hangs_is_killed(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ast_worker, "FILE_TIMEOUT", 0.7)
+        monkeypatch.setattr(ast_worker, "FILE_TIMEOUT", 1.5)
         plant(root, {"a.html": "<a>" * 80_000, "b.html": "<b>x</b>"})
         output = search(state, "<b>$A</b>", language="html")
         assert output.data["skipped"] == ["a.html"]

@@ -11,7 +11,6 @@ from toolglot.builtin.files.text import (
     Document,
     check_text,
     convert_newlines,
-    count_changed_lines,
     decode_document,
     detect_newline,
 )
@@ -159,13 +158,6 @@ class TestDifferences:
             assert diff == ""
         else:
             assert applied(before, diff) == after
-
-    @given(lines, lines)
-    def test_the_counts_are_those_of_the_diff(self, one: list[str], other: list[str]):
-        before, after = "".join(f"{x}\n" for x in one), "".join(f"{x}\n" for x in other)
-        added, removed = count_changed_lines(before, after)
-        assert len(other) - len(one) == added - removed
-        assert (added, removed) == (0, 0) or before != after
 
     def test_it_reads_as_people_know_it(self):
         before = "".join(f"{n}\n" for n in range(1, 21))

@@ -175,7 +175,7 @@ def test_deep_directories_leave_no_descriptor_open(tmp_path: Path) -> None:
     glob = glob_of(tmp_path)
     before = count_fds()
     output = glob(pattern="**")
-    assert (output.data["total"], output.data["missed"]) == (0, 1)
+    assert output.data["total"] == 0
     assert count_fds() <= before
     shutil.rmtree(tmp_path / "deep_directory")
 

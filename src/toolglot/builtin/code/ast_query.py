@@ -87,8 +87,6 @@ class AstResult(msgspec.Struct, frozen=True, kw_only=True):
     """The number of files that were searched."""
     skipped: list[str]
     """Files on which the parser failed."""
-    left_out: int
-    """The number of files that are too large or not text."""
     note: str
 
     def render_empty(self) -> str:
@@ -122,7 +120,7 @@ class AstQuery:
         self._should_stop = start_deadline(context, TIMEOUT_SECONDS, _PROGRESS_INTERVAL)
         self._pattern_checks: dict[str, ParseAnswer] = {}
         self._is_single_file = False
-        self.file_count = self.omitted_count = 0
+        self.file_count = 0
         self.failed_paths: list[str] = []
         self.complete = True
 
@@ -132,10 +130,6 @@ class AstQuery:
             self._parser.close()
             self._parser = None
 
-    @property
-    def languages(self) -> list[str]:
-        return sorted(language for language, answer in self._pattern_checks.items() if not answer.error)
-
     def summarize(self, *, is_empty: bool) -> dict[str, Any]:
         """Return the fields of an `AstResult`."""
         return {
@@ -143,7 +137,6 @@ class AstQuery:
             "path": self._path,
             "searched": self.file_count,
             "skipped": self.failed_paths,
-            "left_out": self.omitted_count,
             "note": self._note if is_empty else "",
         }
 
@@ -229,7 +222,6 @@ class AstQuery:
         except ToolError:
             if self._is_single_file:
                 raise
-            self.omitted_count += 1
             return None
         if word not in document.text:
             return None

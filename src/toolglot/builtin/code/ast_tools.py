@@ -13,7 +13,7 @@ import msgspec
 from toolglot.builtin.arguments import check_minimum, make_preview, path_target
 from toolglot.builtin.code.ast_query import DOLLAR_LANGUAGES, MAX_PATTERN_LENGTH, AstFileMatches, AstQuery, AstResult
 from toolglot.builtin.code.ast_worker import METAVARIABLE, Span
-from toolglot.builtin.files.text import check_text, convert_newlines, count_changed_lines
+from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.workspace import Change
 from toolglot.builtin.search.walk import replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
@@ -56,11 +56,7 @@ class AstMatch(msgspec.Struct, frozen=True, kw_only=True):
 class AstSearchResult(AstResult, frozen=True, kw_only=True):
     """The result of `ast_search`, in the order of paths."""
 
-    languages: list[str]
-    """The languages in which files were parsed."""
     matches: list[AstMatch]
-    files: int
-    """The number of files with matches."""
     truncated: bool
     """There are more matches."""
     complete: bool
@@ -126,7 +122,7 @@ def ast_search_tools(state: ToolState) -> list[Tool]:
 
 def _collect_matches(state: ToolState, query: AstQuery, limit: int) -> AstSearchResult:
     matches: list[AstMatch] = []
-    truncated, files = False, 0
+    truncated = False
     for file in query.iter_files(limit + 1):
         remaining, text = limit - len(matches), file.document.text
         line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -147,15 +143,12 @@ def _collect_matches(state: ToolState, query: AstQuery, limit: int) -> AstSearch
                     captures=captures,
                 )
             )
-        files += remaining > 0
         if len(file.spans) > remaining:
             truncated = True
             break
     return AstSearchResult(
         **query.summarize(is_empty=not matches),
-        languages=query.languages,
         matches=matches,
-        files=files,
         truncated=truncated,
         complete=query.complete,
     )
@@ -173,15 +166,12 @@ class FileRewrite(msgspec.Struct, frozen=True, kw_only=True):
     replacements: int
     nested: int
     """Matches inside other matches, which are left for another call."""
-    added: int
-    removed: int
     diff: str
 
 
 class AstRewriteResult(AstResult, frozen=True, kw_only=True):
     """The result of `ast_rewrite`: what was or would be changed."""
 
-    replacement: str
     dry_run: bool
     files: list[FileRewrite]
     replacements: int
@@ -273,7 +263,6 @@ def _plan_rewrite(
     files, truncated = _describe_drafts(state, drafts)
     return drafts, AstRewriteResult(
         **query.summarize(is_empty=not files),
-        replacement=replacement,
         dry_run=dry_run,
         files=files,
         replacements=sum(file.replacements for file in files),
@@ -364,7 +353,6 @@ def _describe_drafts(state: ToolState, drafts: list[_Draft]) -> tuple[list[FileR
     remaining, truncated = MAX_DIFF_LENGTH, False
     for draft in drafts:
         before, path = draft.source.document.text, replace_surrogates(state.display_path(draft.source.opened.path))
-        added, removed = count_changed_lines(before, draft.new_text)
         diff = unified_diff(before, draft.new_text, path)
         truncated = truncated or len(diff) > remaining
         diff, remaining = diff[:remaining], max(remaining - len(diff), 0)
@@ -375,8 +363,6 @@ def _describe_drafts(state: ToolState, drafts: list[_Draft]) -> tuple[list[FileR
                 language=draft.source.language,
                 replacements=draft.replacements,
                 nested=draft.nested,
-                added=added,
-                removed=removed,
                 diff=diff,
             )
         )

@@ -12,7 +12,6 @@ import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.errors import ToolError
-from toolglot.textutil import find_line_edits, split_lines
 
 __all__ = [
     "Document",
@@ -20,7 +19,6 @@ __all__ = [
     "Newline",
     "check_text",
     "convert_newlines",
-    "count_changed_lines",
     "decode_bytes",
     "decode_document",
     "detect_bom",
@@ -150,9 +148,3 @@ def convert_newlines(text: str, newline: Newline) -> str:
         return text
     lf_text = text.replace("\r\n", "\n")
     return lf_text.replace("\n", "\r\n") if newline == "crlf" else lf_text
-
-
-def count_changed_lines(before: str, after: str) -> tuple[int, int]:
-    """Return how many lines a change adds, and how many it removes."""
-    edits = find_line_edits(split_lines(before), split_lines(after))
-    return sum(len(edit.added) for edit in edits), sum(len(edit.removed) for edit in edits)

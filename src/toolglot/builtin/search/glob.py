@@ -50,14 +50,11 @@ class GlobResult(msgspec.Struct, frozen=True, kw_only=True):
 
     pattern: str
     path: str
-    order: str
     files: tuple[GlobFile, ...]
     total: int
     truncated: bool
     ignored: int = 0
     """Matching files that ignore files exclude."""
-    missed: int = 0
-    """Directories that could not be opened."""
     complete: bool = True
     """False: the search was stopped before everything was searched."""
 
@@ -106,7 +103,7 @@ class GlobSearch:
         self._gitignore, self._extra_ignore = gitignore, extra_ignore
         self._times: dict[str, int] = {}
         """Matches, relative to the root -> when they were modified, in ns; 0 if times do not matter."""
-        self.ignored = self.missed = 0
+        self.ignored = 0
         self.complete = True
 
     def run(self, root: SearchRoot, should_stop: Callable[[int], bool], *, with_times: bool = True) -> None:
@@ -133,7 +130,6 @@ class GlobSearch:
             if should_stop(walk.entry_count) or len(self._times) >= MAX_MATCHES:
                 self.complete = False
                 break
-        self.missed = walk.missed
         self.complete = self.complete and not walk.stopped_early
 
     def _build_test(self) -> tuple[bool, BatchTest | None]:
@@ -162,12 +158,10 @@ class GlobSearch:
         return GlobResult(
             pattern=pattern,
             path=replace_surrogates(root.path),
-            order=order,
             files=files,
             total=len(self._times),
             truncated=len(self._times) > len(files),
             ignored=self.ignored,
-            missed=self.missed,
             complete=self.complete,
         )
 

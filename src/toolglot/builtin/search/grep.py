@@ -75,7 +75,6 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
     """False: the search was stopped before everything was searched."""
     before: int = 0
     after: int = 0
-    auto_context: bool = False
     engine: str = ""
     """ripgrep or python."""
     note: str = ""
@@ -258,7 +257,6 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
         complete=matches.complete,
         before=before,
         after=after,
-        auto_context=auto_context,
         engine=matches.engine,
         note=FALLBACK_NOTE if matches.engine == "python" and not query.literal else "",
     )

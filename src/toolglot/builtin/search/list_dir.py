@@ -50,8 +50,6 @@ class DirectoryListing(msgspec.Struct, frozen=True, kw_only=True):
     skip: int
     truncated: bool
     ignored: int
-    missed: int = 0
-    """Directories that could not be opened."""
     complete: bool = True
     kind: Literal["directory"] = "directory"
 
@@ -158,7 +156,6 @@ def list_directory(
         skip=skip,
         truncated=skip + len(shown) < len(entries),
         ignored=tree.ignored,
-        missed=walk.missed,
         complete=complete and not walk.stopped_early,
     )
     return ToolOutput(listing.render(), to_data(listing))

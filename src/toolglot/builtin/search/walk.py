@@ -60,7 +60,7 @@ class Walk:
     """The directories below a start directory, in the order of their paths.
 
     `gitignore`, `extra_ignore`: obey `.gitignore` files and the extra ignore files. `skip_vcs`: leave out `VCS_DIRECTORIES`.
-    `missed` counts directories that could not be opened; `stopped_early` tells that there were too many entries.
+    Directories that cannot be opened are left out. `stopped_early` tells that there were too many entries.
     """
 
     def __init__(
@@ -71,8 +71,7 @@ class Walk:
         self._extra_scope = load_extra_scope(root_fd) if extra_ignore else None
         self._skip_names = VCS_DIRECTORIES if skip_vcs else frozenset[str]()
         self._special_names = self._skip_names | _GIT_NAMES
-        self.entry_count = self.missed = 0
-        self.stopped_early = False
+        self.entry_count, self.stopped_early = 0, False
 
     def __iter__(self) -> Iterator[Directory]:
         pending: list[tuple[str, IgnoreScope | None]] = [(self._start, self._parent_scope)]
@@ -81,7 +80,6 @@ class Walk:
             try:
                 fd = open_beneath(self._root_fd, path, _OPEN_DIRECTORY)
             except OSError:
-                self.missed += 1
                 continue
             try:
                 directory, scope = self._scan(path, fd, scope)
@@ -103,7 +101,6 @@ class Walk:
                 entries = list(islice(iterator, MAX_DIRECTORY_ENTRIES))
         except OSError:
             entries = []
-            self.missed += 1
         self.entry_count += len(entries)
         key = to_byte_key(path)
         names = [entry.name for entry in entries]

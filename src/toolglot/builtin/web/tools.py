@@ -124,7 +124,6 @@ class FindResult(msgspec.Struct, frozen=True, kw_only=True):
     matches: list[LineMatch]
     total: int
     total_lines: int
-    method: str
 
 
 class SearchItem(SearchHit, frozen=True, kw_only=True):
@@ -307,7 +306,6 @@ class _WebTools:
             matches=matches,
             total=total,
             total_lines=page.text.count("\n") + 1,
-            method=page.method,
         )
         head = f"[{data.ref}] {data.title}\n{data.url}\n"
         if not matches:
