@@ -130,7 +130,9 @@ _EDITOR = View(
             "create", "write", "path", Field("file_text", "content"), result=anthropic.render_create, mode="overwrite"
         ),
         "str_replace": _command_case(
-            *("str_replace", "edit", "path"),
+            "str_replace",
+            "edit",
+            "path",
             Field("old_str", "old"),
             Field("new_str", "new", default=""),
             result=anthropic.render_change,
@@ -138,7 +140,9 @@ _EDITOR = View(
             match="exact",
         ),
         "insert": _command_case(
-            *("insert", "insert", "path"),
+            "insert",
+            "insert",
+            "path",
             Field("insert_line", "after_line"),
             Field("insert_text", "text", insert_text, lambda base: base.get("text", ""), needs_all_arguments=True),
             result=anthropic.render_change,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from toolglot.facades import claude_rendering as claude
 from toolglot.facades import rows, shared_views
-from toolglot.facades.parameters import array, boolean, closed_schema, integer, number, object_schema, string, string_list
+from toolglot.facades.parameters import array, boolean, closed_schema, integer, number, object_schema, string
 from toolglot.facades.rendering import exited_nonzero
 from toolglot.facades.table import Rows, aliased, call_field, field, make_view, unmapped
 from toolglot.facades.view import Arguments, Facade, Renderer, View
@@ -72,10 +72,7 @@ _LIST = _view(
     "LS",
     "List the files and directories in a directory. To find files by name, use Glob.",
     "list_dir",
-    {
-        "path!": rows.LISTED_DIRECTORY,
-        "ignore": string_list("Globs of names to leave out."),
-    },
+    {"path!": rows.LISTED_DIRECTORY, "ignore": rows.EXCLUDED_NAMES},
     result=claude.render_list,
     aliases=("LSTool",),
 )
@@ -138,7 +135,7 @@ def wait_timeout_from_base(base: Arguments) -> Any:
 
 
 def _wait_rows(mark: str, block: Schema, timeout: Schema) -> Rows:
-    """How long to wait for a background command; `mark` is "!" where that is required."""
+    """How long to wait for a background command; `mark` is "!" if that is required."""
     return {
         f"block{mark}": call_field("wait", block, wait_to_base, lambda base: base.get("wait", "timeout" in base)),
         f"timeout{mark}": call_field("timeout", timeout, wait_timeout_to_base, wait_timeout_from_base),

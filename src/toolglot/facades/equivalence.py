@@ -94,7 +94,7 @@ def alternatives(tool: str, arguments: Arguments) -> Iterator[tuple[str, Argumen
                 yield "shell", {"command": line}
 
 
-# What a command line can leave out: limits, order, and how results are shown.
+# What a command line can omit: limits, order, and how results are shown.
 _OPTIONAL_PARAMETERS = frozenset(
     {"max_results", "skip", "limit", "order", "auto_context", "line_numbers", "allow_large", "max_per_file"}
 )

@@ -11,7 +11,7 @@ from toolglot.errors import ToolError
 from toolglot.facades import gemini_rendering as gemini
 from toolglot.facades import rows, shared_views
 from toolglot.facades.elision import find_elision
-from toolglot.facades.parameters import array, boolean, closed_schema, integer, object_schema, string, string_list
+from toolglot.facades.parameters import array, boolean, closed_schema, integer, object_schema, string
 from toolglot.facades.table import aliased, call_field, field, make_view, switch_field, unmapped
 from toolglot.facades.view import Arguments, Facade
 
@@ -121,7 +121,7 @@ _LIST = _view(
         "dir_path!": aliased(
             field("path", string("The directory, relative to the workspace or absolute."), base_default="."), "path"
         ),
-        "ignore": string_list("Globs of names to leave out."),
+        "ignore": rows.EXCLUDED_NAMES,
         "file_filtering_options": rows.file_filtering_options("gemini"),
     },
     result=gemini.render_list,
@@ -151,7 +151,7 @@ _GREP = _view(
         "pattern!": rows.GREP_TARGET["pattern!"],
         "dir_path": aliased(field("path", string("Directory or file to search (default: the workspace).")), "path"),
         "include_pattern": aliased(rows.INCLUDE_GLOB, "include"),
-        "exclude_pattern": field("exclude_line_regex", string("Leave out lines that match this regular expression.")),
+        "exclude_pattern": field("exclude_line_regex", string("Exclude lines that match this regular expression.")),
         "names_only": switch_field(
             "mode", boolean("List only the paths of files with matches (default false)."), "files", "content"
         ),

@@ -155,7 +155,7 @@ _END_REASONS = {
 
 
 def render_command(context: RenderContext) -> str:
-    """Output and, where there is something to say, error, exit code and signal."""
+    """Output and, if there are any, error, exit code and signal."""
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)

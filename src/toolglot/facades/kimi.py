@@ -65,6 +65,7 @@ def _flip(value: Any) -> bool:
 
 
 _LEGACY_EDIT = object_schema("old new", old=string(minLength=1), new=string(), replace_all=boolean())
+_LEGACY_EDITS = {"anyOf": [_LEGACY_EDIT, array(_LEGACY_EDIT, minItems=1)]}
 _VIEWS = (
     make_view(
         "Read",
@@ -103,9 +104,7 @@ _VIEWS = (
         result=claude.render_edit,
         ignores={"allow_large_delete"},
         aliases=("StrReplaceFile",),
-        **rows.accept_edits(
-            *("edit", "path", "old", "new"), {"anyOf": [_LEGACY_EDIT, array(_LEGACY_EDIT, minItems=1)]}, claude.render_edit
-        ),
+        **rows.accept_edits("edit", "path", "old", "new", _LEGACY_EDITS, claude.render_edit),
     ),
     make_view(
         "Bash",

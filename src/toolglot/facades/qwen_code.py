@@ -84,7 +84,7 @@ _VIEWS = (
         "list_dir",
         {
             "path!": rows.LISTED_DIRECTORY,
-            "ignore": string_list("Globs of names to leave out."),
+            "ignore": rows.EXCLUDED_NAMES,
             "file_filtering_options": rows.file_filtering_options("qwen"),
         },
         fixed={"limit": 100},

@@ -7,7 +7,7 @@ from typing import Any, cast
 from msgspec import UNSET
 
 from toolglot.errors import ToolError
-from toolglot.facades.parameters import array, boolean, object_schema, string
+from toolglot.facades.parameters import array, boolean, object_schema, string, string_list
 from toolglot.facades.table import Row, Rows, call_field, choice_field, field, unmapped
 from toolglot.facades.view import Arguments, Case, Field, Renderer
 from toolglot.request import Schema
@@ -24,7 +24,7 @@ def to_seconds(name: str, value: float, limit: float = MAX_TIMEOUT) -> float:
 
 
 def to_milliseconds(seconds: float) -> int | float:
-    """Seconds as milliseconds: an integer where that is exact."""
+    """Seconds as milliseconds: an integer if that is exact."""
     value = round(float(seconds) * 1000, 6)
     return int(value) if value.is_integer() else value
 
@@ -34,6 +34,7 @@ def to_milliseconds(seconds: float) -> int | float:
 FILE = field("path", string("Path of the file, absolute or relative to the workspace."))
 DIRECTORY = string("Directory to search (default: the workspace).")
 LISTED_DIRECTORY = field("path", string("The directory, absolute or relative to the workspace."), default=".", base_default=".")
+EXCLUDED_NAMES = string_list("Globs of names to exclude.")
 CONTENT = string("The complete content of the file.")
 PDF_PAGES = string('Pages of a PDF document, such as "3" or "1-5" (at most 20).')
 CONTENT_OR_APPENDIX = string("The complete content, or the text to append.")
@@ -176,7 +177,7 @@ def query(**keywords: Any) -> Row:
 
 
 def prompt(description: str) -> Row:
-    """What the model wants to know of a page; required, so it is empty in history where nothing is known."""
+    """What the model wants to know of a page; required, so it is empty in history if nothing is known."""
     return field("question", string(description), lambda question: question or UNSET, base_default="")
 
 

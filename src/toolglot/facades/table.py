@@ -25,7 +25,7 @@ class Row(msgspec.Struct, frozen=True):
     fields: tuple[Field, ...] = ()
     is_ignored: bool = False
     aliases: tuple[str, ...] = ()
-    """Names that it had before: accepted in calls, also where it is required."""
+    """Names that it had before: accepted in calls, even if it is required."""
 
 
 Rows = Mapping[str, Row | Schema]

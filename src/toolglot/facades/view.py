@@ -234,7 +234,7 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     views: tuple[View, ...]
     failure: Renderer | None = None
-    """Renders failures where a case does not."""
+    """Renders failures if a case does not."""
     note: str = ""
     """For the instructions: how to work with the tools, by the names that the model sees."""
     hides: frozenset[str] = frozenset()

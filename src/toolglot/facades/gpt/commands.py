@@ -205,7 +205,7 @@ _LOGIN = boolean("Run a login shell, which reads the user's profile first (defau
 _WORKDIR = string("Directory to run in (default: the workspace).")
 _TOKENS = call_field(
     "max_output",
-    number("Tokens of output to show (default 10000); the middle of longer output is left out."),
+    number("Tokens of output to show (default 10000); the middle of longer output is omitted."),
     _output_limit,
     tokens_from_base,
 )
