@@ -174,10 +174,9 @@ class TestLines:
         for id, answer in zip((None, 2, 3), outcome.records(), strict=True):
             assert {**answer, "error": answer["error"]["kind"]} == {"id": id, "error": "validation", **rejected}
 
-    def test_success_is_exit_0_and_the_output_of_a_tool_is_not_a_line(self, directory: Path) -> None:
-        file = directory / "calls.jsonl"
-        file.write_text(json_lines({"id": 1, "tool": "risky", "arguments": {"what": "it"}}))
-        outcome = run_cli("call", "--jsonl", "--file", "calls.jsonl", *RISKY, "--yes")
+    def test_success_is_exit_0_and_the_output_of_a_tool_is_not_a_line(self) -> None:
+        line = {"id": 1, "tool": "risky", "arguments": {"what": "it"}}
+        outcome = run_cli("call", "--jsonl", *RISKY, "--yes", stdin=json_lines(line))
         assert (outcome.code, outcome.err) == (0, "noise\n")
         assert [answer["ok"] for answer in outcome.records()] == [True]
 
@@ -195,8 +194,6 @@ class TestLines:
         ((), "name a tool"),
         (("read", "--jsonl", "{}"), "remove 'read'"),
         (("read", "--jsonl"), "remove 'read'"),
-        (("read", '{"path": "a.txt"}', "--file", "a.txt"), "--file 'a.txt' requires --jsonl"),
-        (("--file", "a.txt"), "--file 'a.txt' requires --jsonl"),
     ],
 )
 def test_wrong_usage(words: tuple[str, ...], message: str) -> None:

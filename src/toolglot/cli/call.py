@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any
 
 import click
@@ -51,24 +50,10 @@ class _Line(msgspec.Struct):
 @ROOT
 @FACADE
 @YES
-@click.option("--jsonl", is_flag=True, help="Read one call per line and write one result per line.")
-@click.option(
-    "--file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="With --jsonl: read the calls from this file, not stdin.",
-)
+@click.option("--jsonl", is_flag=True, help="Read one call per line from stdin and write one result per line.")
 @JSON
 @LOGGING
-def call(
-    tool: str | None,
-    arguments: str | None,
-    model: str | None,
-    yes: bool,
-    jsonl: bool,
-    file: Path | None,
-    json: bool,
-    **flags: Any,
-) -> int:
+def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, jsonl: bool, json: bool, **flags: Any) -> int:
     """Run a tool as a model would.
 
     The same sandbox, rules and audit log apply. ARGUMENTS are JSON; use - to read them from stdin.
@@ -76,9 +61,7 @@ def call(
     The exit code is 1 if a call failed and 2 for wrong usage. A command that ran has not failed, whatever its own exit code.
     """
     if jsonl and tool is not None:
-        raise UsageError(f"--jsonl reads its calls from stdin or --file: remove {tool!r} and what follows it")
-    if not jsonl and file is not None:
-        raise UsageError(f"--file {str(file)!r} requires --jsonl: pass the arguments after the tool name, or - for stdin")
+        raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
     with prepare(Flags(**flags), want_builtin=True) as cli_setup, asyncio.Runner() as runner:
         executor, facade = _create_executor(cli_setup, model, yes=yes)
 
@@ -90,7 +73,7 @@ def call(
             return outcome
 
         if jsonl:
-            exit_code = _call_lines(file, execute)
+            exit_code = _call_lines(execute)
         elif tool is None:
             raise UsageError("name a tool: toolglot call TOOL '{…}' (run `toolglot tools` to list them)")
         else:
@@ -116,7 +99,7 @@ def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None) ->
         raise UsageError(f"the arguments are not a JSON object: {e}") from None
 
 
-def _call_lines(file: Path | None, execute: Callable[[ToolCall], ToolOutcome]) -> int:
+def _call_lines(execute: Callable[[ToolCall], ToolOutcome]) -> int:
     """Run one call per line; return the exit code."""
     failed_ids: list[object] = []
 
@@ -133,7 +116,7 @@ def _call_lines(file: Path | None, execute: Callable[[ToolCall], ToolOutcome]) -
     def refuse(id: object, error: ToolglotError) -> Record:
         return {"id": id, "ok": False, "content": [], "error": {"kind": "validation", "message": str(error)}, "seconds": 0.0}
 
-    return process_lines(file, handle, refuse) or int(bool(failed_ids))
+    return process_lines(None, handle, refuse) or int(bool(failed_ids))
 
 
 def _create_executor(cli_setup: CliSetup, model: str | None, *, yes: bool) -> tuple[ToolExecutor, BoundFacade | None]:
