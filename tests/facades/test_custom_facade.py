@@ -70,7 +70,7 @@ NOT_UNDERSTOOD = (NOT_RUN, True), (NOT_RUN, True)
 
 
 BROKEN_RENDERERS = [
-    *((key, falls) for key in ("result", "failure", "is_failure", "native_data", "can_express", "from_base")),
+    *((key, falls) for key in ("result", "failure", "is_failure", "native_data", "from_base")),
     *((key, five) for key in ("result", "failure", "from_base")),
     *((key, thing) for key in ("native_data", "from_base")),
 ]

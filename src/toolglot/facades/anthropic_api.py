@@ -178,7 +178,6 @@ def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque]
             **timeout,
         },
         fixed=fixed,
-        can_express=lambda base: base.get("command") or base.get("restart"),
         result=result,
         failure=anthropic.render_command_failure,
         is_failure=exited_nonzero,

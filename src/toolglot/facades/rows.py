@@ -67,7 +67,7 @@ def accept_edits(parameter: str, path: str, old: str, new: str, schema: Schema, 
     case = Case(
         base="multi_edit",
         fields=(Field(path, "path"), Field(parameter, "edits", to_base)),
-        can_express=lambda base: False,
+        from_base=lambda base: None,
         result=result,
     )
     return {

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any, cast
 
+from msgspec import UNSET
+
 from toolglot.base_errors import invalid_argument
 from toolglot.facades import rows
 from toolglot.facades.parameters import array, boolean, closed_schema, object_schema, string, string_list
@@ -101,18 +103,14 @@ def make_questions_view(
         }
         return _fit(native, question_schema)
 
-    def can_express(base: Arguments) -> bool:
-        asked = cast(list[Arguments], base.get("questions") or [])
+    def all_from_base(items: list[Arguments]) -> Any:
         limits = question_schema["properties"]["options"]
-        return _fits_length(asked, questions) and all(_fits_length(get_options(question), limits) for question in asked)
+        if any(not limits.get("minItems", 0) <= len(get_options(item)) <= limits.get("maxItems", 99) for item in items):
+            return UNSET
+        return [from_base(question, position) for position, question in enumerate(items, 1)]
 
-    row = field(
-        "questions",
-        questions,
-        lambda items: [to_base(question) for question in items],
-        lambda items: [from_base(question, position) for position, question in enumerate(items, 1)],
-    )
-    return make_view(name, description, "ask_user", {"questions!": row}, result=result, can_express=can_express, **options)
+    row = field("questions", questions, lambda items: [to_base(question) for question in items], all_from_base)
+    return make_view(name, description, "ask_user", {"questions!": row}, result=result, **options)
 
 
 def _nonempty(arguments: Arguments, *names: str) -> Arguments:
@@ -122,10 +120,6 @@ def _nonempty(arguments: Arguments, *names: str) -> Arguments:
 def _fit(values: Arguments, schema: Schema) -> Arguments:
     """What an object schema asks for: its properties that have a value, and those that are required."""
     return {name: values[name] for name in schema["properties"] if values.get(name) or name in schema["required"]}
-
-
-def _fits_length(items: list[Arguments], schema: Schema) -> bool:
-    return schema.get("minItems", 0) <= len(items) <= schema.get("maxItems", len(items))
 
 
 def make_notebook_view(name: str, result: Renderer | None = None, *, requires_source: bool = False) -> View:

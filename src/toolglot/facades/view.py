@@ -79,8 +79,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Native arguments -> base arguments, instead of the fields."""
     from_base: Callable[[Arguments], Arguments | None] | None = None
     """Base arguments -> native arguments, instead of the fields; None if they cannot be expressed."""
-    can_express: Callable[[Arguments], object] | None = None
-    """Whether base arguments can be expressed at all."""
     result: Renderer | None = None
     """Renders a success; None keeps the base tool's text."""
     failure: Renderer | None = None
@@ -204,8 +202,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return native, tuple(Loss(f"parameter {name!r}", self.name, "this model's tool cannot express it") for name in lost)
 
     def _to_native(self, case: Case, arguments: Arguments) -> Arguments | None:
-        if case.can_express is not None and not case.can_express(arguments):
-            return None
         native = case.from_base(arguments) if case.from_base is not None else _map_fields(case.fields, arguments, to_base=False)
         if native is None:
             return None
