@@ -80,10 +80,12 @@ class Driver:
 
     def _next_step(self) -> AskModel | CallTools | None:
         """Return what to do now; None when the run is over or waits."""
+        max_tokens, max_cost = self._config.max_tokens, self._config.max_cost
         while True:
             step = self.run.next()
             if isinstance(step, AskModel | CallTools):
-                if not self._is_over_budget():
+                are_tokens_left = max_tokens is None or self._usage.input + self._usage.output < max_tokens
+                if are_tokens_left and (max_cost is None or self._cost is None or self._cost < max_cost):
                     return step
                 self._is_out_of_budget = True
                 self.run.abandon("limit", "the run has used up its budget")
@@ -117,12 +119,6 @@ class Driver:
     def _spend(self, usage: Usage, price: Price | None) -> None:
         self._usage = Usage(*map(add, astuple(self._usage), astuple(usage)))
         self._cost = None if self._cost is None or price is None else self._cost + price.cost(usage)
-
-    def _is_over_budget(self) -> bool:
-        max_tokens, max_cost, usage = self._config.max_tokens, self._config.max_cost, self._usage
-        if max_tokens is not None and usage.input + usage.output >= max_tokens:
-            return True
-        return max_cost is not None and self._cost is not None and self._cost >= max_cost
 
     def result(self) -> RunResult:
         """Return the result of the run so far."""

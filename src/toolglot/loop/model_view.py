@@ -82,11 +82,8 @@ class ModelView:
 
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
         """Return the tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
-        if self._tools is None or self._tools[0] != loop_tools:
-            self._tools = (loop_tools, self._list_tools(loop_tools))
-        return self._tools[1]
-
-    def _list_tools(self, loop_tools: Sequence[Tool]) -> tuple[ToolDefinition, ...]:
+        if self._tools is not None and self._tools[0] == loop_tools:
+            return self._tools[1]
         added = tuple(tool.definition for tool in loop_tools)
         if not self.config.enabled:  # a structured output still needs its tool
             return tuple(definition for definition in added if definition.name == FINAL_ANSWER_TOOL)
@@ -99,7 +96,9 @@ class ModelView:
             native = {definition.name for definition in facade.definitions} if facade is not None else set[str]()
             definitions = tuple(item for item in definitions if item.name in allowed or item.name in native)
             hosted = tuple(definition for definition in hosted if definition.name in allowed)
-        return (*definitions, *added, *hosted) if added or hosted else definitions
+        tools = (*definitions, *added, *hosted) if added or hosted else definitions
+        self._tools = (loop_tools, tools)
+        return tools
 
     def names_for(self, tool: Tool) -> tuple[str, ...]:
         """Return the names under which the model sees a tool; none if it is not shown."""

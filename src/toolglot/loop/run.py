@@ -118,10 +118,8 @@ class Run:
         self._turn = RunState()
         self._stop: RunStop | None = None
         self._refusals: list[tuple[int, ToolCall, ToolResult]] = []
-        if state is not None:
-            self._restore(state)
-
-    def _restore(self, state: RunState) -> None:
+        if state is None:
+            return
         if state.length != len(self.conversation):
             raise UsageError("the saved run belongs to another conversation, or to another moment of it")
         indexes = {*state.started, *state.waiting, *state.decisions, *state.holding}
@@ -186,7 +184,10 @@ class Run:
         elif reply.stop == "pause":
             turn.refuse("cancelled", _NOT_RUN.format("the reply was paused"))
         elif reply.stop == "length":
-            turn.refuse("truncated", _TRUNCATED, only=_truncated_calls(reply))
+            # These may be incomplete: calls that are broken, and a call that the reply ends with.
+            broken = [index for index, call in enumerate(calls) if call.arguments is None and not call.freeform]
+            ends_with_call = bool(reply.blocks) and isinstance(reply.blocks[-1], ToolCall)
+            turn.refuse("truncated", _TRUNCATED, only=[*broken, len(calls) - 1] if ends_with_call else broken)
         results = enumerate(zip(calls, turn.results, strict=True))
         self._refusals += [(index, call, result) for index, (call, result) in results if result is not None]
 
@@ -325,10 +326,3 @@ def with_unique_ids(reply: Reply) -> Reply:
                 block = replace(block, id=id, opaque=opaque)
         blocks.append(block)
     return replace(reply, blocks=tuple(blocks))
-
-
-def _truncated_calls(reply: Reply) -> list[int]:
-    """Return the indexes of the calls that may be incomplete because the reply was truncated by the length limit."""
-    last = len(reply.calls) - 1 if reply.blocks and isinstance(reply.blocks[-1], ToolCall) else -1
-    broken = [index for index, call in enumerate(reply.calls) if call.arguments is None and not call.freeform]
-    return [*broken, last]

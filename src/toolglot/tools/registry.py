@@ -10,8 +10,7 @@ from typing import Any
 
 from toolglot.errors import InvalidTool, NameConflict, UnknownName
 from toolglot.request import ToolDefinition
-from toolglot.tools.inspection import qualified_name
-from toolglot.tools.tool import Tool
+from toolglot.tools.tool import Tool, qualified_name
 
 __all__ = ["ToolRegistry"]
 

@@ -8,8 +8,8 @@ import inspect
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from functools import cached_property, update_wrapper
-from types import AsyncGeneratorType, FunctionType, GeneratorType, MethodType, ModuleType
+from functools import cached_property, partial, update_wrapper
+from types import AsyncGeneratorType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, TypedDict, Unpack, cast, get_args, overload
 from weakref import WeakValueDictionary
 
@@ -33,14 +33,6 @@ from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.signatures import function_doc, function_name, list_parameters
 from toolglot.tools.config import ANY_EFFECT, Effect
 from toolglot.tools.context import Context
-from toolglot.tools.inspection import (
-    find_local_names,
-    first_parameter,
-    is_async,
-    is_context_annotation,
-    is_in_class,
-    qualified_name,
-)
 from toolglot.tools.results import collect_async_generator, collect_generator
 
 __all__ = ["BoundArguments", "Rate", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
@@ -164,7 +156,11 @@ class Tool:
         self.namespace = definition.namespace if definition else options.get("namespace", "")
         self.key = (self.namespace, self.name)
         self.tags = definition.tags if definition else frozenset(options.get("tags", ()))
-        self.effects = _check_effects(options.get("effects", ()), self.name)
+        effects = options.get("effects", ())
+        self.effects: frozenset[Effect] = frozenset((effects,) if isinstance(effects, str) else effects) or ANY_EFFECT
+        if unknown_effects := self.effects - ANY_EFFECT:
+            effect, known = ", ".join(map(repr, unknown_effects)), ", ".join(get_args(Effect))
+            raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known are {known}")
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
         self.is_async = is_async(self.function)
@@ -398,6 +394,56 @@ def _public_members(obj: Any) -> Iterable[Any]:
 # ---- inspecting functions
 
 
+def qualified_name(function: Any) -> str:
+    """Return `module.name` of a function, for messages."""
+    while isinstance(function, partial):
+        function = cast(Any, function).func
+    named = function if hasattr(function, "__qualname__") else cast(Any, type(function))
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def is_async(function: Any) -> bool:
+    """Return whether calling a function gives a coroutine or an async generator."""
+    while isinstance(function, partial):
+        function = cast(Any, function).func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    function = getattr(function, "__func__", function)
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def is_context_annotation(annotation: Any) -> bool:
+    """Return whether a parameter is annotated with Context, also as a string."""
+    if isinstance(annotation, str):
+        return re.fullmatch(r"(?:\w+\.)*Context(?:\s*\|\s*None)?", annotation.strip()) is not None
+    return annotation is Context or Context in get_args(annotation)
+
+
+def is_in_class(function: FunctionType) -> bool:
+    """Return whether a function was defined in the body of a class."""
+    holder = function.__qualname__.rpartition(".")[0]
+    return bool(holder) and not holder.endswith("<locals>")
+
+
+def first_parameter(function: FunctionType) -> str:
+    """Return the name of the first parameter; "" without parameters."""
+    return function.__code__.co_varnames[0] if function.__code__.co_argcount else ""
+
+
+def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
+    """Return local names that string annotations refer to, from the frame in which the function is defined."""
+    if frame.f_code.co_name == "<module>":
+        return None
+    annotations = [text for text in getattr(function, "__annotations__", {}).values() if isinstance(text, str)]
+    words = set(re.findall(r"\w+", " ".join(annotations)))
+    if not words:
+        return None
+    local = dict(frame.f_locals)
+    if "__qualname__" in local and frame.f_back and frame.f_back.f_code.co_name != "<module>":  # the body of a class
+        local = {**frame.f_back.f_locals, **local}
+    return {word: local[word] for word in words if word in local}
+
+
 def _check_name(name: str, function: Any) -> str:
     if len(name) > MAX_NAME:
         reason = f"over {MAX_NAME} characters"
@@ -406,15 +452,6 @@ def _check_name(name: str, function: Any) -> str:
     else:
         reason = "letters, digits, '_', '-', '.', ':' and '/' make a name"
     raise InvalidTool(f"{name!r:.140} ({qualified_name(function)}) cannot be the name of a tool ({reason}); pass name=…")
-
-
-def _check_effects(effects: Effect | Iterable[Effect], name: str) -> frozenset[Effect]:
-    declared = frozenset((effects,) if isinstance(effects, str) else effects)
-    if unknown := declared - set(get_args(Effect)):
-        raise InvalidTool(
-            f"tool {name!r}: unknown effect {', '.join(map(repr, unknown))}; known are {', '.join(get_args(Effect))}"
-        )
-    return declared or ANY_EFFECT
 
 
 def _check_no_varargs(function: Any, name: str) -> None:
