@@ -95,10 +95,16 @@ class ArgumentFiller:
                 return node.get("default", True)
             case "null":
                 return None
-            case "array":
-                return self._fill_array(node, name, depth) if depth < _MAX_DEPTH else []
-            case "object":
-                return self._fill_object(node, depth) if depth < _MAX_DEPTH else {}
+            case "array" if depth < _MAX_DEPTH:
+                items = self._resolve(node.get("items"))
+                is_numeric = items.get("type") in ("integer", "number")
+                offered = len(self.numbers) if is_numeric else len(self.texts) if items.get("type") == "string" else 1
+                count = max(1, offered, node.get("minItems", 0))
+                return [self._fill_value(items, name, depth + 1) for _ in range(min(count, node.get("maxItems", count)))]
+            case "object" if depth < _MAX_DEPTH:
+                return self._fill_object(node, depth)
+            case "array" | "object" as type_name:
+                return [] if type_name == "array" else {}
             case _:
                 return self._take_text(node, name)
 
@@ -115,13 +121,6 @@ class ArgumentFiller:
         if self.texts:
             return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
         return as_text(node.get("default")) or self.prompt or "text"
-
-    def _fill_array(self, node: Schema, name: str, depth: int) -> list[Any]:
-        items = self._resolve(node.get("items"))
-        is_numeric = items.get("type") in ("integer", "number")
-        offered = len(self.numbers) if is_numeric else len(self.texts) if items.get("type") == "string" else 1
-        count = max(1, offered, node.get("minItems", 0))
-        return [self._fill_value(items, name, depth + 1) for _ in range(min(count, node.get("maxItems", count)))]
 
     def _resolve(self, schema: Any) -> Schema:
         """Return a node without references and unions: the first branch that is not null counts."""

@@ -131,7 +131,11 @@ class Simulator:
             if accepted.uses_sse:
                 content_type = wire.stream_type
             else:
-                parts = _join_as_array(parts, is_complete=fault not in on_demand.TRUNCATING_FAULTS)
+                # The frames are the items of one JSON array, closed only if the stream is complete.
+                documents = [part.removeprefix(b"data: ").rstrip() for part in parts if isinstance(part, bytes)]
+                pieces = list(encode_json_array(documents))
+                ends = [part for part in parts if not isinstance(part, bytes)]
+                parts = [*(pieces[:-1] if fault in on_demand.TRUNCATING_FAULTS else pieces), *ends]
         return SimulatedResponse(200, {"content-type": content_type, "x-request-id": f"req_{self._next_number():06d}"}, parts)
 
     def _make_reply(self, accepted: AcceptedRequest, situation: Situation, fault: str) -> Reply:
@@ -176,10 +180,3 @@ def _encode_frames(encoder: ReplyEncoder, reply: Reply, accepted: AcceptedReques
     if not accepted.reports_usage:
         frames = [frame for frame in frames if b'"choices":[],"usage"' not in frame]
     return frames, first or 1, last
-
-
-def _join_as_array(parts: list[Part], *, is_complete: bool) -> list[Part]:
-    """Gemini without `alt=sse`: the frames are the items of one JSON array, closed only if the stream is complete."""
-    documents = [part.removeprefix(b"data: ").rstrip() for part in parts if isinstance(part, bytes)]
-    pieces = list(encode_json_array(documents))
-    return [*(pieces if is_complete else pieces[:-1]), *(part for part in parts if not isinstance(part, bytes))]

@@ -55,20 +55,18 @@ def add_state(blocks: tuple[Block, ...], profile: Profile, next_number: Callable
         if isinstance(block, Thinking):
             # OpenAI shows no reasoning on Chat; Mistral's is a part of the content, which this model does not write.
             if profile.wire != spec.OPENAI_CHAT or (profile.reasoning_echo != "no" and profile.id != "mistral"):
-                out.append(_sign_thinking(block, profile))
+                opaque, key = block.opaque or {}, _STATE_FIELDS.get(profile.wire)
+                if key and "redacted" not in opaque:
+                    block = replace(block, opaque={**opaque, key: sign_state(profile, block.text)})
+                elif profile.id in _REASONING_FIELDS:
+                    block = replace(block, opaque={"field": _REASONING_FIELDS[profile.id]})
+                out.append(block)
         elif isinstance(block, ToolCall):
             out.append(_finish_call(block, profile, next_number, is_first))
             is_first = False
         else:
             out.append(block)
     return tuple(out)
-
-
-def _sign_thinking(block: Thinking, profile: Profile) -> Thinking:
-    opaque, key = block.opaque or {}, _STATE_FIELDS.get(profile.wire)
-    if key and "redacted" not in opaque:
-        return replace(block, opaque={**opaque, key: sign_state(profile, block.text)})
-    return replace(block, opaque={"field": _REASONING_FIELDS[profile.id]}) if profile.id in _REASONING_FIELDS else block
 
 
 def _finish_call(call: ToolCall, profile: Profile, next_number: Callable[[], int], is_first: bool) -> ToolCall:
