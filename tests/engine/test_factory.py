@@ -13,7 +13,7 @@ from toolglot.engine.transport import HttpRequest
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.messages import Usage
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, resolve_profile, select_row
-from toolglot.providers.prices import PRICES
+from toolglot.providers.model_data import PRICES
 from toolglot.providers.profile import Price
 from toolglot.tools.config import RetryConfig
 

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from toolglot.providers.catalog import PROFILES, resolve_profile
-from toolglot.providers.prices import PRICES
-from toolglot.providers.windows import WINDOWS, Window, find_vendor, find_window
+from toolglot.providers.model_data import PRICES, WINDOWS, Window, find_vendor, find_window
 
 ROWS = [(vendor, row) for vendor, rows in WINDOWS.items() for row in rows]
 

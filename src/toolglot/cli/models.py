@@ -16,9 +16,9 @@ from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.model_data import find_window
 from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Profile
-from toolglot.providers.windows import find_window
 
 
 @click.command()

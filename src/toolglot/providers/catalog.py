@@ -1,7 +1,7 @@
 """DATA: one row per vendor. Every limit has a source and a date.
 
 A new vendor that speaks an existing wire is one row here and no code anywhere else. What depends on the model is in
-`model_facts`, `windows` and `prices`.
+`model_facts` and `model_data`.
 """
 
 import re
@@ -11,10 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.errors import UnknownName
+from toolglot.providers.model_data import find_price, find_window
 from toolglot.providers.model_facts import FACTS
-from toolglot.providers.prices import find_price
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
-from toolglot.providers.windows import find_window
 
 __all__ = ["ALIASES", "PROFILES", "SURFACES", "resolve_profile", "select_row"]
 
