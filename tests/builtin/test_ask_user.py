@@ -69,7 +69,7 @@ class TestAnswers:
             ({"question": "Sure?", "kind": "yesno"}, "yes", ["yes"], False),
         ],
     )
-    def test_an_answer_is_told_by_its_question(
+    def test_an_answer_is_reported_by_its_question(
         self, tmp_path: Path, question: Any, answer: UserAnswer, answers: list[str], own: bool
     ) -> None:
         output = asked(tmp_path, lambda questions: [answer], [question])

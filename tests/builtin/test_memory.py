@@ -43,7 +43,7 @@ class TestCommands:
     def test_an_empty_memory_can_be_viewed(self, tools: Tools) -> None:
         assert tools("memory", command="view", path="/memories").content == "0B\t/memories/\n[empty]"
 
-    def test_create_makes_a_private_file_and_its_folders(self, tools: Tools, directory: Path) -> None:
+    def test_create_makes_a_private_file_and_its_directories(self, tools: Tools, directory: Path) -> None:
         output = tools("memory", command="create", path="/memories/a/b.md", file_text="one\n")
         assert output.content == "created '/memories/a/b.md' (4 bytes)"
         assert read_notes(directory) == {"a/b.md": "one\n"}
@@ -111,7 +111,7 @@ class TestCommands:
         tools("memory", command="insert", path="/memories/n.md", insert_line=line, insert_text=text)
         assert read_notes(directory) == {"n.md": after}
 
-    def test_delete_takes_a_file_or_a_whole_folder(self, tools: Tools, directory: Path) -> None:
+    def test_delete_takes_a_file_or_a_whole_directory(self, tools: Tools, directory: Path) -> None:
         make(tools, a="1", b__c="2", b__d__e="3")
         (directory / "b" / "out").symlink_to(directory.parent.parent / "secret.txt")
         tools("memory", command="delete", path="/memories/a.md")
@@ -120,7 +120,7 @@ class TestCommands:
         assert list(directory.iterdir()) == []
         assert (directory.parent.parent / "secret.txt").read_text() == "secret"
 
-    def test_rename_moves_files_and_folders(self, tools: Tools, directory: Path) -> None:
+    def test_rename_moves_files_and_directories(self, tools: Tools, directory: Path) -> None:
         make(tools, a="1", b__c="2")
         tools("memory", command="rename", old_path="/memories/a.md", new_path="/memories/x/y/z.md")
         tools("memory", command="rename", old_path="/memories/b", new_path="/memories/x/b")
@@ -157,7 +157,7 @@ class TestLimits:
         assert tools.failure("memory", command="create", path="/memories/d.md", file_text="345").kind == "limit"
         tools("memory", command="str_replace", path="/memories/a.md", old_str="12345678", new_str="1234567890")
 
-    def test_folders_do_not_grow_deep_by_moving(self, tools: Tools, directory: Path) -> None:
+    def test_directories_do_not_grow_deep_by_moving(self, tools: Tools, directory: Path) -> None:
         deep = "/".join("abcdefgh")
         tools("memory", command="create", path=f"/memories/{deep}/n.md", file_text="1")
         tools("memory", command="rename", old_path="/memories/a", new_path="/memories/z/a")
@@ -198,7 +198,7 @@ class TestWhatOthersPutThere:
         for name, kind in (("binary", "execution"), ("huge", "limit"), ("pipe", "not_allowed")):
             assert tools.failure("memory", command="view", path=f"/memories/{name}").kind == kind
 
-    def test_a_place_that_cannot_be_made_is_told(self, tmp_path: Path) -> None:
+    def test_a_place_that_cannot_be_made_is_reported(self, tmp_path: Path) -> None:
         (tmp_path / "state").write_text("a file")
         tools = Tools(tmp_path, create_tools, state_dir=tmp_path / "state")
         assert "the memory is unavailable" in str(tools.failure("memory", command="view", path="/memories"))

@@ -71,7 +71,7 @@ class TestExact:
             assert reason(refused(text, old, count=count)).reason == "ambiguous"
 
     @given(short, some, short)
-    def test_line_ends_stay_those_of_the_file(self, text: str, old: str, new: str):
+    def test_line_endings_stay_those_of_the_file(self, text: str, old: str, new: str):
         assume(old in text and old != new and "\n" in text)
         windows = text.replace("\n", "\r\n")
         for one, other in ((old, new), (old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))):
@@ -79,7 +79,7 @@ class TestExact:
             assert replace(text, one, other, count="all").text == text.replace(old, new)
 
     @given(st.lists(st.sampled_from(["a\n", "b\r\n", "c\n", "d\r\n"]), max_size=8), st.sampled_from("abcd"))
-    def test_mixed_line_ends_stay_where_nothing_changes(self, parts: list[str], old: str):
+    def test_mixed_line_endings_stay_where_nothing_changes(self, parts: list[str], old: str):
         text = "".join(parts)
         assume(old in text)
         assert replace(text, old, "X", count="all").text == text.replace(old, "X")
@@ -275,7 +275,7 @@ CODED = [
 
 
 class TestEditing:
-    def test_a_file_is_changed_and_told(self, tools: Tools, root: Path):
+    def test_a_file_is_changed_and_reported(self, tools: Tools, root: Path):
         tools("read", path="text.txt")
         output = tools("edit", path="text.txt", old="two", new="2\n2.5")
         assert (root / "text.txt").read_text() == "one\n2\n2.5\nthree\n"

@@ -134,7 +134,7 @@ class TestCells:
         text = changed(tools, root, json.dumps(book({"cell_type": "raw", "id": "a"}), indent=1), cell_id="a", source="x")
         assert text == json.dumps(book({"cell_type": "raw", "id": "a", "source": ["x"]}), indent=1)
 
-    def test_windows_line_ends_are_kept(self, tools: Tools, root: Path):
+    def test_windows_line_endings_are_kept(self, tools: Tools, root: Path):
         before = json.dumps(BOOK, indent=1).replace("\n", "\r\n")
         text = changed(tools, root, before, mode="insert", source="a\r\nb")
         assert text.count("\n") == text.count("\r\n")

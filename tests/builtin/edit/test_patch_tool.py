@@ -143,7 +143,7 @@ class TestDepartures:
         assert not (root / "new").exists()
         assert not (root / ".git").exists()
 
-    def test_stacked_anchors_are_followed_one_after_the_other_because_models_are_told_to_stack_them(
+    def test_stacked_anchors_are_followed_one_after_the_other_because_models_are_reported_to_stack_them(
         self, tools: Tools, root: Path
     ) -> None:
         source = "class A:\n    def run(self):\n        return 1\n\nclass B:\n    def run(self):\n        return 1\n"

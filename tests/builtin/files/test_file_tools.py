@@ -11,7 +11,7 @@ from file_kit import Tools, snapshot, trapped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolglot.builtin.files import line_reader as passing
+from toolglot.builtin.files import line_reader
 from toolglot.builtin.files.file_tools import ReadResult, file_tools
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.tool_state import to_data
@@ -36,7 +36,7 @@ def tools(root: Path) -> Tools:
 
 
 class TestReading:
-    def test_lines_are_numbered_and_told_as_data(self, tools: Tools, root: Path):
+    def test_lines_are_numbered_and_reported_as_data(self, tools: Tools, root: Path):
         output = tools("read", path="text.txt")
         assert output.content == "1\tone\n2\ttwo\n3\tthree"
         assert output.data == to_data(
@@ -93,7 +93,7 @@ class TestReading:
         (root / "any").write_bytes(text.encode())
         lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(passing, "_CHUNK_SIZE", chunk)
+            patch.setattr(line_reader, "_CHUNK_SIZE", chunk)
             if start > len(lines):
                 if text or start > 1:
                     assert tools.failure("read", path="any", start_line=start).kind == "validation"
@@ -231,7 +231,7 @@ class TestReading:
         assert tools.data("read", path="huge", tail_lines=1)["first"] == 40 * 52_429
 
     def test_lines_are_not_counted_for_ever(self, tools: Tools, root: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(passing, "_MAX_COUNTED_BYTES", 1 << 20)
+        monkeypatch.setattr(line_reader, "_MAX_COUNTED_BYTES", 1 << 20)
         (root / "long").write_bytes(b"x\n" * 3_000_000)
         output = tools("read", path="long", start_line=1, end_line=2)
         assert (output.data["total"], output.data["final_newline"], output.data["next_line"]) == (None, None, 3)
@@ -245,7 +245,7 @@ class TestReading:
         assert "not text" in str(tools.failure("read", path="sparse", tail_lines=1))
 
     def test_a_line_that_is_too_far_away_is_not_looked_for(self, tools: Tools, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(passing, "_MAX_SEARCHED_BYTES", 10)
+        monkeypatch.setattr(line_reader, "_MAX_SEARCHED_BYTES", 10)
         assert tools.failure("read", path="text.txt", start_line=9).kind == "limit"
 
     @pytest.mark.parametrize("data", [b"\xff\xfea", b"\xff\xfea\0\0\0", b"\x00\x00\xfe\xff\xff\xff\xff\xff"], ids=repr)
@@ -269,7 +269,7 @@ class TestReading:
 
 
 class TestImages:
-    def test_a_folder_is_listed_where_that_is_asked_for(self, tools: Tools, root: Path):
+    def test_a_directory_is_listed_where_that_is_asked_for(self, tools: Tools, root: Path):
         (root / "sub" / "deep").mkdir(parents=True)
         (root / "sub" / "a.txt").write_text("a")
         assert "is a directory" in str(tools.failure("read", path="sub"))
@@ -291,7 +291,7 @@ class TestImages:
 
 
 class TestWriting:
-    def test_a_new_file_is_made_with_its_folders(self, tools: Tools, root: Path):
+    def test_a_new_file_is_made_with_its_directories(self, tools: Tools, root: Path):
         output = tools("write", path="deep/er/new.txt", content="a\nb\n")
         assert (root / "deep/er/new.txt").read_text() == "a\nb\n"
         assert output.content == "created 'deep/er/new.txt' (2 lines, 4 bytes)"
@@ -422,7 +422,7 @@ class TestWriting:
         (root / "large").write_bytes(b"x" * (11 << 20))
         assert "too large" in str(tools.failure("write", path="large", content="x", mode="append"))
 
-    def test_an_ordinary_user_is_told_what_may_not_be_opened(self, tools: Tools, root: Path):
+    def test_an_ordinary_user_is_reported_what_may_not_be_opened(self, tools: Tools, root: Path):
         (root / "closed").write_text("x")
         (root / "closed").chmod(0)
         child = os.fork()

@@ -108,10 +108,10 @@ class TestLines:
             ("a\u2028b\x0cc\x85d\n", "lf", ["a\u2028b\x0cc\x85d"]),
         ],
     )
-    def test_a_line_ends_at_a_line_feed_only(self, text: str, newline: str, lines: list[str]):
+    def test_a_line_endings_at_a_line_feed_only(self, text: str, newline: str, lines: list[str]):
         assert (detect_newline(text), split_lines(text)) == (newline, lines)
 
-    def test_line_ends_become_those_of_a_file(self):
+    def test_line_endings_become_those_of_a_file(self):
         assert convert_newlines("a\nb\r\n", "crlf") == "a\r\nb\r\n"
         assert convert_newlines("a\nb\r\n", "lf") == "a\nb\n"
         assert convert_newlines("a\nb\r\n", "mixed") == "a\nb\r\n"

@@ -20,8 +20,7 @@ from file_kit import read_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolglot.builtin.files import confined_open as beneath
-from toolglot.builtin.files import roots
+from toolglot.builtin.files import confined_open, roots
 from toolglot.builtin.files.confined_open import PATH_ONLY, has_openat2, open_beneath
 from toolglot.builtin.files.workspace import Change, FileVersion, Root, Workspace
 from toolglot.errors import ToolError, UsageError
@@ -141,7 +140,7 @@ class TestLooking:
         assert len(os.listdir("/proc/self/fd")) <= before
 
     @pytest.mark.parametrize("path", ["", "/somewhere/else/a.txt"], ids=["untold", "moved away"])
-    def test_what_was_opened_must_be_told_to_be_inside(
+    def test_what_was_opened_must_be_reported_to_be_inside(
         self, box: Workspace, monkeypatch: pytest.MonkeyPatch, path: str
     ) -> None:
         def path_of(handle: int, real: Callable[[int], str] = roots.fd_path) -> str:
@@ -163,7 +162,7 @@ class TestRoots:
                 Workspace(tmp_path, other_roots=[Root(tmp_path / bad)])
         assert len(os.listdir("/proc/self/fd")) <= before
 
-    def test_are_told_by_their_real_paths(self, tmp_path: Path) -> None:
+    def test_are_reported_by_their_real_paths(self, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(".")
         box = Workspace(tmp_path / "link", other_roots=[Root(Path("/"), writable=False)])
         assert box.roots == (Root(tmp_path), Root(Path("/"), writable=False))
@@ -339,7 +338,7 @@ class TestChanging:
             assert "another program" in str(refused(box.write, "a.txt", b"x"))
         assert os.listdir(top / "backups") == []
 
-    def test_a_folder_that_somebody_makes_meanwhile_is_used(self, box: Workspace, root: Path) -> None:
+    def test_a_directory_that_somebody_makes_meanwhile_is_used(self, box: Workspace, root: Path) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             real = os.mkdir
 
@@ -352,7 +351,7 @@ class TestChanging:
             box.write("x/y/z", b"z")
         assert (root / "x" / "y" / "z").read_bytes() == b"z"
 
-    def test_folders_are_not_made_behind_a_link_to_nothing(self, box: Workspace, root: Path, way: str) -> None:
+    def test_directories_are_not_made_behind_a_link_to_nothing(self, box: Workspace, root: Path, way: str) -> None:
         (root / "link").symlink_to("nothing")
         refused(box.write, "link/x", b"")
         refused(box.write, "link", b"")
@@ -400,7 +399,7 @@ class TestOpeningBeneath:
                 def fail(*args: Any, **options: Any) -> int:
                     raise OSError(errno.ENOSYS, "no")
 
-                patched.setattr(os, "open", fail) if name == "os.open" else patched.setattr(beneath, name, fail)
+                patched.setattr(os, "open", fail) if name == "os.open" else patched.setattr(confined_open, name, fail)
                 assert uncached() is False
 
     @pytest.mark.skipif(not has_openat2(), reason="this kernel has no openat2")
@@ -409,15 +408,15 @@ class TestOpeningBeneath:
             ctypes.set_errno(errno.EAGAIN)
             return -1
 
-        monkeypatch.setattr(beneath, "_syscall", lambda: busy)
+        monkeypatch.setattr(confined_open, "_syscall", lambda: busy)
         handle = os.open(root, os.O_RDONLY)
         with pytest.raises(OSError, match="unavailable"):
             open_beneath(handle, "a.txt", os.O_RDONLY)
         os.close(handle)
 
     def test_what_becomes_a_link_while_it_is_looked_at_is_not_opened(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(beneath, "has_openat2", lambda: False)
-        monkeypatch.setattr(beneath, "_read_link", lambda folder, name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr(confined_open, "has_openat2", lambda: False)
+        monkeypatch.setattr(confined_open, "_read_link", lambda folder, name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         (root / "link").symlink_to("a.txt")
         handle = os.open(root, os.O_RDONLY)
         for flags in (PATH_ONLY, os.O_RDONLY):
@@ -497,7 +496,7 @@ class TestAgreement:
         try:
             for path, is_kernel in itertools.product(paths, {False, has_openat2()}):
                 with pytest.MonkeyPatch.context() as monkeypatch:
-                    monkeypatch.setattr(beneath, "has_openat2", lambda is_kernel=is_kernel: is_kernel)
+                    monkeypatch.setattr(confined_open, "has_openat2", lambda is_kernel=is_kernel: is_kernel)
                     self.compare(forest, box, path)
         finally:
             box.close()
@@ -535,7 +534,7 @@ class TestAgreement:
 
     def outcome(self, folder: int, path: str, flags: int, is_kernel: bool) -> object:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(beneath, "has_openat2", lambda: is_kernel)
+            monkeypatch.setattr(confined_open, "has_openat2", lambda: is_kernel)
             try:
                 handle = open_beneath(folder, path, flags)
             except OSError as e:

@@ -131,18 +131,20 @@ def escapes(root: Path) -> list[str]:
     outside = {folder: state(top / folder) for folder in ("outside", "work_evil")}
     foreign = {path.lstat().st_ino for folder in outside for path in (top / folder).rglob("*")}
     names = {path.name for folder in outside for path in (top / folder).rglob("*")}
-    box, found = Workspace(root), list[str]()
+    workspace, found = Workspace(root), list[str]()
 
     def look(path: str) -> None:
-        if (seen := box.inspect(path)) is not None and (seen.status.st_ino in foreign or not seen.path.is_relative_to(root)):
+        if (seen := workspace.inspect(path)) is not None and (
+            seen.status.st_ino in foreign or not seen.path.is_relative_to(root)
+        ):
             found.append(f"look {path!r}")
 
     def read(path: str) -> None:
-        if SECRET in box.read(path, 99)[0]:
+        if SECRET in workspace.read(path, 99)[0]:
             found.append(f"read {path!r}")
 
     def listing(path: str) -> None:
-        with box.open_directory(path) as opened:
+        with workspace.open_directory(path) as opened:
             if names & set(os.listdir(opened.fd)):
                 found.append(f"listing {path!r}")
 
@@ -150,10 +152,12 @@ def escapes(root: Path) -> list[str]:
         "look": look,
         "read": read,
         "listing": listing,
-        "remove": box.remove,
-        "write": lambda path: box.write(path, b"by the model"),
-        "write new": lambda path: box.write(path, b"by the model", expected="absent"),
-        "change": lambda path: box.apply_changes([Change("ok.txt", b"inside"), Change(path, b"by the model", mode=0o777)]),
+        "remove": workspace.remove,
+        "write": lambda path: workspace.write(path, b"by the model"),
+        "write new": lambda path: workspace.write(path, b"by the model", expected="absent"),
+        "change": lambda path: workspace.apply_changes(
+            [Change("ok.txt", b"inside"), Change(path, b"by the model", mode=0o777)]
+        ),
     }
     for path in ways_out(root):
         for name, act in tries.items():
@@ -166,7 +170,7 @@ def escapes(root: Path) -> list[str]:
             if not all(state(top / folder) == before for folder, before in outside.items()):
                 found.append(f"{name} {path[:60]!r} changed something outside")
                 return found
-    box.close()
+    workspace.close()
     return found
 
 
@@ -214,11 +218,11 @@ class TestNoPathLeadsOut:
         root = world(top)
         if not (root / path).exists():
             pytest.skip("only root can make a device")
-        box = Workspace(root)
-        for act in (lambda: box.read(path, 9), lambda: box.write(path, b"x"), lambda: box.remove(path)):
+        workspace = Workspace(root)
+        for act in (lambda: workspace.read(path, 9), lambda: workspace.write(path, b"x"), lambda: workspace.remove(path)):
             with pytest.raises(ToolError, match="not a regular file"):
                 act()
-        with pytest.raises(ToolError, match="not a directory"), box.open_directory(path):
+        with pytest.raises(ToolError, match="not a directory"), workspace.open_directory(path):
             pass
 
     def test_and_nobody_who_waits_at_a_pipe_feels_it(self, top: Path, way: str) -> None:
@@ -229,10 +233,10 @@ class TestNoPathLeadsOut:
             with suppress(BaseException):
                 os.close(os.open(root / "fifo", os.O_WRONLY))
             os._exit(0)
-        box = Workspace(root)
+        workspace = Workspace(root)
         try:
             with pytest.raises(ToolError):
-                box.read("fifo", 9)
+                workspace.read("fifo", 9)
             assert os.waitpid(child, os.WNOHANG) == (0, 0)
         finally:
             os.kill(child, signal.SIGKILL)
@@ -240,21 +244,21 @@ class TestNoPathLeadsOut:
 
     def test_and_a_second_name_of_a_file_outside_is_read_but_not_written_through(self, top: Path, way: str) -> None:
         root = world(top)
-        box = Workspace(root)
-        assert box.read("hard.txt", 99)[0] == SECRET
-        box.write("hard.txt", b"by the model")
+        workspace = Workspace(root)
+        assert workspace.read("hard.txt", 99)[0] == SECRET
+        workspace.write("hard.txt", b"by the model")
         assert (root / "hard.txt").read_bytes() == b"by the model"
         assert (top / "outside" / "secret.txt").read_bytes() == SECRET
-        box.remove("hard.txt")
+        workspace.remove("hard.txt")
         assert (top / "outside" / "secret.txt").read_bytes() == SECRET
 
     def test_and_a_huge_file_costs_what_is_read_of_it(self, top: Path, way: str) -> None:
         root = world(top)
         with open(root / "huge", "wb") as file:
             os.truncate(file.fileno(), 1 << 40)
-        box = Workspace(root, backup_dir=top / "backups")
-        assert len(box.read("huge", 1000)[0]) == 1001
-        for act in (lambda: box.write("huge", b"x"), lambda: box.remove("huge")):
+        workspace = Workspace(root, backup_dir=top / "backups")
+        assert len(workspace.read("huge", 1000)[0]) == 1001
+        for act in (lambda: workspace.write("huge", b"x"), lambda: workspace.remove("huge")):
             with pytest.raises(ToolError, match="too large to back up") as raised:
                 act()
             assert raised.value.kind == "limit"
@@ -276,12 +280,12 @@ DISGUISES: tuple[Callable[[str], str], ...] = (
 class TestProtectedNames:
     @pytest.mark.parametrize("name", sorted(PROTECTED_NAMES))
     def test_cannot_be_made_or_changed_in_any_disguise(self, tmp_path: Path, name: str) -> None:
-        box = Workspace(tmp_path)
+        workspace = Workspace(tmp_path)
         for disguise in DISGUISES:
             said = disguise(name)
             for path in (said, f"{said}/x", f"{said}/hooks/pre-commit", f"a/{said}", f"a/b/{said}/x", f"{tmp_path}/{said}"):
                 with pytest.raises(ToolError, match="protected") as raised:
-                    box.write(path, b"x")
+                    workspace.write(path, b"x")
                 assert raised.value.kind == "not_allowed"
         assert not list(tmp_path.iterdir())
 
@@ -289,8 +293,8 @@ class TestProtectedNames:
         "path", [".github/x", ".gitignore", "git", "a.git", "gitx~1", ".git2", "...", ".gitattributes", "x.~1~"]
     )
     def test_do_not_catch_others(self, tmp_path: Path, path: str) -> None:
-        box = Workspace(tmp_path)
-        box.write(path, b"x")
+        workspace = Workspace(tmp_path)
+        workspace.write(path, b"x")
 
     @pytest.fixture
     def repository(self, tmp_path: Path) -> Path:
@@ -321,34 +325,38 @@ class TestProtectedNames:
         ],
     )
     def test_are_those_of_what_is_opened(self, repository: Path, way: str, path: str) -> None:
-        box, before = Workspace(repository), state(repository)
+        workspace, before = Workspace(repository), state(repository)
         changes = [Change("sub/fine.txt", b"x"), Change(path, b"x")]
-        for act in (lambda: box.write(path, b"x"), lambda: box.apply_changes(changes), lambda: box.remove(path)):
+        for act in (
+            lambda: workspace.write(path, b"x"),
+            lambda: workspace.apply_changes(changes),
+            lambda: workspace.remove(path),
+        ):
             with pytest.raises(ToolError):
                 act()
         assert state(repository) == before
 
     def test_can_be_read(self, repository: Path, way: str) -> None:
-        box = Workspace(repository)
-        assert box.read("alias/config", 99)[0] == b"[core]"
+        workspace = Workspace(repository)
+        assert workspace.read("alias/config", 99)[0] == b"[core]"
 
     def test_a_second_name_is_not_written_through(self, repository: Path, way: str) -> None:
-        box = Workspace(repository)
-        box.write("second", b"x")
+        workspace = Workspace(repository)
+        workspace.write("second", b"x")
         assert (repository / ".git" / "config").read_bytes() == b"[core]"
 
     def test_are_the_callers_own_too(self, tmp_path: Path) -> None:
-        box = Workspace(tmp_path, protected_names=["", "Geheim\u00fc.txt"])
+        workspace = Workspace(tmp_path, protected_names=["", "Geheim\u00fc.txt"])
         with pytest.raises(ToolError, match="protected"):
-            box.write("GEHEIMU\u0308.TXT", b"x")
-        box.write(".git/x", b"x")
+            workspace.write("GEHEIMU\u0308.TXT", b"x")
+        workspace.write(".git/x", b"x")
 
-    def test_the_folder_for_backups_is_one(self, tmp_path: Path) -> None:
-        box = Workspace(tmp_path, backup_dir=tmp_path / "state" / "backups")
+    def test_the_directory_for_backups_is_one(self, tmp_path: Path) -> None:
+        workspace = Workspace(tmp_path, backup_dir=tmp_path / "state" / "backups")
         (tmp_path / "way").symlink_to("state")
         for path in ("state/backups/forged.journal", "state/backups/a/b", "way/backups/x", "STATE/../state/backups/x"):
             with pytest.raises(ToolError):
-                box.write(path, b"x")
+                workspace.write(path, b"x")
         assert not (tmp_path / "state").exists()
 
 
@@ -358,41 +366,41 @@ class TestRoots:
             (tmp_path / name).mkdir()
             (tmp_path / name / "x").write_bytes(name.encode())
         (tmp_path / "link").symlink_to("real")
-        box = Workspace(tmp_path / "link")
+        workspace = Workspace(tmp_path / "link")
         (tmp_path / "link").unlink()
         (tmp_path / "link").symlink_to("other")
         for path in ("x", f"{tmp_path}/link/x", f"{tmp_path}/real/x", f"{tmp_path}/real//./x"):
-            assert box.read(path, 9)[0] == b"real"
-        box.write(f"{tmp_path}/link/x", b"new")
+            assert workspace.read(path, 9)[0] == b"real"
+        workspace.write(f"{tmp_path}/link/x", b"new")
         assert (tmp_path / "real" / "x").read_bytes() == b"new"
         assert (tmp_path / "other" / "x").read_bytes() == b"other"
-        assert box.root == tmp_path / "real"
+        assert workspace.root == tmp_path / "real"
 
     def test_one_that_is_renamed_and_replaced_stays_what_it_was(self, tmp_path: Path, way: str) -> None:
         (tmp_path / "work").mkdir()
         (tmp_path / "work" / "x").write_bytes(b"ours")
-        box = Workspace(tmp_path / "work")
+        workspace = Workspace(tmp_path / "work")
         (tmp_path / "work").rename(tmp_path / "moved")
         (tmp_path / "work").mkdir()
         (tmp_path / "work" / "x").write_bytes(b"theirs")
-        assert box.read("x", 9)[0] == b"ours"
-        assert box.read(f"{tmp_path}/work/x", 9)[0] == b"ours"
-        written = box.write("new/y", b"y")
+        assert workspace.read("x", 9)[0] == b"ours"
+        assert workspace.read(f"{tmp_path}/work/x", 9)[0] == b"ours"
+        written = workspace.write("new/y", b"y")
         assert written.path == tmp_path / "moved" / "new" / "y"
         assert state(tmp_path / "work").keys() == {str(tmp_path / "work" / "x")}
 
     def test_one_that_is_removed_holds_nothing(self, tmp_path: Path, way: str) -> None:
         (tmp_path / "work").mkdir()
-        box = Workspace(tmp_path / "work")
+        workspace = Workspace(tmp_path / "work")
         (tmp_path / "work").rmdir()
-        assert box.inspect("x") is None
-        writes = (lambda: box.write("x", b"x"), lambda: box.write("a/b", b""))
-        for act in (*writes, lambda: box.read("x", 9), lambda: box.remove("x")):
+        assert workspace.inspect("x") is None
+        writes = (lambda: workspace.write("x", b"x"), lambda: workspace.write("a/b", b""))
+        for act in (*writes, lambda: workspace.read("x", 9), lambda: workspace.remove("x")):
             with pytest.raises(ToolError):
                 act()
         (tmp_path / "work").mkdir()
         with pytest.raises(ToolError):
-            box.write(f"{tmp_path}/work/x", b"x")
+            workspace.write(f"{tmp_path}/work/x", b"x")
         assert not list((tmp_path / "work").iterdir())
 
     def test_others_that_are_read_only_are(self, tmp_path: Path, way: str) -> None:
@@ -402,37 +410,37 @@ class TestRoots:
         library = tmp_path / "library"
         (tmp_path / "work" / "link").symlink_to(library)
         (tmp_path / "work" / "relative").symlink_to("../library/x")
-        box = Workspace(tmp_path / "work", other_roots=[Root(library, writable=False)])
+        workspace = Workspace(tmp_path / "work", other_roots=[Root(library, writable=False)])
         before = state(library)
         for path in (f"{library}/x", "link/x", "relative"):
-            assert box.read(path, 9)[0] == b"library"
-            for act in (lambda path=path: box.write(path, b"x"), lambda path=path: box.remove(path)):
+            assert workspace.read(path, 9)[0] == b"library"
+            for act in (lambda path=path: workspace.write(path, b"x"), lambda path=path: workspace.remove(path)):
                 with pytest.raises(ToolError, match="is read-only"):
                     act()
         for path in (f"{library}/new", f"{library}/a/b", "link/new", "link/a/b"):
             with pytest.raises(ToolError, match="is read-only"):
-                box.write(path, b"x")
+                workspace.write(path, b"x")
         assert state(library) == before
 
     @pytest.mark.parametrize("is_writable", [True, False])
     def test_the_nearest_one_counts(self, tmp_path: Path, way: str, is_writable: bool) -> None:
         (tmp_path / "inner").mkdir()
-        box = Workspace(tmp_path, writable=not is_writable, other_roots=[Root(tmp_path / "inner", is_writable)])
+        workspace = Workspace(tmp_path, writable=not is_writable, other_roots=[Root(tmp_path / "inner", is_writable)])
         can, cannot = ("inner/x", "x") if is_writable else ("x", "inner/x")
-        box.write(can, b"x")
+        workspace.write(can, b"x")
         for path in (cannot, f"{tmp_path}/{cannot}"):
             with pytest.raises(ToolError, match="is read-only"):
-                box.write(path, b"x")
+                workspace.write(path, b"x")
 
     def test_arguments_cannot_widen_them(self, tmp_path: Path) -> None:
         (tmp_path / "work").mkdir()
-        box = Workspace(tmp_path / "work")
+        workspace = Workspace(tmp_path / "work")
         here = os.getcwd()
         os.chdir(tmp_path)
         try:
             with pytest.raises(ToolError):
-                box.write("../x", b"x")
-            box.write("x", b"x")
+                workspace.write("../x", b"x")
+            workspace.write("x", b"x")
         finally:
             os.chdir(here)
         assert [path.name for path in tmp_path.iterdir()] == ["work"]
@@ -444,11 +452,11 @@ class TestStaleness:
         outside.write_bytes(SECRET)
         root = tmp_path / "work"
         root.mkdir()
-        box = Workspace(root)
+        workspace = Workspace(root)
 
         def seen() -> FileVersion:
             (root / "x").write_bytes(b"old")
-            found = box.inspect("x")
+            found = workspace.inspect("x")
             assert found is not None
             (root / "x").unlink()
             return found.version
@@ -464,9 +472,9 @@ class TestStaleness:
             version = seen()
             become()
             with pytest.raises(ToolError):
-                box.write("x", b"model", expected=version)
+                workspace.write("x", b"model", expected=version)
             with pytest.raises(ToolError):
-                box.remove("x", expected=version)
+                workspace.remove("x", expected=version)
             assert outside.read_bytes() == SECRET
             for left in root.iterdir():
                 left.rmdir() if left.is_dir() and not left.is_symlink() else left.unlink()
@@ -523,7 +531,7 @@ class Arena:
         (self.root / "flip_link").symlink_to("../outside")
         (self.root / "target_link").symlink_to("../outside/f.txt")
         self.pairs = [(self.root / name, self.root / f"{name}_link") for name in ("flip", "target")]
-        self.box = Workspace(self.root)
+        self.workspace = Workspace(self.root)
         self.number = 0
         self.before = state(self.outside)
         self.foreign = {path.lstat().st_ino for path in self.outside.rglob("*")}
@@ -531,31 +539,31 @@ class Arena:
             "look": self.look,
             "read": self.read,
             "listing": self.listing,
-            "write": lambda path: self.box.write(path, b"by the model"),
+            "write": lambda path: self.workspace.write(path, b"by the model"),
             "create": self.create,
             "remove": self.remove,
-            "change": lambda path: self.box.apply_changes([Change("side.txt", b"x"), Change(path, b"by the model")]),
+            "change": lambda path: self.workspace.apply_changes([Change("side.txt", b"x"), Change(path, b"by the model")]),
         }
 
     def look(self, path: str) -> None:
-        found = self.box.inspect(path)
+        found = self.workspace.inspect(path)
         assert found is None or found.status.st_ino not in self.foreign, "looked outside"
 
     def read(self, path: str) -> None:
-        assert self.box.read(path, 99)[0] != SECRET, "read outside"
+        assert self.workspace.read(path, 99)[0] != SECRET, "read outside"
 
     def listing(self, path: str) -> None:
-        with self.box.open_directory(os.path.dirname(path) or ".") as opened:
+        with self.workspace.open_directory(os.path.dirname(path) or ".") as opened:
             assert "only_outside.txt" not in os.listdir(opened.fd), "listed outside"
 
     def create(self, path: str) -> None:
         self.number += 1
-        self.box.write(f"{os.path.dirname(path) or 'flip'}/new{self.number % 7}/x{self.number}.txt", b"by the model")
+        self.workspace.write(f"{os.path.dirname(path) or 'flip'}/new{self.number % 7}/x{self.number}.txt", b"by the model")
 
     def remove(self, path: str) -> None:
         with suppress(ToolError):
-            self.box.write(path, b"by the model")
-        self.box.remove(path)
+            self.workspace.write(path, b"by the model")
+        self.workspace.remove(path)
 
     def run(self, name: str, tries: int, both: int = 10) -> tuple[int, int]:
         """How often it was done, and how often refused: at least so many tries, and some of both."""
@@ -579,12 +587,12 @@ class Arena:
 class TestRaces:
     @pytest.mark.untraced
     @pytest.mark.parametrize("name", ["look", "read", "listing", "write", "create", "remove", "change"])
-    def test_are_lost_by_whoever_swaps_folders(self, field: Path, way: str, name: str) -> None:
+    def test_are_lost_by_whoever_swaps_directories(self, field: Path, way: str, name: str) -> None:
         arena = Arena(field)
         done, refused = arena.run(name, TRIES // (1 if name in ("look", "read", "listing") else 4))
         arena.check()
         assert min(done, refused) >= 10
-        arena.box.close()
+        arena.workspace.close()
 
     @pytest.mark.untraced
     def test_are_lost_against_an_ordinary_user_too(self, field: Path, way: str) -> None:
@@ -600,4 +608,4 @@ class TestRaces:
 
         assert min(as_user(attack)) >= 10
         for arena in arenas.values():
-            arena.box.close()
+            arena.workspace.close()

@@ -119,9 +119,9 @@ class TestAProcessThatIsKilled:
         for number in itertools.count(1):
             fill(root)
             shutil.rmtree(backups, ignore_errors=True)
-            box = Workspace(root, backup_dir=backups)
-            was_killed = killed_at(number, lambda box=box: box.apply_changes(changes), torn=torn)
-            box.close()
+            workspace = Workspace(root, backup_dir=backups)
+            was_killed = killed_at(number, lambda workspace=workspace: workspace.apply_changes(changes), torn=torn)
+            workspace.close()
             self.check_each_file(root, new)
             self.check_backups(backups)
             Workspace(root, backup_dir=backups).close()
@@ -136,15 +136,15 @@ class TestAProcessThatIsKilled:
 
     @pytest.mark.untraced
     @pytest.mark.parametrize("scenario", SCENARIOS)
-    def test_leaves_whole_files_without_a_folder_for_backups_too(self, top: Path, scenario: str) -> None:
+    def test_leaves_whole_files_without_a_directory_for_backups_too(self, top: Path, scenario: str) -> None:
         changes, new = SCENARIOS[scenario]
         root = top / "work"
         fill(root)
         number = 0
         for number in itertools.count(1):
-            box = Workspace(root)
-            was_killed = killed_at(number, lambda box=box: box.apply_changes(changes))
-            box.close()
+            workspace = Workspace(root)
+            was_killed = killed_at(number, lambda workspace=workspace: workspace.apply_changes(changes))
+            workspace.close()
             self.check_each_file(root, new)
             fill(root)
             if not was_killed:
@@ -242,7 +242,7 @@ class TestRecovery:
         assert read_tree(top) == before
 
     @pytest.mark.parametrize("mode", [0o777, 0o770, 0o720])
-    def test_believes_no_folder_that_others_can_write_to(self, top: Path, mode: int) -> None:
+    def test_believes_no_directory_that_others_can_write_to(self, top: Path, mode: int) -> None:
         self.halfway(top / "work", top / "backups")
         (top / "backups").chmod(mode)
         before = read_tree(top)
@@ -261,19 +261,19 @@ class TestRecovery:
         Workspace(top / "work", backup_dir=top / "backups").close()
         assert (top / "victim").read_bytes() == b"precious"
 
-    def test_forgets_a_folder_that_is_gone(self, top: Path) -> None:
+    def test_forgets_a_directory_that_is_gone(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
         shutil.rmtree(top / "work")
         (top / "work").mkdir()
         Workspace(top / "work", backup_dir=top / "backups")
         assert not list((top / "backups").glob("*.journal"))
 
-    def test_forgets_a_folder_below_that_is_gone(self, top: Path) -> None:
+    def test_forgets_a_directory_below_that_is_gone(self, top: Path) -> None:
         fill(top / "work")
-        box = Workspace(top / "work", backup_dir=top / "backups")
+        workspace = Workspace(top / "work", backup_dir=top / "backups")
         for number in range(1, 30):
-            killed_at(number, lambda: box.write("sub/c.txt", NEW_C))
-        box.close()
+            killed_at(number, lambda: workspace.write("sub/c.txt", NEW_C))
+        workspace.close()
         assert list((top / "backups").glob("*.journal"))
         shutil.rmtree(top / "work" / "sub")
         Workspace(top / "work", backup_dir=top / "backups").close()
@@ -304,11 +304,11 @@ class TestARefusalAtEveryCall:
         backups.mkdir(mode=0o700)
         outcomes = set[bool]()
         for call in itertools.count(1):
-            box = Workspace(root, backup_dir=backups if with_backups else None)
+            workspace = Workspace(root, backup_dir=backups if with_backups else None)
             handles = len(os.listdir("/proc/self/fd"))
-            failed, was_met = self.attempt(box, changes, call, number)
+            failed, was_met = self.attempt(workspace, changes, call, number)
             assert len(os.listdir("/proc/self/fd")) == handles, f"a handle is left after call {call}"
-            box.close()
+            workspace.close()
             outcomes.add(failed)
             if failed:
                 assert read_tree(root) == OLD, f"call {call}"
@@ -323,7 +323,7 @@ class TestARefusalAtEveryCall:
                 break
         assert outcomes == {True, False}
 
-    def attempt(self, box: Workspace, changes: list[Change], call: int, number: int) -> tuple[bool, bool]:
+    def attempt(self, workspace: Workspace, changes: list[Change], call: int, number: int) -> tuple[bool, bool]:
         met: list[str] = []
 
         def at(now: int, name: str, args: tuple[Any, ...]) -> None:
@@ -337,7 +337,7 @@ class TestARefusalAtEveryCall:
         with pytest.MonkeyPatch.context() as monkeypatch:
             counted(CALLS, at)(monkeypatch)
             try:
-                box.apply_changes(changes)
+                workspace.apply_changes(changes)
             except ToolError:
                 return True, True
         return False, bool(met)
@@ -345,13 +345,13 @@ class TestARefusalAtEveryCall:
     @pytest.mark.parametrize("act", ["read", "look", "listing"])
     def test_of_looking_is_one_sentence(self, top: Path, way: str, act: str) -> None:
         fill(top / "work")
-        box = Workspace(top / "work")
+        workspace = Workspace(top / "work")
 
         def looking() -> None:
             if act == "listing":
-                with box.open_directory("sub"):
+                with workspace.open_directory("sub"):
                     return
-            box.read("sub/c.txt", 99) if act == "read" else box.inspect("sub/c.txt")
+            workspace.read("sub/c.txt", 99) if act == "read" else workspace.inspect("sub/c.txt")
 
         handles = len(os.listdir("/proc/self/fd"))
         for call in itertools.count(1):
@@ -376,7 +376,7 @@ class TestARefusalAtEveryCall:
     def test_an_interruption_takes_back_too(self, top: Path, error: type[BaseException]) -> None:
         changes, _ = SCENARIOS["several files"]
         fill(top / "work")
-        box = Workspace(top / "work", backup_dir=top / "backups")
+        workspace = Workspace(top / "work", backup_dir=top / "backups")
         for call in range(1, 4):
             renames = itertools.count(1)
             with pytest.MonkeyPatch.context() as monkeypatch:
@@ -389,13 +389,13 @@ class TestARefusalAtEveryCall:
 
                 monkeypatch.setattr(os, "link", link)
                 with pytest.raises(error):
-                    box.apply_changes(changes)
+                    workspace.apply_changes(changes)
             assert read_tree(top / "work") == OLD
             assert not list((top / "backups").iterdir())
 
     def test_that_stays_keeps_the_old_file_and_says_where(self, top: Path) -> None:
         fill(top / "work")
-        box = Workspace(top / "work", backup_dir=top / "backups")
+        workspace = Workspace(top / "work", backup_dir=top / "backups")
         with pytest.MonkeyPatch.context() as monkeypatch:
             real, is_broken = os.rename, False
 
@@ -410,8 +410,8 @@ class TestARefusalAtEveryCall:
             with pytest.raises(
                 ToolError, match=r"not everything could be restored, the old content is kept: 'a.txt' in '\.a\.txt\."
             ):
-                box.apply_changes([Change("a.txt", NEW_A), Change("b.txt", b"new b")])
-        box.close()
+                workspace.apply_changes([Change("a.txt", NEW_A), Change("b.txt", b"new b")])
+        workspace.close()
         assert without_ours(read_tree(top / "work")) == {**OLD, "a.txt": NEW_A}
         Workspace(top / "work", backup_dir=top / "backups").close()
         assert read_tree(top / "work") == OLD
@@ -419,15 +419,15 @@ class TestARefusalAtEveryCall:
 
     def test_of_cleaning_up_alone_is_made_good_at_the_next_start(self, top: Path) -> None:
         fill(top / "work")
-        box = Workspace(top / "work", backup_dir=top / "backups")
+        workspace = Workspace(top / "work", backup_dir=top / "backups")
         with pytest.MonkeyPatch.context() as monkeypatch:
 
             def unlink(*args: Any, **options: Any) -> None:
                 raise OSError(errno.EIO, "of the disk")
 
             monkeypatch.setattr(os, "unlink", unlink)
-            assert box.write("a.txt", NEW_A).created is False
-        box.close()
+            assert workspace.write("a.txt", NEW_A).created is False
+        workspace.close()
         assert [name for name in read_tree(top / "work") if OURS.fullmatch(name)]
         Workspace(top / "work", backup_dir=top / "backups").close()
         assert read_tree(top / "work") == {**OLD, "a.txt": NEW_A}
@@ -437,13 +437,13 @@ class TestARefusalAtEveryCall:
         """Not every file system has them."""
         changes, new = SCENARIOS["several files"]
         fill(top / "work")
-        box = Workspace(top / "work")
+        workspace = Workspace(top / "work")
 
         def link(*args: Any, **options: Any) -> None:
             raise OSError(number, os.strerror(number))
 
         monkeypatch.setattr(os, "link", link)
-        box.apply_changes(changes)
+        workspace.apply_changes(changes)
         assert read_tree(top / "work") == new
 
     def test_of_syncing_directories_is_lived_with_only_if_the_file_system_cannot(

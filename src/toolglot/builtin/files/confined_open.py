@@ -48,17 +48,14 @@ def has_openat2() -> bool:
     """Whether this kernel has openat2 and lets us use it (a seccomp filter may not)."""
     if sys.platform != "linux":
         return False
-    try:
+    with suppress(OSError):
         root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        close_quietly(_openat2(root, ".", PATH_ONLY))
-    except OSError:
-        return False
-    finally:
-        close_quietly(root)
-    return True
+        try:
+            close_quietly(_openat2(root, ".", PATH_ONLY))
+            return True
+        finally:
+            close_quietly(root)
+    return False
 
 
 def open_beneath(dir_fd: int, path: str, flags: int) -> int:
