@@ -11,6 +11,7 @@ from toolglot.builtin.search.search_scope import open_search_root, start_deadlin
 from toolglot.builtin.search.walk import has_early_nul, replace_surrogates
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
+from toolglot.textutil import pluralize
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
@@ -110,11 +111,11 @@ def _read_files(state: ToolState, paths: list[str], missing: list[str], context:
             skipped.append({"path": name, "reason": str(e)})
             continue
         if has_early_nul(data):
-            skipped.append({"path": name, "reason": f"a binary file of {size} bytes"})
+            skipped.append({"path": name, "reason": f"a binary file of {pluralize(size, 'byte')}"})
             continue
         text, truncated, note = data[:limit].decode("utf-8", "replace"), len(data) > limit, ""
         if truncated:
-            note = f"\n[showing the first {len(text)} characters of {size} bytes; read the file for more]"
+            note = f"\n[showing the first {len(text)} characters of {pluralize(size, 'byte')}; read the file for more]"
         else:  # seen as a whole, so it may be edited
             state.mark_seen(opened.path, opened.version)
         files.append({"path": name, "size": size, "text": text, "truncated": truncated})
