@@ -236,8 +236,13 @@ class Driver:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
         self._close_turn()
-        if self._config.on_error == "abort":
-            self._raise_first_failure()
+        for outcome in self._outcomes if self._config.on_error == "abort" else ():
+            result, call = outcome.result, outcome.call
+            if result.is_error and result.error_kind != "rejected":  # a call that the user refused did not fail
+                kind, details = result.error_kind or "execution", outcome.details
+                raise ToolError(
+                    result.text, kind=kind, code=result.error_code, tool=call.name, call_id=call.id, details=details
+                )
         if (output := self._structured_output) is not None:
             output.check_outcomes(self._outcomes)
             if output.is_complete:
@@ -304,19 +309,6 @@ class Driver:
         if self._turn_outcomes:
             self._outcomes += [self._turn_outcomes[index] for index in sorted(self._turn_outcomes)]
             self._turn_outcomes = {}
-
-    def _raise_first_failure(self) -> None:
-        for outcome in self._outcomes:
-            result = outcome.result
-            if result.is_error and result.error_kind != "rejected":  # a call that the user refused did not fail
-                raise ToolError(
-                    result.text,
-                    kind=result.error_kind or "execution",
-                    code=result.error_code,
-                    tool=outcome.call.name,
-                    call_id=outcome.call.id,
-                    details=outcome.details,
-                )
 
 
 async def _wait_until(deadline: float, awaitable: Awaitable[T]) -> T:

@@ -146,13 +146,13 @@ class Tool:
             raise TypeError(f"unknown options of a tool: {', '.join(sorted(unknown))}")
         self._options: dict[str, Any] = {"definition": definition, "names": names, **options}
         self._binding: type[Any] = type(function)
-        self.function: Function = (
-            cast(Any, function).__func__ if isinstance(function, (staticmethod, classmethod)) else function
-        )
-        if not callable(self.function):
+        if isinstance(function, (staticmethod, classmethod)):
+            function = cast(Any, function).__func__
+        self.function = function
+        if not callable(function):
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called")
-        name = definition.name if definition else options.get("name") or function_name(self.function)
-        self.name = _check_name(name, self.function)
+        name = definition.name if definition else options.get("name") or function_name(function)
+        self.name = _check_name(name, function)
         self.namespace = definition.namespace if definition else options.get("namespace", "")
         self.key = (self.namespace, self.name)
         self.tags = definition.tags if definition else frozenset(options.get("tags", ()))
@@ -163,11 +163,15 @@ class Tool:
             raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known are {known}")
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
-        self.is_async = is_async(self.function)
+        self.is_async = is_async(function)
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
-        _check_no_varargs(self.function, self.name)
-        update_wrapper(self, self.function, ("__doc__", "__module__", "__name__", "__qualname__"), ())
+        # Refused at once, as this costs nothing; other checks wait until the definition is needed.
+        code = function.__code__ if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__") else None
+        if code is not None and code.co_flags & _CO_VARARGS:
+            reason = "it takes *args, but a model passes arguments by name; use a list parameter instead"
+            raise InvalidTool(f"{qualified_name(function)} cannot be the tool {self.name!r}: {reason}")
+        update_wrapper(self, function, ("__doc__", "__module__", "__name__", "__qualname__"), ())
 
     # -- what a model sees
 
@@ -452,13 +456,6 @@ def _check_name(name: str, function: Any) -> str:
     else:
         reason = "letters, digits, '_', '-', '.', ':' and '/' make a name"
     raise InvalidTool(f"{name!r:.140} ({qualified_name(function)}) cannot be the name of a tool ({reason}); pass name=…")
-
-
-def _check_no_varargs(function: Any, name: str) -> None:
-    """Refuse *args at once, as this costs nothing; other checks wait until the definition is needed."""
-    if isinstance(function, FunctionType) and function.__code__.co_flags & _CO_VARARGS and not hasattr(function, "__wrapped__"):
-        reason = "a model passes arguments by name; use a list parameter instead"
-        raise InvalidTool(f"{qualified_name(function)} cannot be the tool {name!r}: it takes *args, but {reason}")
 
 
 def _to_example(example: Any, name: str) -> ToolExample:
