@@ -271,6 +271,7 @@ def test_names_of_providers_do_not_collide() -> None:
     assert not {*SURFACES} & {*PROFILES}
     assert not {*ALIASES} & {*PROFILES}
     assert not {*ALIASES} & {*SURFACES}
+    assert {*SIMULATED_MODELS} <= {*PROFILES}
     for patterns in SURFACES.values():
         assert patterns[-1][0] == "", "the last pattern fits every model"
         assert {row for _, row in patterns} <= {*PROFILES}
@@ -393,7 +394,3 @@ def test_a_simulated_engine_sends_the_users_headers() -> None:
     engine = create_engine("simulator:anthropic", headers={"x-simulate": "unauthorized"})
     with pytest.raises(ToolglotError, match="x-api-key"):
         asyncio.run(engine.ask(text_request()))
-
-
-def test_models_of_the_simulator_are_rows() -> None:
-    assert {*SIMULATED_MODELS} <= {*PROFILES}

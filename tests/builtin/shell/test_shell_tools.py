@@ -265,6 +265,16 @@ class TestEnds:
             await task
         assert await eventually(lambda: not find_processes("31404"))
 
+    async def test_cancellation_while_it_starts(self, kit: Kit) -> None:
+        for milliseconds in range(0, 60, 3):
+            task = asyncio.create_task(kit.call("shell", {"command": "sleep 31409"}))
+            await asyncio.sleep(milliseconds / 1000)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await asyncio.sleep(0.5)  # the last one may still be starting
+        assert await eventually(lambda: not find_processes("31409"))
+
     async def test_many_timeouts_leave_nothing_behind(self, sandboxed: Kit) -> None:
         await sandboxed.shell(command="true")
         before = count_fds()

@@ -6,6 +6,7 @@ Everything ends with the conversation, and with the process.
 
 import asyncio
 import inspect
+import threading
 import weakref
 from typing import Annotated
 
@@ -242,13 +243,32 @@ class _ShellTools:
         return ToolOutput(text, data, failure is not None, failure.error_kind if failure else None)
 
     async def _run_command(self, context: Context, options: RunOptions, line: str, argv: list[str] | None) -> ToolOutput:
-        session = await asyncio.to_thread(self._manager.start, line, argv, options)
+        session = await self._start(line, argv, options)
         seconds = 0.0 if options.background and options.yield_after is None else options.yield_after
         await _wait_for_end(session, seconds, context, kill=True)
         output = self._build_output(session, make_excerpt(*session.take_output(0), options.output_limit))
         if not session.is_running:
             self._manager.forget(session)
         return output
+
+    async def _start(self, line: str, argv: list[str] | None, options: RunOptions) -> ShellSession:
+        """Start a command in a thread, as that reads directories and files."""
+        started: list[ShellSession] = []
+        is_cancelled = threading.Event()
+
+        def start() -> ShellSession:
+            started.append(self._manager.start(line, argv, options))
+            if is_cancelled.is_set():
+                started[0].kill("cancelled")
+            return started[0]
+
+        try:
+            return await asyncio.to_thread(start)
+        except asyncio.CancelledError:  # the thread goes on, but what it starts must not outlive the call
+            is_cancelled.set()
+            for session in started:
+                session.kill("cancelled")
+            raise
 
     def _build_output(self, session: ShellSession, excerpt: Excerpt) -> ToolOutput:
         # The sandbox may fail after the process has started, so start() did not raise it.
@@ -278,7 +298,7 @@ class _ShellTools:
             answers = await answers
         answer = answers[0] if answers else ""
         if isinstance(answer, list):
-            answer = answer[0] if answer else ""
+            answer = ", ".join(answer)
         if answer.strip().casefold() not in ("yes", "y", "true"):
             message = "the user does not want this command to run outside the sandbox"
             raise ToolError(message, kind="rejected", code="user_declined")
