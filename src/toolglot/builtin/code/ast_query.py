@@ -70,7 +70,6 @@ def resolve_language(name: str) -> str:
 class AstFileMatches(msgspec.Struct, frozen=True):
     """A file with matches. `is_truncated`: it has more of them."""
 
-    path: str
     opened: WorkspaceEntry
     language: str
     document: Document
@@ -230,7 +229,7 @@ class AstQuery:
         if answer is None or answer.error:
             self.failed_paths.append(replace_surrogates(self._state.display_path(opened.path)))
             return None
-        return AstFileMatches(path, opened, language, document, answer.spans, answer.is_truncated) if answer.spans else None
+        return AstFileMatches(opened, language, document, answer.spans, answer.is_truncated) if answer.spans else None
 
     def _run_task(self, task: ParseTask) -> ParseAnswer | None:
         """Return the parser's answer; None if it failed."""

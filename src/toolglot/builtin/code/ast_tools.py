@@ -41,7 +41,6 @@ class AstMatch(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     absolute: str
-    language: str
     line: int
     column: int
     end_line: int
@@ -133,7 +132,6 @@ def _collect_matches(state: ToolState, query: AstQuery, limit: int) -> AstSearch
                 AstMatch(
                     path=replace_surrogates(state.display_path(file.opened.path)),
                     absolute=replace_surrogates(str(file.opened.path)),
-                    language=file.language,
                     line=line,
                     column=span.start - line_starts[line - 1] + 1,
                     end_line=end_line,
@@ -162,7 +160,6 @@ class FileRewrite(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     absolute: str
-    language: str
     replacements: int
     nested: int
     """Matches inside other matches, which are left for another call."""
@@ -273,7 +270,8 @@ def _plan_rewrite(
 
 def _write_drafts(state: ToolState, drafts: list[_Draft]) -> None:
     changes = [
-        Change(draft.source.path, draft.source.document.encode(draft.new_text), draft.source.opened.version) for draft in drafts
+        Change(draft.source.opened.absolute_path, draft.source.document.encode(draft.new_text), draft.source.opened.version)
+        for draft in drafts
     ]
     for draft, written in zip(drafts, state.workspace.apply_changes(changes), strict=True):
         # A file that the model had seen stays seen: it knows the change that it made.
@@ -360,7 +358,6 @@ def _describe_drafts(state: ToolState, drafts: list[_Draft]) -> tuple[list[FileR
             FileRewrite(
                 path=path,
                 absolute=replace_surrogates(str(draft.source.opened.path)),
-                language=draft.source.language,
                 replacements=draft.replacements,
                 nested=draft.nested,
                 diff=diff,

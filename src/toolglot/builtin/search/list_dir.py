@@ -36,7 +36,6 @@ class DirectoryEntry(msgspec.Struct, frozen=True):
     name: str
     kind: EntryKind
     size: int
-    mtime: float
     depth: int
     target: str = ""
 
@@ -183,14 +182,14 @@ class _EntryTree:
                 if self._excludes and not self._excludes.admits(path):
                     self.ignored += 1
                     continue
-                entry_kind, size, mtime, target = kind, 0, 0.0, ""
+                entry_kind, size, target = kind, 0, ""
                 with suppress(OSError):  # it has gone meanwhile
                     status = entry.stat(follow_symlinks=False)
-                    size, mtime = status.st_size, status.st_mtime
+                    size = status.st_size
                     if stat.S_ISLNK(status.st_mode):
                         entry_kind, target = "link", os.readlink(entry.name, dir_fd=directory.fd)
                 path, name, target = map(replace_surrogates, (path, entry.name, target))
-                children[entry.name] = DirectoryEntry(path, name, entry_kind, size, mtime, depth, target)
+                children[entry.name] = DirectoryEntry(path, name, entry_kind, size, depth, target)
         self.ignored += len(directory.ignored)
         self.count += len(children)
         self._children[local] = children
