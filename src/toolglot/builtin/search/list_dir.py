@@ -1,7 +1,6 @@
 """The tool `list_dir`: the entries of a directory."""
 
 import os
-import stat
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -184,9 +183,8 @@ class _EntryTree:
                     continue
                 entry_kind, size, target = kind, 0, ""
                 with suppress(OSError):  # it has gone meanwhile
-                    status = entry.stat(follow_symlinks=False)
-                    size = status.st_size
-                    if stat.S_ISLNK(status.st_mode):
+                    size = entry.stat(follow_symlinks=False).st_size
+                    if entry.is_symlink():
                         entry_kind, target = "link", os.readlink(entry.name, dir_fd=directory.fd)
                 path, name, target = map(replace_surrogates, (path, entry.name, target))
                 children[entry.name] = DirectoryEntry(path, name, entry_kind, size, depth, target)
