@@ -247,22 +247,7 @@ def _aws_headers(data: bytes) -> Iterator[tuple[str, str]]:
         at += 3 + size
 
 
-class WholeBodyDecoder:
-    """A body that is one JSON document."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[Frame]:
-        self._pieces.append(data)
-        return []
-
-    def close(self) -> list[Frame]:
-        body, self._pieces = b"".join(self._pieces), []
-        return [("", body)]
-
-
-FrameDecoder = SseDecoder | JsonStreamDecoder | AwsEventDecoder | WholeBodyDecoder
+FrameDecoder = SseDecoder | JsonStreamDecoder | AwsEventDecoder
 
 
 def detect_framing(content_type: str, start: bytes) -> FrameDecoder:

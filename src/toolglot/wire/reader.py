@@ -10,7 +10,7 @@ from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, Trunc
 from toolglot.events import Event
 from toolglot.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
 from toolglot.messages import Message, Origin, Reply, Role
-from toolglot.wire.framing import BOM, Frame, FrameDecoder, WholeBodyDecoder, detect_framing
+from toolglot.wire.framing import BOM, Frame, FrameDecoder, detect_framing
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.tracker import ToolCallTracker
@@ -61,7 +61,8 @@ class ReplyReader:
         self._decoder = decoder(self._tracker)
         self._streaming = streaming
         self._read_document = self._decoder.read_frame if streaming else self._decoder.read_body
-        self._framing: FrameDecoder | None = None if streaming else WholeBodyDecoder()
+        self._framing: FrameDecoder | None = None  # of a stream, once its first bytes are known
+        self._body: list[bytes] = []  # of a reply that is one document
         self._content_type = content_type
         self._start = b""
         self.losses = self._tracker.losses
@@ -80,6 +81,9 @@ class ReplyReader:
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that these bytes complete."""
         if self._framing is None:
+            if not self._streaming:
+                self._body.append(data)
+                return []
             data, self._start = self._start + data, b""
             if BOM.startswith(data) or not data.removeprefix(BOM).strip():  # DeepSeek sends blank lines while it is busy
                 self._start = data if BOM.startswith(data) else b""
@@ -92,9 +96,9 @@ class ReplyReader:
 
     def close(self) -> list[Event]:
         """Return the last events and set `reply`. Raises TruncatedStream if the terminal event is missing."""
-        if self._framing is None:
+        if self._streaming and self._framing is None:
             raise TruncatedStream("the reply is empty")
-        frames = self._framing.close()
+        frames: list[Frame] = self._framing.close() if self._framing else [("", b"".join(self._body))]
         try:
             self._read_frames(frames)
         except MalformedReply as e:
