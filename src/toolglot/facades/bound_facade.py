@@ -163,7 +163,8 @@ class BoundFacade:
         if base_call is not None:
             is_same = (call.name, call.arguments) == (base_call.tool, base_call.arguments)
             base = call if is_same else ToolCall(call.id, base_call.tool, base_call.arguments)
-            return InterpretedCall(call, base, render=partial(_without_data, call.name))
+            # No view renders the result: its data is for facades only.
+            return InterpretedCall(call, base, render=lambda result, *_: replace(result, name=call.name, data=None))
         if (
             call.name in self.base_tools
             and not call.namespace
@@ -319,8 +320,3 @@ def _require_json(value: Any) -> Any:
 
 def _qualified_name(call: ToolCall) -> str:
     return f"{call.namespace}.{call.name}" if call.namespace else call.name
-
-
-def _without_data(name: str, result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
-    """A result that no view renders: its data is for facades only."""
-    return replace(result, name=name, data=None)

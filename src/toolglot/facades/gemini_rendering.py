@@ -83,24 +83,19 @@ def render_replace(context: RenderContext) -> str:
     return f"{text} Here is the updated code:\n{data['snippet']}"
 
 
+_ENTRIES = {"directory": "[DIR] {name}", "link": "{name} -> {target}"}
+
+
 def render_list(context: RenderContext) -> str:
     """A directory, with sizes."""
     data = context.data
     ignored = f"\n\n({data['ignored']} ignored)" if data["ignored"] else ""
     if not data["total"]:
         return f"Directory {data['path']} is empty.{ignored}"
-    lines = [_format_entry(entry) for entry in data["entries"]]
+    lines = [_ENTRIES.get(entry["kind"], "{name} ({size} bytes)").format(**entry) for entry in data["entries"]]
     if data["truncated"]:
         lines.append(f"(The first {len(lines)} of {data['total']} entries are listed.)")
     return f"Directory listing for {data['path']}:\n" + "\n".join(lines) + ignored
-
-
-def _format_entry(entry: Arguments) -> str:
-    if entry["kind"] == "directory":
-        return f"[DIR] {entry['name']}"
-    if entry["kind"] == "link":
-        return f"{entry['name']} -> {entry['target']}"
-    return f"{entry['name']} ({entry['size']} bytes)"
 
 
 # ---- search

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any, cast
 
-from msgspec import UNSET
-
 from toolglot.base_errors import invalid_argument
 from toolglot.facades import rows
 from toolglot.facades.parameters import array, boolean, closed_schema, object_schema, string, string_list
@@ -103,13 +101,12 @@ def make_questions_view(
         }
         return _fit(native, question_schema)
 
-    def all_from_base(items: list[Arguments]) -> Any:
-        limits = question_schema["properties"]["options"]
-        if any(not limits.get("minItems", 0) <= len(get_options(item)) <= limits.get("maxItems", 99) for item in items):
-            return UNSET
-        return [from_base(question, position) for position, question in enumerate(items, 1)]
-
-    row = field("questions", questions, lambda items: [to_base(question) for question in items], all_from_base)
+    row = field(
+        "questions",
+        questions,
+        lambda items: [to_base(question) for question in items],
+        lambda items: [from_base(question, position) for position, question in enumerate(items, 1)],
+    )
     return make_view(name, description, "ask_user", {"questions!": row}, result=result, **options)
 
 

@@ -259,11 +259,16 @@ _LIMITS = {"minimum": ge, "maximum": le, "exclusiveMinimum": gt, "minLength": ge
 
 
 def _fits(value: Any, schema: Schema) -> bool:
-    """Whether a value fits what a schema says of it; what it says of its parts is not checked."""
+    """Whether a value fits the types, choices and limits of a schema, and so do its parts."""
     if not isinstance(value, _TYPES.get(schema.get("type", ""), object)) or value not in schema.get("enum", [value]):
         return False
     measure: Any = len(cast(list[Any], value)) if isinstance(value, str | list) else value
-    return all(compare(measure, schema[key]) for key, compare in _LIMITS.items() if key in schema)
+    if not all(compare(measure, schema[key]) for key, compare in _LIMITS.items() if key in schema):
+        return False
+    if isinstance(value, list):
+        return all(_fits(item, schema.get("items", {})) for item in cast(list[Any], value))
+    parts = cast(Arguments, value) if isinstance(value, dict) else {}
+    return all(_fits(parts[name], part) for name, part in schema.get("properties", {}).items() if name in parts)
 
 
 def _allow_unknown_keys(node: Any) -> Any:
