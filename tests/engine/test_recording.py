@@ -1,6 +1,7 @@
 """Recordings: a tool loop recorded and replayed, misses that name the difference, broken files, and no keys in any of them."""
 
 import asyncio
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -217,9 +218,9 @@ def test_a_missing_directory(tmp_path: Path) -> None:
 # ---- bodies
 
 
-@pytest.mark.parametrize("body", ["", "\ufeff{}", "a\rb\r\nc\x0b\x1c\x85", "Zürich ☂"])
-def test_bodies_of_any_text(body: str, tmp_path: Path) -> None:
-    path = tmp_path / "text.jsonl"
+@pytest.mark.parametrize("data", [b"", *map(str.encode, ("\ufeff{}", "a\rb\r\nc\x0b\x1c\x85", "Zürich ☂")), b"\xff\x00\r\n"])
+def test_bodies_of_any_bytes(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bodies.jsonl"
 
     async def fetch(transport: Transport) -> bytes:
         answer = await transport.send(HttpRequest("http://h/p?q=1", {}, b"\xff\x00ask"))
@@ -228,7 +229,6 @@ def test_bodies_of_any_text(body: str, tmp_path: Path) -> None:
         await answer.close()
         return data
 
-    data = body.encode()
     assert asyncio.run(fetch(RecordingTransport(ScriptedTransport(ScriptedReply((data,) if data else ())), path))) == data
     assert len(path.read_bytes().splitlines()) == 1
     assert asyncio.run(fetch(ReplayTransport(path))) == data
@@ -339,6 +339,7 @@ BROKEN = {
     "a header is a number": changed("answer", headers={"retry-after": 3}),
     "body is a number": changed("answer", body=3),
     "no body at all": changed("answer", body=...),
+    "base64 is not": changed("answer", base64="***a"),
     "path is a number": changed("request", path=3),
     "not UTF-8": b"\xff\xfe",
 }
@@ -381,7 +382,8 @@ ECHO: dict[str, Callable[[], ScriptedReply]] = {
 def clean(path: Path, key: str = KEY) -> bool:
     data = path.read_bytes()
     assert data
-    return key.encode() not in data
+    packed = [loads_object(line)["answer"].get("base64", "") for line in data.splitlines()]
+    return key.encode() not in data and all(key.encode() not in b64decode(text) for text in packed)
 
 
 @pytest.mark.parametrize("case", ECHO)

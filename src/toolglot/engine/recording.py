@@ -1,6 +1,6 @@
 """Record exchanges to a file of JSON lines, and replay them: tests without a network.
 
-A line: {"request": {"method", "path", "body"}, "answer": {"status", "headers", "body"}}. It never contains a key:
+A line: {"request": {"method", "path", "body"}, "answer": {"status", "headers", "body", "base64"}}. It never contains a key:
 request headers are not recorded, and texts are redacted. A replay answers equal requests in the order of their
 recording; a miss names the nearest recording and the first difference.
 """
@@ -33,10 +33,11 @@ class _RequestRecord(msgspec.Struct, frozen=True):
     body: Any
 
 
-class _ResponseRecord(msgspec.Struct, frozen=True):
+class _ResponseRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int
     headers: dict[str, str]
     body: str
+    base64: bytes = b""  # the body if it is not text, such as an AWS event stream
 
 
 class _Exchange(msgspec.Struct, frozen=True):
@@ -105,8 +106,13 @@ class _RecordingResponse:
         self._is_finished = True  # before the await: `close` may run meanwhile
         secrets = _secret_header_values(self._request)
         headers = {name: redact(self.headers[name], secrets) for name in _RECORDED_HEADERS if name in self.headers}
-        body = b"".join(self._parts).decode("utf-8", "replace")  # all wires are text
-        response = _ResponseRecord(self.status, headers, redact(body, secrets))
+        body = b"".join(self._parts)
+        try:
+            response = _ResponseRecord(self.status, headers, redact(body.decode(), secrets))
+        except UnicodeDecodeError:
+            for secret in filter(None, secrets):
+                body = body.replace(secret.encode(), b"[hidden]")
+            response = _ResponseRecord(self.status, headers, "", body)
         line = dumps(_Exchange(_record_request(self._request), response)) + b"\n"
 
         def append() -> None:
@@ -186,7 +192,7 @@ class ReplayTransport:
 class _ReplayedResponse:
     def __init__(self, record: _ResponseRecord) -> None:
         self.status, self.headers = record.status, record.headers
-        self._body = record.body.encode()
+        self._body = record.base64 or record.body.encode()
 
     async def read(self) -> bytes:
         data, self._body = self._body, b""
