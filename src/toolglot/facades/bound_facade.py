@@ -164,7 +164,9 @@ class BoundFacade:
             is_same = (call.name, call.arguments) == (base_call.tool, base_call.arguments)
             base = call if is_same else ToolCall(call.id, base_call.tool, base_call.arguments)
             # No view renders the result: its data is for facades only.
-            return InterpretedCall(call, base, render=lambda result, *_: replace(result, name=call.name, data=None))
+            return InterpretedCall(
+                call, base, render=lambda result, arguments, details: replace(result, name=call.name, data=None)
+            )
         if (
             call.name in self.base_tools
             and not call.namespace
