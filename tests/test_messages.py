@@ -7,29 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolglot import Conversation, Media, Reply, assistant, load, save, system, tool_results, user
 from toolglot.errors import MalformedData, ToolglotError
 from toolglot.jsontext import dumps, loads
-from toolglot.messages import (
-    BaseCall,
-    Block,
-    Conversation,
-    Foreign,
-    Media,
-    Message,
-    Origin,
-    Reply,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-    assistant,
-    load,
-    save,
-    system,
-    tool_results,
-    user,
-)
+from toolglot.messages import BaseCall, Block, Foreign, Message, Origin, Text, Thinking, ToolCall, ToolResult, Usage
 
 CALL = ToolCall("c1", "get", {"x": 1}, '{"x": 1}', opaque={"sig": "s"})
 RESULT = ToolResult("c1", (Text("1"), Media("image", "image/png", "AA=="), Text("2")), "get", {"n": 1}, True, "timeout")
