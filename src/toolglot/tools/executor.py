@@ -7,6 +7,7 @@ traceback. What happens while a call runs is in `execution`.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cached_property
 from inspect import isawaitable
 from logging import DEBUG, getLogger
 from typing import Any, Literal, get_args
@@ -85,9 +86,14 @@ class ToolExecutor:
         """Tools that the loop adds to those of the registry, by name."""
         self.native_names: tuple[str, ...] | None = None
         """The model's own names for the built-in tools, if a facade gives it some."""
-        self.run_id = run_id or uuid4().hex[:12]
+        self._run_id = run_id
         """Identifies this conversation in the audit log."""
         self._audit = audit
+
+    @cached_property
+    def run_id(self) -> str:
+        """Identifies this conversation in the audit log. Made on demand: without a log, nobody needs it."""
+        return self._run_id or uuid4().hex[:12]
 
     def configure(self, config: ToolConfig) -> None:
         """Use other rules from now on; what was counted stays counted."""
