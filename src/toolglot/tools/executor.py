@@ -87,7 +87,6 @@ class ToolExecutor:
         self.native_names: tuple[str, ...] | None = None
         """The model's own names for the built-in tools, if a facade gives it some."""
         self._run_id = run_id
-        """Identifies this conversation in the audit log."""
         self._audit = audit
 
     @cached_property
