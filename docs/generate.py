@@ -297,6 +297,8 @@ def render_definition(definition: ToolDefinition) -> Iterator[str]:
         yield render_table(("parameter", "type", "description"), rows)
     elif definition.kind != "function":
         yield f"*{definition.kind} input*"
+    if definition.grammar:
+        yield f"```\n{definition.grammar.get('definition', '').strip()}\n```"
 
 
 def resolve_references(node: Any, definitions: dict[str, Any]) -> Any:
@@ -317,11 +319,12 @@ def walk_parameters(schema: dict[str, Any], prefix: str) -> Iterator[tuple[str, 
     for name, parameter in schema.get("properties", {}).items():
         label = f"`{prefix}{name}`" + ("" if name in required else " (optional)")
         yield label, escape(format_type(parameter)), escape(parameter.get("description", "")).replace("\n", "<br>")
-        items = parameter.get("items", {})
-        if parameter.get("properties"):
-            yield from walk_parameters(parameter, f"{prefix}{name}.")
-        elif isinstance(items, dict) and items.get("properties"):
-            yield from walk_parameters(items, f"{prefix}{name}[].")
+        for option in (parameter, *parameter.get("anyOf", [])):
+            items = option.get("items", {})
+            if option.get("properties"):
+                yield from walk_parameters(option, f"{prefix}{name}.")
+            elif isinstance(items, dict) and items.get("properties"):
+                yield from walk_parameters(items, f"{prefix}{name}[].")
 
 
 def format_type(schema: dict[str, Any]) -> str:

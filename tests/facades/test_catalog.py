@@ -73,7 +73,7 @@ def test_the_documentation_names_the_same_facades() -> None:
 
 
 def test_every_selected_facade_exists() -> None:
-    assert {*MODELS} <= {*FACADE_MODULES}
+    assert {*FACADE_MODULES} - {*MODELS} == {"anthropic-api", "agent-toolset", "openai-hosted"}, "add its models to MODELS"
     assert {facade_id_for_provider(id) for id in PROFILES} <= {*FACADE_MODULES, "by model"}
 
 
@@ -106,7 +106,11 @@ def test_no_step_of_the_recipe_is_missing(id: str) -> None:
     assert f"`{id}`" in page.partition("<!-- facades")[0], "describe it in docs/facades.md"
     assert f"`{id}`" in page.partition("<!-- facades")[2], "run `make docs`"
     for expectations in (f"snapshots/{id}.json", f"scenarios/{id}.jsonl"):
-        assert (Path(__file__).parent / expectations).exists(), f"add tests/facades/{expectations}"
+        path = Path(__file__).parent / expectations
+        assert path.exists(), f"add tests/facades/{expectations}"
+        assert path.read_bytes().strip(), f"{expectations} is empty"
+    if id in MODELS and id != NEUTRAL:
+        assert facade_id_for_model(f"us.vendor.{MODELS[id].split()[0]}") == id, "add the family to _MODEL_FAMILY"
 
 
 @pytest.mark.parametrize("id", FACADE_MODULES)

@@ -30,6 +30,7 @@ def test_rows_are_consistent(profile: Profile) -> None:
     assert "auto" in profile.features.choices
     assert [ORDER.index(effort) for effort in profile.efforts] == sorted(ORDER.index(effort) for effort in profile.efforts)
     assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in profile.key_env)
+    assert profile.key_env or profile.token_env or profile.sign_in or profile.auth == "optional"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", profile.limits.as_of)
     assert profile.limits.source
     assert profile.notes

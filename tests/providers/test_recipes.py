@@ -45,7 +45,7 @@ MINIMAL = Profile(
     base_url="https://api.acme.example/v1",
     path="/chat/completions",
     key_env=("ACME_API_KEY",),
-    limits=ProviderLimits(tools=3, source="Acme's API reference"),
+    limits=ProviderLimits(tools=3, as_of="2026-11-15", source="Acme's API reference"),
 )
 BASES = [PROFILES[spec.default_profile] for spec in SPECS.values()]
 ROWS = [MINIMAL, *(replace(base, id="acme", title="Acme", base_url="https://api.acme.example") for base in BASES)]

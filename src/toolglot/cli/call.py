@@ -1,4 +1,6 @@
-"""`toolglot call`: run a tool as a model would, with the same sandbox, rules, approvals and audit log.
+"""`toolglot call`: run a tool as a model would, with the same sandbox, limits and audit log.
+
+Whoever makes the call approves it, unless `policy.ask` says otherwise.
 
 With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error", "seconds"}, in the
 same order; invalid lines are answered in the same form. Without `--yes`, a call that needs approval is refused. Background
@@ -56,7 +58,8 @@ class _Line(msgspec.Struct):
 def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, jsonl: bool, json: bool, **flags: Any) -> int:
     """Run a tool as a model would.
 
-    The same sandbox, rules and audit log apply. ARGUMENTS are JSON; use - to read them from stdin.
+    The sandbox, limits and audit log apply. Because you make the call yourself, it needs no approval and no earlier read,
+    unless policy.ask is set. ARGUMENTS are JSON; use - to read them from stdin.
 
     The exit code is 1 if a call failed and 2 for wrong usage. A command that ran has not failed, whatever its own exit code.
     """

@@ -38,7 +38,7 @@ def demo(provider: str | None) -> int:
     pairs = [(name, providers[index - 1]) for index, name in enumerate(providers) if provider in (None, name)]
     rows = [asyncio.run(_run_conversation(screen, *pair)) for pair in pairs]
     screen.note("\nThe same conversation, everywhere", "bold")
-    Printer(sys.stdout).print_table(rows)
+    Printer(sys.stdout).print_table(rows, has_json=False)
     return int(any(row["stop"] != "end" for row in rows))
 
 

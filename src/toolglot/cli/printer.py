@@ -88,7 +88,7 @@ class Printer:
                 self.print_text(label, "", "  ")
                 self.print_text(value, "", "    ")
 
-    def print_table(self, rows: Sequence[dict[str, str]]) -> None:
+    def print_table(self, rows: Sequence[dict[str, str]], *, has_json: bool = True) -> None:
         """Print rows with the same columns.
 
         Last columns that do not fit are left out, and a note names them. If fewer than three fit, the rows are stacked.
@@ -110,4 +110,5 @@ class Printer:
             self.print_line("  ".join(f"{row[name]:{widths[name]}}" for name in columns))
         if hidden := list(widths)[len(columns) :]:
             self.print_text("")
-            self.print_text(f"Columns hidden (use a wider terminal or --json): {', '.join(hidden)}", "dim")
+            hint = "use a wider terminal or --json" if has_json else "use a wider terminal"
+            self.print_text(f"Columns hidden ({hint}): {', '.join(hidden)}", "dim")

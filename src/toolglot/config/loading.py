@@ -19,6 +19,8 @@ __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_too
 def import_object(name: str, directory: Path | None = None) -> Any:
     """Import the object that `module:object` names, looking for the module in the directory first. Raises UsageError."""
     module_name, _, path = name.partition(":")
+    if not path:
+        raise UsageError(f"{name!r} names no object: write MODULE:OBJECT, such as {Path(module_name).stem}:tools")
     entry = str(directory or Path.cwd())
     sys.path.insert(0, entry)
     try:

@@ -185,7 +185,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
     model: Annotated[str | None, _FREE] = None
-    """PROVIDER:MODEL, or an alias; unset: the simulator."""
+    """PROVIDER:MODEL, or an alias. Unset: the simulator; on the command line, the first provider with a key."""
     aliases: Annotated[dict[str, str], _FREE] = {}
     """Short names for models."""
     fallbacks: Annotated[tuple[str, ...], _FREE] = ()

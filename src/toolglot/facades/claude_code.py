@@ -214,7 +214,9 @@ def _make_grep_view(shown: Rows) -> View:
             **rows.context_lines("-A", "-B", ("-C", "context"), number),
             "-C": unmapped(number("Lines to show before and after each match.")),
             "head_limit": field(
-                "max_results", number("Maximum number of lines or files to show (default 250; 0 for no limit)."), int
+                "max_results",
+                number("Maximum number of lines or files to show (default 250; 0 for the maximum of 10000)."),
+                int,
             ),
             "-n": field("line_numbers", boolean("Show line numbers (default true).")),
             "-i": field("ignore_case", boolean("Match case-insensitively (default false).")),

@@ -163,7 +163,8 @@ _VIEWS = (
             **rows.context_lines("-A", "-B", ("-C", "context"), integer, minimum=0),
             "-C": unmapped(integer("Lines to show before and after each match.", minimum=0)),
             "head_limit": field(
-                "max_results", integer("Maximum number of lines or files to show; 0 for no limit.", minimum=0, default=250)
+                "max_results",
+                integer("Maximum number of lines or files to show; 0 for the maximum of 10000.", minimum=0, default=250),
             ),
             "offset": field("skip", integer("Number of results to skip, for paging.", minimum=0, default=0)),
             "multiline": boolean("Let a match span lines, with . matching newlines.", default=False),

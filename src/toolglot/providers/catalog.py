@@ -19,7 +19,10 @@ __all__ = ["ALIASES", "PROFILES", "SURFACES", "resolve_profile", "select_row"]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}  # `allowed_tools` is OpenAI's own
 
-_OPENAI_LIMITS = ProviderLimits(tools=128, stops=4, source="OpenAI's OpenAPI document 2026-08 and recorded refusals")
+_AS_OF = "2026-11-15"  # when the limits were last compared with their sources
+_OPENAI_LIMITS = ProviderLimits(
+    as_of=_AS_OF, tools=128, stops=4, source="OpenAI's OpenAPI document 2026-08 and recorded refusals"
+)
 _OPENAI: dict[str, Any] = {
     "base_url": "https://api.openai.com/v1",
     "key_env": ("OPENAI_API_KEY",),
@@ -86,6 +89,7 @@ _ROWS = (
         base_env=("ANTHROPIC_BASE_URL",),
         headers={"anthropic-version": "2023-06-01"},
         limits=ProviderLimits(
+            as_of=_AS_OF,
             name=r"[a-zA-Z0-9_-]{1,128}",
             name_length=128,
             call_id=r"[a-zA-Z0-9_-]+",
@@ -120,6 +124,7 @@ _ROWS = (
         key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         base_env=("GOOGLE_GEMINI_BASE_URL",),
         limits=ProviderLimits(
+            as_of=_AS_OF,
             tools=512,
             stops=5,
             name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
@@ -148,7 +153,9 @@ _ROWS = (
         auth="optional",
         key_env=("OLLAMA_API_KEY",),
         base_env=("OLLAMA_HOST",),
-        limits=ProviderLimits(name=r"(?s:.+)", name_length=10_000, call_id=r"(?s:.+)", source="Ollama's api/types.go 2026-08"),
+        limits=ProviderLimits(
+            as_of=_AS_OF, name=r"(?s:.+)", name_length=10_000, call_id=r"(?s:.+)", source="Ollama's api/types.go 2026-08"
+        ),
         features=ToolFeatures(choices=frozenset({"auto"}), parallel_off=False, streamed_arguments=False, strict=False),
         dialect="OLLAMA",
         options=_ALL_SAMPLING,
@@ -161,7 +168,7 @@ _ROWS = (
         title="OpenRouter",
         base_url="https://openrouter.ai/api/v1",
         key_env=("OPENROUTER_API_KEY",),
-        limits=ProviderLimits(call_id=r"[^\0]{1,40}", call_id_length=40, source="openrouter SDK 1.3.84"),
+        limits=ProviderLimits(as_of=_AS_OF, call_id=r"[^\0]{1,40}", call_id_length=40, source="openrouter SDK 1.3.84"),
         features=ToolFeatures(choices=NO_SUBSET, hosted=True),
         options=_ALL_SAMPLING,
         efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
@@ -177,7 +184,9 @@ _ROWS = (
         sign_in="copilot",
         base_env=("GITHUB_COPILOT_BASE_URL", "COPILOT_API_URL", "GITHUB_COPILOT_API_BASE"),
         headers={"Editor-Version": "vscode/1.110.0", "Copilot-Integration-Id": "vscode-chat"},
-        limits=ProviderLimits(tools=128, call_id=r"[^\0]{1,40}", call_id_length=40, source="VS Code's Copilot client 2026-03"),
+        limits=ProviderLimits(
+            as_of=_AS_OF, tools=128, call_id=r"[^\0]{1,40}", call_id_length=40, source="VS Code's Copilot client 2026-03"
+        ),
         features=_COMPATIBLE_FEATURES,
         max_tokens="max_completion_tokens",
         notes=("max_tokens is refused with a bare 400.", "Deltas may lack a reliable index: calls are keyed by id."),
@@ -188,7 +197,7 @@ _ROWS = (
         base_url="https://api.x.ai/v1",
         key_env=("XAI_API_KEY",),
         base_env=("XAI_API_BASE",),
-        limits=ProviderLimits(tools=1000, source="xAI's API reference 2026"),
+        limits=ProviderLimits(as_of=_AS_OF, tools=1000, source="xAI's API reference 2026"),
         features=ToolFeatures(choices=NO_SUBSET, strict=False, streamed_arguments=False),
         options=frozenset({"temperature", "top_p", "seed"}),
         efforts=("none", "low", "medium", "high"),
@@ -199,7 +208,7 @@ _ROWS = (
         title="DeepSeek",
         base_url="https://api.deepseek.com",
         key_env=("DEEPSEEK_API_KEY",),
-        limits=ProviderLimits(tools=128, source="DeepSeek's API reference 2026"),
+        limits=ProviderLimits(as_of=_AS_OF, tools=128, source="DeepSeek's API reference 2026"),
         features=ToolFeatures(choices=frozenset({"auto", "none"}), strict=False, parallel_off=False),
         media=frozenset(),
         efforts=("low", "high", "max"),
@@ -214,7 +223,9 @@ _ROWS = (
         base_url="https://api.mistral.ai/v1",
         key_env=("MISTRAL_API_KEY",),
         stream_defaults={},  # `stream_options` is refused; usage comes anyway
-        limits=ProviderLimits(call_id=r"[a-zA-Z0-9]{9}", call_id_length=9, source="mistralai SDK 3.7.0 and recorded refusals"),
+        limits=ProviderLimits(
+            as_of=_AS_OF, call_id=r"[a-zA-Z0-9]{9}", call_id_length=9, source="mistralai SDK 3.7.0 and recorded refusals"
+        ),
         features=ToolFeatures(choices=NO_SUBSET - {"none"}, strict=False, streamed_arguments=False),
         options=frozenset({"temperature", "top_p", "stop", "presence_penalty", "frequency_penalty"}),  # `seed` is refused
         history=HistoryRules(filler_after_results=True),
@@ -227,7 +238,7 @@ _ROWS = (
         title="Groq",
         base_url="https://api.groq.com/openai/v1",
         key_env=("GROQ_API_KEY",),
-        limits=ProviderLimits(tools=128, source="groq SDK 1.7.0"),
+        limits=ProviderLimits(as_of=_AS_OF, tools=128, source="groq SDK 1.7.0"),
         features=_COMPATIBLE_FEATURES,
         max_tokens="max_completion_tokens",
         notes=("The server checks the model's call and answers 400 tool_use_failed.",),
@@ -238,7 +249,7 @@ _ROWS = (
         auth="optional",
         key_env=("TOOLGLOT_API_KEY",),
         base_env=("TOOLGLOT_BASE_URL",),
-        limits=ProviderLimits(source="issues of llama.cpp, vLLM and LM Studio"),
+        limits=ProviderLimits(as_of=_AS_OF, source="issues of llama.cpp, vLLM and LM Studio"),
         features=_COMPATIBLE_FEATURES,
         empty_content="empty",
         notes=("Every deviation seen in the field is tolerated when decoding.",),

@@ -39,8 +39,9 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Tokens of prompt and answer together; depends on the model."""
     answer: int | None = None
     """Tokens of one answer."""
-    as_of: str = "2026-11-15"
+    as_of: str = ""
     source: str = ""
+    """Where the limits are from, as of a date."""
 
 
 class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from toolglot.builtin.search import walk as walk_module
 from toolglot.builtin.search.globs import GlobFilter, expand_braces, glob_to_regex, to_byte_key
 from toolglot.builtin.search.ignore import IgnoreRules, rebase_rules
 from toolglot.builtin.search.walk import Walk
@@ -52,6 +53,20 @@ def walk_files(root: Path) -> set[str]:
         return {f"{directory.path}/{entry.name}".lstrip("/") for directory in walk for entry in directory.files}
     finally:
         os.close(fd)
+
+
+@pytest.mark.parametrize(("limit", "is_partial"), [(2, True), (3, False)])
+def test_a_walk_says_when_a_directory_has_too_many_entries(
+    limit: int, is_partial: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk_module, "MAX_DIRECTORY_ENTRIES", limit)
+    for name in "abc":
+        (tmp_path / name).touch()
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    walk = Walk(fd, "")
+    assert sum(len(directory.files) for directory in walk) == limit
+    assert walk.stopped_early is is_partial
+    os.close(fd)
 
 
 TREE = [

@@ -156,7 +156,8 @@ class _GrepTool:
             path: File or directory to search (default: the workspace).
             include_glob: Search only files that match this glob, such as '*.{ts,tsx}' or 'src/**'. Separate several with
                 commas; a leading '!' excludes files.
-            mode: content shows matching lines; files shows paths, newest first; count shows matching lines per file.
+            mode: content (default) shows matching lines; files shows paths, newest first; count shows matching lines per
+                file.
             ignore_case: Match case-insensitively (default false).
             before: Lines of context to show before each match (0-100, default 0).
             after: Lines of context to show after each match (0-100, default 0).

@@ -60,7 +60,7 @@ class Walk:
     """The directories below a start directory, in the order of their paths.
 
     `gitignore`, `extra_ignore`: obey `.gitignore` files and the extra ignore files. `skip_vcs`: leave out `VCS_DIRECTORIES`.
-    Directories that cannot be opened are left out. `stopped_early` tells that there were too many entries.
+    Directories that cannot be opened are left out. `stopped_early` is True if there were too many entries.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class Walk:
         try:
             with os.scandir(fd) as iterator:
                 entries = list(islice(iterator, MAX_DIRECTORY_ENTRIES))
+                self.stopped_early = self.stopped_early or next(iterator, None) is not None
         except OSError:
             entries = []
         self.entry_count += len(entries)
