@@ -6,6 +6,8 @@ The public names. Each is loaded from its module when it is first used, so that 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 # For type checkers; `X as X` marks a name that is exported.
 if TYPE_CHECKING:
     from toolglot.builtin.tools import BuiltinOptions as BuiltinOptions, builtins as builtins, coding_tools as coding_tools

@@ -17,6 +17,7 @@ import click
 import pytest
 from cli_kit import Outcome, json_lines, run_cli, run_program
 
+import toolglot
 from aws_events import encode_aws_event
 from toolglot.cli.main import COMMANDS
 from toolglot.providers.catalog import PROFILES
@@ -56,6 +57,29 @@ def test_version() -> None:
     code, out, _ = run_cli("--version")
     assert code == 0
     assert out.startswith("toolglot ")
+
+
+def test_python_m_toolglot_is_the_program() -> None:
+    command = [sys.executable, "-W", "error", "-m", "toolglot", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"toolglot {toolglot.__version__}\n", "")
+
+
+def test_h_is_help() -> None:
+    for words in ((), ("call",), ("config", "path")):
+        assert run_cli(*words, "-h") == run_cli(*words, "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("ch", ["chat", "check"]), ("decode --wi", ["--wire"]), ("decode --wire gem", ["gemini"]), ("--v", ["--version"])],
+)
+def test_shell_completion(words: str, expected: list[str]) -> None:
+    position = str(len(words.split()))
+    outcome = run_cli(_TOOLGLOT_COMPLETE="bash_complete", COMP_WORDS=f"toolglot {words}", COMP_CWORD=position)
+    assert [line.partition(",")[2] for line in outcome.out.splitlines()] == expected
+    assert outcome.err == ""
+    assert "_TOOLGLOT_COMPLETE=bash_source" in run_cli("--help").out
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
+from toolglot import __version__
 from toolglot.errors import ToolglotError, UsageError
 
 # command -> the module of toolglot.cli in which it is a click command of that name, and the first line of its help
@@ -42,13 +44,21 @@ class _CommandTable(click.Group):
         module, _ = COMMANDS[cmd_name]
         return getattr(import_module(f"toolglot.cli.{module}"), cmd_name)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = (CompletionItem(name, help=summary) for name, (_, summary) in COMMANDS.items() if name.startswith(incomplete))
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
-@click.command(cls=_CommandTable)
-@click.version_option(package_name="toolglot", prog_name="toolglot", message="%(prog)s %(version)s")
+@click.command(
+    cls=_CommandTable,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog='Shell completion: eval "$(_TOOLGLOT_COMPLETE=bash_source toolglot)"; for others, zsh_source or fish_source.',
+)
+@click.version_option(__version__, prog_name="toolglot", message="%(prog)s %(version)s")
 def app() -> None:
     """LLM tool calling for every major provider, with conversations that stay valid."""
 

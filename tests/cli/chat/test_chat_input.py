@@ -22,6 +22,7 @@ from toolglot.cli.chat.keyboard import Keyboard, open_keyboard
 from toolglot.errors import UsageError
 
 ENTER, ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, TAB, UP = "\r", "\x1b\r", "\x03", "\x04", "\n", "\t", "\x1b[A"
+CTRL_R, RIGHT = "\x12", "\x1b[C"
 ANSWERS = ("yes", "no", "always")
 LONG = "\n".join(f"line {number}" for number in range(20))
 OTHER = LONG.replace("line", "other")
@@ -251,6 +252,22 @@ class TestTerminal:
     def test_up_recalls_the_last_prompt(self, typist: Typist) -> None:
         typist.types("first", ENTER)
         assert typist.types(UP, " again", ENTER) == "first again"
+
+    @pytest.mark.parametrize(
+        ("keys", "text"),
+        [
+            ([ENTER, ENTER], "What is the weather?"),
+            ([RIGHT, ENTER], "What is the weather?"),
+            ([ENTER, "\x05", " Now?", ENTER], "What is the weather? Now?"),
+            ([CTRL_C, "other", ENTER], "other"),
+            ([CTRL_R, ENTER, ENTER], "An older weat"),
+        ],
+        ids=["enter", "right", "edited", "ctrl-c", "again"],
+    )
+    def test_a_history_search_can_be_accepted_and_left(self, typist: Typist, keys: list[str], text: str) -> None:
+        for prompt in ("An older weat", "What is the weather?", "Another"):
+            typist.types(prompt, ENTER)
+        assert typist.types(CTRL_R, "weat", *keys) == text
 
     @pytest.mark.parametrize(
         ("keys", "answer"), [("y", "yes"), ("n", "no"), ("a", "always"), (ENTER, ""), (f"x{ENTER}", ""), (f"Y{ENTER}", "yes")]

@@ -212,13 +212,16 @@ def _ignore_mouse(bindings: "KeyBindings") -> None:
 
 def _create_bindings(fold_paste: Callable[[str], str]) -> "KeyBindings":
     """Bind Enter (send), Alt-Enter, Ctrl-J and backslash-Enter (new line), and Ctrl-C (clear the line)."""
+    from prompt_toolkit.filters import is_searching
     from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.key_binding.bindings.search import accept_search
     from prompt_toolkit.keys import Keys
 
     bindings = KeyBindings()
     _ignore_mouse(bindings)
+    is_editing = ~is_searching  # in a history search (Ctrl-R) these keys accept or leave it
 
-    @bindings.add("enter")
+    @bindings.add("enter", filter=is_editing)
     def send(event: "KeyPressEvent") -> None:
         buffer = event.current_buffer
         if buffer.document.char_before_cursor == "\\":
@@ -227,17 +230,19 @@ def _create_bindings(fold_paste: Callable[[str], str]) -> "KeyBindings":
         else:
             buffer.validate_and_handle()
 
-    @bindings.add("escape", "enter")
-    @bindings.add("c-j")
+    @bindings.add("escape", "enter", filter=is_editing)
+    @bindings.add("c-j", filter=is_editing)
     def insert_new_line(event: "KeyPressEvent") -> None:
         event.current_buffer.insert_text("\n")
 
-    @bindings.add("c-c")
+    @bindings.add("c-c", filter=is_editing)
     def clear_or_interrupt(event: "KeyPressEvent") -> None:
         if event.current_buffer.text:
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt)
+
+    bindings.add("right", filter=is_searching)(accept_search)
 
     @bindings.add(Keys.BracketedPaste)
     def paste(event: "KeyPressEvent") -> None:
