@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+RUNTIME := $(VENV)/.runtime
 READY  := $(VENV)/.ready
 # One worker more than there are cores, because some tests wait for other programs. Neighboring tests share what they set up, so
 # they stay together (worksteal). Hundreds of programs are started, so bytecode is cached, whatever the environment says.
@@ -13,14 +15,19 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-$(READY): pyproject.toml constraints.txt
+$(RUNTIME): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(PIP) --editable .
 	@touch $@
 
-demo: $(READY) ## run a conversation with tools on every API format: no key, no network
+$(READY): $(RUNTIME)
+	@echo "installing what the tests and checks need …"
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+demo: $(RUNTIME) ## run a conversation with tools on every API format: no key, no network
 	@$(BIN)/toolglot demo
 
 test: $(READY) ## run all tests with coverage, then score the recordings if they are present (SYSTEM=no: install no programs)

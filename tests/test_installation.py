@@ -49,6 +49,31 @@ def test_the_core_install_is_small() -> None:
     assert len(packages) <= MAX_PACKAGES, sorted(packages)
 
 
+def test_the_demo_needs_only_the_run_time_install(tmp_path: Path) -> None:
+    plan = ["make", "--dry-run", "demo", f"VENV={tmp_path}"]
+    commands = subprocess.run(plan, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"--editable (.*)", commands) == ["."]
+    assert commands.endswith("/toolglot demo\n")
+
+
+def test_the_readme_says_what_pip_installs() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\npip install . " in readme
+    assert f"Python 3.11 or newer, {MAX_PACKAGES} packages at most" in readme
+    rows = {
+        name
+        for row in re.findall(r"^\| (`.*`) \| ", readme.partition("## A first agent")[0], re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert rows == set(PROJECT["optional-dependencies"]) - {"test", "check", "dev"}
+
+
+def test_the_metadata_name_platforms_and_an_address() -> None:
+    platforms = {classifier.split(" :: ")[-1] for classifier in PROJECT["classifiers"] if classifier.startswith("Operating")}
+    assert platforms == {"Linux", "MacOS", "Windows"}
+    assert PROJECT["urls"]
+
+
 def test_type_information_is_shipped() -> None:
     assert (ROOT / "src" / "toolglot" / "py.typed").is_file()
 
