@@ -165,12 +165,12 @@ class AgentCore:
             self._read_result_tool = read_result_tool(self.store)
         return tuple(tool for tool in (answer_tool, self._read_result_tool) if tool is not None)
 
-    async def system_prompt(self, conversation: Sequence[Message]) -> str:
+    async def system_prompt(self, conversation: Sequence[Message], data: Any) -> str:
         """Return the system prompt; it is the caller's text, or written by the caller's function."""
         prompt = self.system
         if callable(prompt):
             tools = self.view().tools(self.loop_tools())
-            prompt = prompt(PromptContext(self.engine.name, self.data, conversation, tools))
+            prompt = prompt(PromptContext(self.engine.name, data, conversation, tools))
             if isawaitable(prompt):
                 prompt = await prompt
         return prompt or ""

@@ -40,6 +40,8 @@ class ConversationState:
         self.conversation, self.executor = conversation, executor
         self.meter = ContextMeter()
         self.paused: Run | None = None
+        self.data: Any = None
+        """Passed to the present run, or to the paused one, for its tools; None: the agent's data."""
         self.system_messages: tuple[Message, ...] = ()
         self._engine_state: EngineState | None = None
         self._window: ConversationWindow | None = None

@@ -60,7 +60,8 @@ class Orchestrator(AgentCore):
         hooks: Observe or change requests, replies and calls.
         fallbacks: Models to continue with when this one is busy or fails.
         audit: Writes down every call.
-        data: Passed to tools in their Context.
+        data: Passed to tools in their Context, and to a function that writes the system prompt. A run can have its own:
+            `run(prompt, data=…)`.
         conversation: A conversation to continue.
         engine: Options of `create_engine`.
     """
@@ -77,35 +78,45 @@ class Orchestrator(AgentCore):
         """Whether a run waits to be resumed."""
         return self._state.paused is not None
 
-    async def run(self, prompt: Prompt, *, conversation: Conversation | None = None) -> RunResult:
-        """Ask the model, run its tools and ask again, until there is an answer."""
+    async def run(self, prompt: Prompt, *, data: Any = None, conversation: Conversation | None = None) -> RunResult:
+        """Ask the model, run its tools and ask again, until there is an answer.
+
+        `data`: for this run instead of the agent's; concurrent runs, each with its own conversation, do not see each other's.
+        """
         state = self._state_for(conversation)
-        return await _finish(state, lambda streaming: self._start(state, prompt, streaming))
+        return await _finish(state, lambda streaming: self._start(state, prompt, data, streaming))
 
-    def run_sync(self, prompt: Prompt, *, conversation: Conversation | None = None) -> RunResult:
+    def run_sync(self, prompt: Prompt, *, data: Any = None, conversation: Conversation | None = None) -> RunResult:
         """Like `run`, for callers without an event loop. Ctrl-C leaves a valid conversation."""
-        return run_sync(self.run(prompt, conversation=conversation))
+        return run_sync(self.run(prompt, data=data, conversation=conversation))
 
-    def stream(self, prompt: Prompt, *, conversation: Conversation | None = None) -> AsyncGenerator[RunEvent]:
+    def stream(self, prompt: Prompt, *, data: Any = None, conversation: Conversation | None = None) -> AsyncGenerator[RunEvent]:
         """Like `run`, as it happens; the last event is `RunDone`. Leaving the stream interrupts the run."""
         state = self._state_for(conversation)
-        return _watch(state, lambda streaming: self._start(state, prompt, streaming))
+        return _watch(state, lambda streaming: self._start(state, prompt, data, streaming))
 
-    async def resume(self, decisions: Decisions = None, *, conversation: Conversation | None = None) -> RunResult:
-        """Continue a run that waits for approvals. `decisions`: call id -> yes or no."""
+    async def resume(
+        self, decisions: Decisions = None, *, data: Any = None, conversation: Conversation | None = None
+    ) -> RunResult:
+        """Continue a run that waits for approvals. `decisions`: call id -> yes or no.
+
+        `data`: what the run was started with by default; it is not saved, so pass it again after `load`.
+        """
         state = self._state_for(conversation)
-        return await _finish(state, lambda streaming: self._resume(state, decisions, streaming))
+        return await _finish(state, lambda streaming: self._resume(state, decisions, data, streaming))
 
-    def resume_sync(self, decisions: Decisions = None, *, conversation: Conversation | None = None) -> RunResult:
+    def resume_sync(
+        self, decisions: Decisions = None, *, data: Any = None, conversation: Conversation | None = None
+    ) -> RunResult:
         """Like `resume`, for callers without an event loop."""
-        return run_sync(self.resume(decisions, conversation=conversation))
+        return run_sync(self.resume(decisions, data=data, conversation=conversation))
 
     def resume_stream(
-        self, decisions: Decisions = None, *, conversation: Conversation | None = None
+        self, decisions: Decisions = None, *, data: Any = None, conversation: Conversation | None = None
     ) -> AsyncGenerator[RunEvent]:
         """Like `resume`, as it happens."""
         state = self._state_for(conversation)
-        return _watch(state, lambda streaming: self._resume(state, decisions, streaming))
+        return _watch(state, lambda streaming: self._resume(state, decisions, data, streaming))
 
     # ---- state
 
@@ -157,7 +168,7 @@ class Orchestrator(AgentCore):
     async def context_usage(self) -> ContextUsage:
         """Return how full the model's context window is, and of what; an estimate."""
         state, profile, view = self._state, self.engine.profile, self.view()
-        instructions = sum(map(estimate_message, view.system_messages(await self.system_prompt(state.conversation))))
+        instructions = sum(map(estimate_message, view.system_messages(await self.system_prompt(state.conversation, self.data))))
         tools = sum(map(estimate_tool, view.tools(self.loop_tools())))
         meter = state.meter
         parts = {
@@ -177,7 +188,7 @@ class Orchestrator(AgentCore):
         """Return the next request, with one more prompt, and what would be lost and repaired. Nothing is sent."""
         engine = self.engine if model is None else self.create_engine(model)
         view, state = self.view(engine), self._state
-        system_messages = view.system_messages(await self.system_prompt(state.conversation))
+        system_messages = view.system_messages(await self.system_prompt(state.conversation, self.data))
         conversation = [*state.conversation, user("…")]
         messages = ConversationWindow(system_messages, conversation, state.meter.truncation, view.render_message)
         request = Request(engine.model, messages, view.tools(self.loop_tools()), options=self.options)
@@ -196,18 +207,20 @@ class Orchestrator(AgentCore):
             state = conversation.attachments[self] = self.new_state(conversation)
         return state
 
-    async def _start(self, state: ConversationState, prompt: Prompt, streaming: bool) -> Driver:
+    async def _start(self, state: ConversationState, prompt: Prompt, data: Any, streaming: bool) -> Driver:
         if state.paused is not None:
             state.paused.interrupt()  # the user moved on: what waited did not run
             state.paused = None
         state.conversation.append(prompt if isinstance(prompt, Message) else user(prompt))
         state.executor.policy.begin_prompt()
+        state.data = data
         return await self._new_driver(state, self.new_run(state.conversation), streaming)
 
-    async def _resume(self, state: ConversationState, decisions: Decisions, streaming: bool) -> Driver:
+    async def _resume(self, state: ConversationState, decisions: Decisions, data: Any, streaming: bool) -> Driver:
         run = state.paused
         if run is None:
             raise UsageError("no run waits to be resumed")
+        state.data = state.data if data is None else data
         driver = await self._new_driver(state, run, streaming)
         run.decide(dict(decisions or {}))
         if self.approve is not None:
@@ -221,7 +234,8 @@ class Orchestrator(AgentCore):
             if FINAL_ANSWER_TOOL in self.registry:
                 raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
             output = StructuredOutput(self.output_type)
-        requests = RequestBuilder(self, state, output, await self.system_prompt(state.conversation))
+        data = state.executor.data = self.data if state.data is None else state.data
+        requests = RequestBuilder(self, state, output, await self.system_prompt(state.conversation, data))
         return Driver(run, requests, streaming=streaming)
 
 

@@ -34,7 +34,6 @@ class RequestBuilder:
         self.estimated_tokens = 0
         """Of the next request, or the last one."""
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int] = (None, 0)
-        state.executor.data = agent.data
         self.view: ModelView
         """What the model sees that is asked now, or was asked last. `engine_state` sets it once per request."""
         self.engine_state()

@@ -1,0 +1,92 @@
+"""Data belongs to a run: concurrent runs of one agent, each with its own conversation, never see each other's."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from toolglot.loop.orchestrator import PromptContext
+from toolglot.messages import Conversation
+from toolglot.tools.context import Context
+from toolglot.tools.tool import Tool, tool
+
+from .agents import PROVIDERS, Wiretap, agent, outcome, run
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+
+
+def data_tool(seen: list[Any], **options: Any) -> Tool:
+    async def look(context: Context) -> str:
+        """Looks at the data."""
+        await asyncio.sleep(0)
+        seen.append(context.data)
+        return str(context.data)
+
+    return Tool(look, **options)
+
+
+@LIVE
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_concurrent_runs_have_their_own_data(provider: str, live: bool) -> None:
+    prompts: dict[str, list[str]] = {}
+
+    def write_prompt(context: PromptContext) -> str:
+        prompts.setdefault(context.data, []).append(context.data)
+        return f"You serve {context.data}."
+
+    talker = agent(provider, tools=[data_tool([])], system=write_prompt, data="nobody")
+    users = [f"u{number}" for number in range(5)]
+
+    async def serve(name: str) -> list[str]:
+        talks = Conversation()
+        results = [
+            await outcome(talker, "call look {} then call look {}", streamed=live, data=name, conversation=talks)
+            for _ in range(2)
+        ]
+        return [one.result.text for result in results for one in result.outcomes]
+
+    async def serve_all() -> list[list[str]]:
+        return await asyncio.gather(*map(serve, users))
+
+    for name, texts in zip(users, run(serve_all()), strict=True):
+        assert texts == [name] * len(texts) != []
+    assert sorted(prompts) == users
+    assert talker.data == "nobody"
+
+
+@LIVE
+def test_the_agents_data_is_the_default_and_is_not_replaced(live: bool) -> None:
+    seen: list[Any] = []
+    talker = agent("anthropic", tools=[data_tool(seen)], data="agent's")
+    run(outcome(talker, "call look {}", streamed=live, data="run's"))
+    run(outcome(talker, "call look {}", streamed=live))
+    talker.data = "new"
+    run(outcome(talker, "call look {}", streamed=live))
+    assert seen == ["run's", "agent's", "new"]
+
+
+def test_data_of_the_agent_that_changes_does_not_reach_a_run_in_progress() -> None:
+    seen: list[Any] = []
+
+    @tool
+    async def change() -> str:
+        """Changes the agent's data."""
+        talker.data = "other"
+        return "ok"
+
+    def calls(name: str) -> str:
+        return f"call {name} {{}}"
+
+    talker = agent("anthropic", tools=[change, data_tool(seen, ordered=True)], data="mine")
+    run(talker.run(f"{calls('change')} {calls('look')}"))
+    assert seen == ["mine"]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "first"), ("second", "second")])
+def test_a_resumed_run_keeps_its_data_unless_it_gets_another(given: str | None, expected: str) -> None:
+    seen: list[Any] = []
+    talker = agent("anthropic", Wiretap(), tools=[data_tool(seen, approval=True)], data="agent's")
+    paused = run(talker.run("call look {}", data="first"))
+    run(talker.resume({paused.pending[0].id: "yes"}, data=given))
+    assert seen == [expected]
+    assert talker.run_sync("say done", data="x").text == "done"
