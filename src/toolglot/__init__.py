@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         QuotaExceeded as QuotaExceeded,
         RateLimited as RateLimited,
         ReplayMiss as ReplayMiss,
+        ReplyTooLarge as ReplyTooLarge,
         ServerFailed as ServerFailed,
         TimedOut as TimedOut,
         ToolError as ToolError,
@@ -136,7 +137,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest "
     "MalformedData MalformedReply MalformedRequest NameConflict InvalidTool NotFound "
-    "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ServerFailed TimedOut "
+    "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
     "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated ModelSwitched ReplyDone ReplyStarted Retrying "
     "RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "

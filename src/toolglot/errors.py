@@ -82,7 +82,15 @@ class MalformedData(ToolglotError):
 
 
 class MalformedReply(MalformedData):
-    """A provider's reply that its wire does not allow."""
+    """A provider's reply that its wire does not allow; `retryable`, because the next one may be valid."""
+
+    retryable = True
+
+
+class ReplyTooLarge(MalformedReply):
+    """The reply has more bytes than any model sends."""
+
+    retryable = False
 
 
 class TruncatedStream(MalformedReply):

@@ -34,7 +34,9 @@ from scripted_transport import (
 
 from toolglot import errors
 from toolglot.engine.engine import Engine, EngineResult, EngineState
-from toolglot.engine.transport import HttpRequest
+from toolglot.engine.factory import create_engine
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.events import ReplyDone, ReplyStarted, Retrying, TextDelta, ToolCallReady, ToolCallStarted
 from toolglot.jsontext import dumps
 from toolglot.messages import (
@@ -756,3 +758,72 @@ async def test_a_request_goes_where_it_was_encoded_for() -> None:
     await slow
     for request, body in zip(transport.requests, transport.bodies, strict=True):
         assert ("messages" in body) == request.url.endswith("/chat/completions"), request.url
+
+
+# ---- odd ends
+
+
+class OpenEndedTransport(SimulatedTransport):
+    """A simulator behind a proxy that never ends a response."""
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        response = await super().send(request)
+        read_part = response.read
+
+        async def read() -> bytes:
+            return await read_part() or await asyncio.get_running_loop().create_future()
+
+        response.read = read
+        return response
+
+
+@pytest.mark.parametrize("model", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
+def test_a_reply_is_not_held_up_by_a_connection_that_stays_open(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolglot.engine.engine._END_SECONDS", 0.01)
+    monkeypatch.setattr("toolglot.engine.engine._USAGE_SECONDS", 0.02)
+    engine = create_engine(f"simulator:{model}", transport=OpenEndedTransport())
+    *_, last = run(collect_events(engine, stream_request()))
+    assert isinstance(last, ReplyDone)
+    assert last.reply.text
+    assert last.reply.usage is not None
+
+
+def test_usage_after_the_finish_reason_is_waited_for() -> None:
+    usage = b'data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}\n\n'
+    hold = HoldUntilReleased()
+    transport = ScriptedTransport(stream_reply(HELLO, STOP, hold, usage, DONE))
+
+    async def main() -> Reply:
+        task = asyncio.create_task(collect_events(chat_engine(transport), stream_request()))
+        await hold.reached.wait()
+        hold.release.set()
+        return (await task)[-1].reply
+
+    assert run(main()).usage.input == 7
+
+
+def test_nothing_is_read_after_the_end_mark() -> None:
+    transport = ScriptedTransport(stream_reply(HELLO, STOP, DONE, WORLD, b"data: garbage\n\n", RESET))
+    assert text_of(shown(transport)) == "Hello"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("part", [b"x" * 1000, b": busy\n\n" * 100], ids=["one line", "comments"])
+def test_an_endless_reply_is_an_error(part: bytes, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolglot.engine.engine._MAX_REPLY_BYTES", 1024**2)
+    transport = ScriptedTransport(stream_reply(*[part] * 2000))
+    with pytest.raises(errors.ReplyTooLarge, match="the reply exceeds 1 MB"):
+        run(collect_events(chat_engine(transport), stream_request()) if stream else chat_engine(transport).ask(text_request()))
+    assert transport.remaining == 0
+    assert len(transport.requests) == 1  # the next one would be as large
+    assert transport.answers[0].reads <= 1500
+
+
+def test_a_status_without_a_body_is_retried() -> None:
+    assert asked(ScriptedTransport(ScriptedReply(status=204), whole_reply())).reply.text == "Hello world"
+    assert text_of(shown(ScriptedTransport(ScriptedReply(status=204), HELLO_WORLD))) == "Hello world"
+
+
+def test_a_status_that_is_not_modified_is_an_error() -> None:
+    with pytest.raises(errors.InvalidRequest, match="status 304 is not a reply"):
+        asked(ScriptedTransport(ScriptedReply(status=304)))

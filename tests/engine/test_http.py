@@ -98,11 +98,27 @@ async def test_a_body_arrives_whole(path: str, stream: bool) -> None:
         assert await fetch(transport, server.url(path), stream=stream) == BODIES[path]
 
 
-async def test_a_whole_answer_is_one_read_and_then_nothing() -> None:
+async def test_after_the_end_there_is_nothing() -> None:
     async with serve() as (server, transport):
         answer = await transport.send(request(server.url("chunks"), stream=False))
         assert [await answer.read() for _ in range(3)] == [b"abcdeabcde", b"", b""]
         await answer.close()
+        await answer.close()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_status_without_a_body_gives_its_place_back(stream: bool) -> None:
+    async with Server() as server, connect(max_connections=1) as transport:
+        for path in ("no_content", "not_modified", "ok"):
+            assert await fetch(transport, server.url(path), stream=stream) == BODIES.get(path, b"")
+        assert server.accepted == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_body_is_never_unpacked_all_at_once(stream: bool) -> None:
+    async with serve() as (server, transport):
+        answer = await transport.send(request(server.url("gzip_bomb"), stream=stream))
+        assert 0 < len(await answer.read()) < 4_000_000
         await answer.close()
 
 

@@ -8,7 +8,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import lru_cache
 from logging import DEBUG, INFO, getLogger
 from typing import Any, cast
@@ -26,6 +26,7 @@ from toolglot.errors import (
     LossyEncoding,
     MalformedReply,
     ProviderError,
+    ReplyTooLarge,
     ToolglotError,
     TransportError,
     UsageError,
@@ -50,6 +51,10 @@ log = getLogger("toolglot.engine")
 DEFAULT_RETRY = RetryConfig()
 _EMPTY_BODY = EncodedBody()
 _MAX_ERROR_BYTES = 1_000_000
+_MAX_REPLY_BYTES = 128 * 1024 * 1024  # unpacked; a stream of 128,000 tokens has about 50 MB
+# Some servers and proxies keep the connection open after a reply. What is waited for then: the end of the response, without
+# which the connection cannot be reused; and usage, which may follow the terminal event.
+_END_SECONDS, _USAGE_SECONDS = 0.25, 5.0
 # The providers' own names for a request, the most specific header first (cf-ray is Cloudflare's, which some put in front).
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-github-request-id", "cf-ray")
 _BASE_HEADERS = {"content-type": "application/json", "user-agent": "toolglot"}
@@ -292,6 +297,7 @@ class _Exchange:
         self._held_events: list[Event] = []
         self._reply: Reply | None = None
         self._first_byte_seconds = 0.0
+        self._received_bytes = 0
         self._has_emitted = False
 
     def _log_info(self, message: str, *arguments: object, **fields: object) -> None:
@@ -383,13 +389,21 @@ class _Exchange:
 
     async def _read(self) -> bytes:
         assert self._response is not None
-        try:
-            return await self._response.read()
-        except TransportError:
-            # Some servers reset the connection after the last event. The reply is complete, so nothing is lost.
-            if self._reader is not None and self._reader.is_complete:
-                return b""
-            raise
+        assert self._reader is not None
+        data = b""
+        if not self._reader.is_complete:
+            data = await self._response.read()
+        else:  # whether the server ends the response now, keeps it open or resets it: nothing is lost
+            is_over = self._reader.is_over
+            with suppress(TransportError, TimeoutError):
+                async with asyncio.timeout(_END_SECONDS if is_over else _USAGE_SECONDS):
+                    while (data := await self._response.read()) and is_over:
+                        data = b""
+        self._received_bytes += len(data)
+        if self._received_bytes > _MAX_REPLY_BYTES:
+            limit = _MAX_REPLY_BYTES // 1024**2
+            raise ReplyTooLarge(f"the reply exceeds {limit} MB, more than any model sends; check the base URL")
+        return data
 
     def _emit(self, events: list[Event]) -> list[Event | Retrying]:
         self._has_emitted, self._held_events = True, []

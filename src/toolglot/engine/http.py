@@ -8,7 +8,7 @@ Each event loop has its own connections; they are closed by `close`, with the lo
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from io import BytesIO
@@ -81,6 +81,7 @@ class HttpTransport:
                     ssl=tls,
                     allow_redirects=False,
                 )
+            return _AiohttpResponse(response, _format_host(url), self._timeouts, client.limiter)
         except BaseException as error:
             if client.limiter is not None:
                 client.limiter.release()
@@ -93,7 +94,6 @@ class HttpTransport:
             raise _translate_error(error, _format_host(url), self._timeouts) from None
         finally:
             client.watchdog.remove(timeout)
-        return _AiohttpResponse(response, _format_host(url), request.stream, self._timeouts, client.limiter)
 
     async def close(self) -> None:
         """Close all connections. Those of other event loops are closed by their loops as soon as they run."""
@@ -223,25 +223,26 @@ async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
 
 class _AiohttpResponse:
     def __init__(
-        self, response: "ClientResponse", host: str, stream: bool, timeouts: Timeouts, limiter: asyncio.Semaphore | None
+        self, response: "ClientResponse", host: str, timeouts: Timeouts, limiter: asyncio.Semaphore | None
     ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers  # names in any case are found
-        self._response, self._host, self._stream, self._timeouts, self._limiter = response, host, stream, timeouts, limiter
-        self._read_next: Callable[[], Awaitable[bytes]] = response.content.readany if stream else response.content.read
-        self._seen_bytes, self._quiet_checks = response.content.total_raw_bytes, 0
+        self._response, self._host, self._timeouts, self._limiter = response, host, timeouts, limiter
+        self._seen_bytes = self._quiet_checks = 0
         self._timer: asyncio.TimerHandle | None = None
-        if timeouts.idle is not None and not response.content.is_eof():
+        if timeouts.idle is not None and not response.content.is_eof():  # a 204 or 304 has no body, and no counters either
+            self._seen_bytes = response.content.total_raw_bytes
             interval = timeouts.idle / IDLE_CHECKS
             self._timer = asyncio.get_running_loop().call_later(interval, self._check_idle, interval)
 
     async def read(self) -> bytes:
         try:
-            return await self._read_next()
+            # Never all at once: that has no bound, neither for an endless body nor for what a small one unpacks to.
+            return await self._response.content.readany()
         except Exception as error:
             # aiohttp raises before it delivers what arrived until then, and the end of the reply may be in it.
             buffer = self._response.content._buffer  # pyright: ignore[reportPrivateUsage]
-            if self._stream and (unread := b"".join(buffer)):
+            if unread := b"".join(buffer):
                 buffer.clear()
                 return unread
             self._release()

@@ -42,7 +42,7 @@ def _is_retryable(error: ToolglotError, headers: Mapping[str, str]) -> bool:
         case _:
             if isinstance(error, ProviderError):
                 return error.retryable or error.code in _MODEL_ERROR_CODES
-            return isinstance(error, TransportError | MalformedReply)
+            return isinstance(error, TransportError | MalformedReply) and error.retryable
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -41,7 +41,7 @@ class HttpRequest(msgspec.Struct, frozen=True, gc=False):  # gc=False: no cycles
     headers: dict[str, str]
     body: bytes
     stream: bool = False
-    """Whether to deliver the response piece by piece; otherwise the transport may collect it first."""
+    """Whether the response is wanted as it arrives; otherwise the transport may collect some of it first."""
     method: str = "POST"
 
     def __repr__(self) -> str:

@@ -24,6 +24,8 @@ class ReplyDecoder:
     """Decodes the frames of one wire. `is_complete` turns true with the wire's terminal event."""
 
     is_complete = False
+    has_tail = False
+    """Whether more that counts, such as usage, may follow the terminal event."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
@@ -65,6 +67,7 @@ class ReplyReader:
         self._body: list[bytes] = []  # of a reply that is one document
         self._content_type = content_type
         self._start = b""
+        self._is_done = False
         self.losses = self._tracker.losses
         self.reply: Reply | None = None
 
@@ -72,6 +75,11 @@ class ReplyReader:
     def is_complete(self) -> bool:
         """Whether the wire's terminal event has arrived."""
         return self._decoder.is_complete
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that counts can follow."""
+        return self._decoder.is_complete and (self._is_done or not self._decoder.has_tail)
 
     @property
     def visible_text(self) -> str:
@@ -136,6 +144,7 @@ class ReplyReader:
         """Parse data that is not a plain JSON object: an end mark, nothing, an error in a list, or lenient JSON."""
         if (text := data.strip()) in (b"[DONE]", b""):
             if text:
+                self._is_done = True
                 self._decoder.read_done()
             return None
         try:
@@ -159,7 +168,8 @@ def _preview(data: Any) -> str:
 def error_from_response(status: int, body: bytes) -> ProviderError:
     """Return the error that a response of any status but 2xx describes."""
     if status < 400:  # following a redirect would send the API key to another host
-        return InvalidRequest(f"status {status}: redirects are not followed; check the base URL", status=status)
+        message = f"status {status} is not a reply, and redirects are not followed; check the base URL"
+        return InvalidRequest(message, status=status)
     try:
         value: Any = loads(body)
     except ValueError:

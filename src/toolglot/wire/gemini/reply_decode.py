@@ -34,6 +34,8 @@ _CANDIDATE_FIELDS = ("groundingMetadata", "citationMetadata", "urlContextMetadat
 class GeminiReplyDecoder(ReplyDecoder):
     """Events of a stream, or a whole body."""
 
+    has_tail = True
+
     def __init__(self, tracker: ToolCallTracker) -> None:
         super().__init__(tracker)
         self._block_count = 0

@@ -41,6 +41,8 @@ _KNOWN_FIELDS = {*_DECODED_FIELDS, *_IGNORED_FIELDS, *REASONING_FIELDS}
 class ChatReplyDecoder(ReplyDecoder):
     """Frames of a stream, or a whole body."""
 
+    has_tail = True
+
     def __init__(self, tracker: ToolCallTracker) -> None:
         super().__init__(tracker)
         self._has_choices = False
