@@ -222,9 +222,7 @@ async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
 
 
 class _AiohttpResponse:
-    def __init__(
-        self, response: "ClientResponse", host: str, timeouts: Timeouts, limiter: asyncio.Semaphore | None
-    ) -> None:
+    def __init__(self, response: "ClientResponse", host: str, timeouts: Timeouts, limiter: asyncio.Semaphore | None) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers  # names in any case are found
         self._response, self._host, self._timeouts, self._limiter = response, host, timeouts, limiter
