@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 RUNTIME := $(VENV)/.runtime
 READY  := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
 # One worker more than there are cores, because some tests wait for other programs. Neighboring tests share what they set up, so
 # they stay together (worksteal). Hundreds of programs are started, so bytecode is cached, whatever the environment says.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
@@ -25,6 +26,11 @@ $(RUNTIME): pyproject.toml constraints.txt
 $(READY): $(RUNTIME)
 	@echo "installing what the tests and checks need …"
 	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(DOCS_READY): $(READY)
+	@echo "installing the site generator …"
+	@$(PIP) --editable '.[docs]'
 	@touch $@
 
 demo: $(RUNTIME) ## run a conversation with tools on every API format: no key, no network
@@ -55,8 +61,9 @@ fix: $(READY) ## format the code and apply automatic fixes
 bench: $(READY) ## measure speed against the floor and the official SDKs (the loop: python -m bench loop loop-goals)
 	@$(BIN)/python -m bench
 
-docs: $(READY) ## regenerate the generated parts of the documentation
+docs: $(DOCS_READY) ## regenerate the generated parts of the documentation and build the site in site/
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/zensical build --clean --strict
 
 clean: ## remove everything that make created
-	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage
+	@rm -rf $(VENV) site .cache .pytest_cache .ruff_cache .hypothesis .coverage

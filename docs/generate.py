@@ -7,7 +7,8 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -15,12 +16,14 @@ from typing import Any, cast, get_args
 import click
 import msgspec
 
+import toolglot
 from toolglot.builtin.tools import builtins
 from toolglot.cli.chat.commands import COMMANDS
 from toolglot.cli.main import app
 from toolglot.config.setting_schema import WILDCARD, setting_fields
 from toolglot.config.settings import Settings
 from toolglot.engine.signin.keyring_store import keyring_account
+from toolglot.errors import ToolglotError
 from toolglot.events import RunEvent
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import FACADE_MODULES, find_facade
@@ -153,11 +156,16 @@ def _field_docs(owner: Any) -> dict[str, str]:
     """Read the docstrings below a struct's fields from its source; Python does not keep them at run time."""
     body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]).body
     inherited = _field_docs(owner.__base__) if owner.__base__ is not msgspec.Struct else {}
-    return inherited | {
-        field.target.id: inspect.cleandoc(doc.value.value).replace("\n", " ").replace("|", "\\|")
+    return inherited | docs_below(body)
+
+
+def docs_below(body: list[ast.stmt]) -> dict[str, str]:
+    """Read the docstrings that stand below assignments."""
+    return {
+        target.id: inspect.cleandoc(doc.value.value).replace("\n", " ").replace("|", "\\|")
         for field, doc in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
+        if isinstance(field, ast.Assign | ast.AnnAssign)
+        and isinstance(target := field.targets[0] if isinstance(field, ast.Assign) else field.target, ast.Name)
         and isinstance(doc, ast.Expr)
         and isinstance(doc.value, ast.Constant)
         and isinstance(doc.value.value, str)
@@ -344,6 +352,69 @@ def escape(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
+# ---- the public names
+
+# Page -> its title, and the modules or packages whose public names it describes.
+REFERENCE_PAGES = {
+    "agents": ("Agents and runs", "loop config"),
+    "tools": ("Tools", "tools"),
+    "messages": ("Messages and requests", "messages request losses"),
+    "events": ("Events and results", "events"),
+    "engines": ("Engines, transports and the simulator", "engine simulator"),
+    "formats": ("API formats and providers", "wire providers schema"),
+    "builtin": ("Built-in tools and facades", "builtin facades"),
+    "errors": ("Errors", "errors"),
+}
+
+
+def public_names(page: str) -> list[str]:
+    """List the public names that a page of the reference describes."""
+    modules = REFERENCE_PAGES[page][1].split()
+    return [name for name in toolglot.__all__ if toolglot._HOME[name].partition(".")[0] in modules]
+
+
+def render_reference_index() -> str:
+    """docs/reference/index.md: every public name in one line."""
+    parts = [
+        "# API reference",
+        "Everything that `from toolglot import …` offers. Generated from the docstrings by `make docs`.",
+    ]
+    for page, (title, _) in REFERENCE_PAGES.items():
+        rows = [(f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)]
+        parts += [f"## [{title}]({page}.md)", render_table(("name", "purpose"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_reference_page(page: str) -> str:
+    """docs/reference/PAGE.md: what the site generator replaces by the docstrings."""
+    return "\n\n".join([f"# {REFERENCE_PAGES[page][0]}", *(f"::: toolglot.{name}" for name in public_names(page))]) + "\n"
+
+
+def summarize(name: str) -> str:
+    """Return the first sentence about a public name; that of a union or an alias stands below it in its module."""
+    value = getattr(toolglot, name)
+    if inspect.isclass(value) or callable(value):
+        doc = inspect.getdoc(value) or ""
+    else:
+        source = inspect.getsource(import_module(f"toolglot.{toolglot._HOME[name]}"))
+        doc = docs_below(ast.parse(source).body).get(name, "")
+    return re.sub(r"\s+", " ", doc.split("\n\n")[0])
+
+
+def render_errors() -> str:
+    """docs/errors.md: the tree of exceptions."""
+    return "```text\n" + "\n".join(walk_errors(ToolglotError, 0)) + "\n```"
+
+
+def walk_errors(error: type[ToolglotError], depth: int) -> Iterator[str]:
+    """Yield a line for an exception and for each one below it."""
+    doc = re.sub(r"\s+", " ", (error.__doc__ or "").split("\n\n")[0])
+    yield f"{'  ' * depth + error.__name__:<26}{doc}"
+    for child in error.__subclasses__():
+        if child.__name__ in toolglot.__all__:
+            yield from walk_errors(child, depth + 1)
+
+
 # ---- files
 
 GENERATED_PARTS: dict[Path, tuple[str, Callable[[], str]]] = {
@@ -355,11 +426,14 @@ GENERATED_PARTS: dict[Path, tuple[str, Callable[[], str]]] = {
     DOCS / "run.md": ("events", render_events),
     DOCS / "configuration.md": ("settings", render_settings),
     DOCS / "keys.md": ("keys", render_keys),
+    DOCS / "errors.md": ("errors", render_errors),
 }
 GENERATED_PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "providers.md": render_providers,
     DOCS / "cli.md": render_cli,
     DOCS / "tool-reference.md": render_tool_reference,
+    DOCS / "reference" / "index.md": render_reference_index,
+    **{DOCS / "reference" / f"{page}.md": partial(render_reference_page, page) for page in REFERENCE_PAGES},
 }
 
 
@@ -382,6 +456,7 @@ def main() -> int:
         if "--check" in sys.argv:
             print(f"{path.relative_to(ROOT)} is stale: run 'make docs'")
         else:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(files[path], encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
     return int(bool(stale) and "--check" in sys.argv)

@@ -3,11 +3,16 @@
 import contextlib
 import io
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import toolglot
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -22,7 +27,7 @@ BLOCKS = [
 def test_python_block_runs_and_prints_what_its_comments_say(block: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(compile(block, "<documentation>", "exec"), {})
-    promised = re.findall(r"^print\(.*?\)  # (.*)$", block, re.MULTILINE)
+    promised = re.findall(r"^ *print\(.*?\)  # (.*)$", block, re.MULTILINE)
     assert out.getvalue().splitlines() == promised
 
 
@@ -33,6 +38,58 @@ def test_generated_parts_are_current() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([\w./-]+)\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+def test_links_lead_to_a_page_and_to_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([\w./-]*)(?:#([^)\s]+))?\)", without_code(page.read_text(encoding="utf-8")))
+    targets = [(page.parent / path if path else page, anchor) for path, anchor in links]
+    dead = [(target, anchor) for target, anchor in targets if not target.exists() or (anchor and anchor not in anchors(target))]
+    assert dead == []
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$|`[^`\n]+`", lambda code: "" if code[0].startswith("```") else code[0].strip("`"), text,
+                  flags=re.DOTALL | re.MULTILINE)  # fmt: skip
+
+
+def anchors(page: Path) -> set[str]:
+    """What a page's headings and API entries are called in links."""
+    text = without_code(page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\s-]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+
+
+def test_the_site_has_every_page_once() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    pages = sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs"))
+    assert sorted(pages_of(site["nav"])) == pages
+
+
+def pages_of(nav: list[dict[str, Any]]) -> list[str]:
+    entries = [entry for item in nav for entry in item.values()]
+    return [page for entry in entries for page in ([entry] if isinstance(entry, str) else pages_of(entry))]
+
+
+def test_the_reference_describes_every_public_name() -> None:
+    entries = [
+        name
+        for page in (ROOT / "docs" / "reference").glob("*.md")
+        for name in re.findall(r"^::: toolglot\.(\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert sorted(entries) == toolglot.__all__
+    index = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| \[`\w+`\]\(\S+\) \|\s*\|$", index, re.MULTILINE) == [], "a public name without a docstring"
+
+
+@pytest.mark.untraced
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("zensical", reason="make docs installs the site generator")
+    shutil.copy(ROOT / "zensical.toml", tmp_path)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("zensical"), "build", "--strict"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "site" / "reference" / "agents.html").read_text(encoding="utf-8")
+    assert 'id="toolglot.Orchestrator.run_sync"' in page
+    assert "Orchestrator" in (tmp_path / "site" / "search.json").read_text(encoding="utf-8")

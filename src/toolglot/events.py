@@ -193,3 +193,4 @@ class RunDone(_Event, frozen=True, gc=False):
 RunEvent = (
     Event | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | Retrying | ModelSwitched | ContextTruncated | RunDone
 )
+"""What `Orchestrator.stream` yields; the last one is `RunDone`."""
