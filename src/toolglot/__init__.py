@@ -113,10 +113,10 @@ if TYPE_CHECKING:
     from toolglot.tools.executor import ApprovalRequest as ApprovalRequest, ToolExecutor as ToolExecutor
     from toolglot.tools.hooks import Hooks as Hooks, Veto as Veto
     from toolglot.tools.metrics import ToolMetrics as ToolMetrics
+    from toolglot.tools.options import Rate as Rate, SchemaToolOptions as SchemaToolOptions, ToolOptions as ToolOptions
     from toolglot.tools.registry import ToolRegistry as ToolRegistry
     from toolglot.tools.results import ToolOutput as ToolOutput
     from toolglot.tools.tool import (
-        Rate as Rate,
         Tool as Tool,
         tool as tool,
         tool_from_definition as tool_from_definition,
@@ -172,9 +172,10 @@ _HOMES = {
     "tools.executor": "ApprovalRequest ToolExecutor",
     "tools.hooks": "Hooks Veto",
     "tools.metrics": "ToolMetrics",
+    "tools.options": "Rate SchemaToolOptions ToolOptions",
     "tools.registry": "ToolRegistry",
     "tools.results": "ToolOutput",
-    "tools.tool": "Rate Tool tool tool_from_definition tool_from_schema tools_of",
+    "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",
     "facades.toml_loader": "load_facade",
     "facades.view": "Facade",
 }

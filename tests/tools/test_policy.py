@@ -12,9 +12,10 @@ from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ApprovalRequest, ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
+from toolglot.tools.options import Rate
 from toolglot.tools.policy import ToolPolicy
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.tool import Rate, Tool, tool
+from toolglot.tools.tool import Tool, tool
 
 _numbers = count(1)
 

@@ -1,13 +1,14 @@
 """`@tool` on everything that can be called, and calls bound to it."""
 
 import asyncio
+import inspect
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from copy import copy
 from functools import partial
 from threading import Event
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, assert_type
 
 import pytest
 
@@ -16,7 +17,8 @@ from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition, ToolExample
 from toolglot.tools import hooks
 from toolglot.tools.context import Context
-from toolglot.tools.tool import BoundArguments, Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
+from toolglot.tools.options import Rate
+from toolglot.tools.tool import BoundArguments, Tool, tool, tool_from_definition, tool_from_schema, tools_of
 
 
 @tool
@@ -522,3 +524,40 @@ def test_context() -> None:
     assert not Context(call()).is_cancelled
     Context(call()).report("nobody listens")
     assert repr(context) == "Context(call='t', attempt=1)"
+
+
+class Counter:
+    @tool
+    async def increase(self, by: int) -> int:
+        """Counts."""
+        return by
+
+
+async def test_a_tool_is_its_function_to_type_checkers_and_to_inspect() -> None:
+    assert_type(get_weather("Oslo", days=1), dict[str, Any])
+    assert_type(await plus(1, 2), int)
+    assert_type(await Counter().increase(3), int)
+    for function, is_async in ((get_weather, False), (plus, True), (Counter().increase, True), (tool(copy), False)):
+        assert inspect.iscoroutinefunction(function) is is_async
+    assert str(inspect.signature(plus)) == "(a: int, b: int) -> int"
+    assert str(inspect.signature(Counter().increase)) == "(by: int) -> int"
+
+
+class User(NamedTuple):
+    name: str
+
+
+def greet(here: Context[User]) -> str:
+    return f"Hello {here.data.name}"
+
+
+def greet_by_schema(here: "Context[User] | None", word: str) -> str:
+    return f"{word} {here.data.name}" if here else word
+
+
+def test_a_context_can_name_the_type_of_its_data() -> None:
+    context = Context(ToolCall("1", "greet"), data=User("Ada"))
+    assert_type(context.data, User)
+    by_schema = tool_from_schema("g", "", {"properties": {"word": {"type": "string"}}}, greet_by_schema)
+    assert (tool(greet).call({}, context), by_schema.call({"word": "Hi"}, context)) == ("Hello Ada", "Hi Ada")
+    assert tool(greet).definition.parameters == tool(lambda: None, name="none").definition.parameters

@@ -170,7 +170,8 @@ def _accepts_type(annotation: Any, context_type: type) -> bool:
     """Whether an annotation is the context's type, or a union with it."""
     if get_origin(annotation) in (Union, UnionType, Annotated):
         return any(_accepts_type(part, context_type) for part in get_args(annotation))
-    return inspect.isclass(annotation) and issubclass(annotation, context_type)
+    kind = get_origin(annotation) or annotation  # Context[Data]
+    return inspect.isclass(kind) and issubclass(kind, context_type)
 
 
 def _allows_anything(hint: Any) -> bool:

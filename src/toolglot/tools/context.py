@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from threading import Event
-from typing import Any
+from typing import Generic, cast
 
 from toolglot.messages import Message, ToolCall
+from toolglot.type_parameters import Data
 
 __all__ = ["CancelFlag", "Context"]
 
@@ -24,8 +25,11 @@ class CancelFlag:
         return self._is_set
 
 
-class Context:
-    """The call, the number of the attempt, the caller's own `data`, the model and the conversation so far."""
+class Context(Generic[Data]):
+    """The call, the number of the attempt, the caller's own `data`, the model and the conversation so far.
+
+    A tool that is annotated `Context[User]` gets a `data` of type User.
+    """
 
     __slots__ = ("_cancel_flag", "_report", "attempt", "call", "data", "messages", "model")
 
@@ -34,13 +38,14 @@ class Context:
         call: ToolCall,
         *,
         attempt: int = 1,
-        data: Any = None,
+        data: Data | None = None,
         model: str = "",
         messages: Sequence[Message] = (),
         report: Callable[[str], None] | None = None,
         cancel_flag: CancelFlag | Event | None = None,
     ) -> None:
-        self.call, self.attempt, self.data, self.model, self.messages = call, attempt, data, model, messages
+        self.call, self.attempt, self.model, self.messages = call, attempt, model, messages
+        self.data = cast(Data, data)
         self._report, self._cancel_flag = report, cancel_flag
 
     def report(self, text: str) -> None:

@@ -6,7 +6,7 @@ that what is derived from the tools can be cached by it. Readers see one whole s
 
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 from toolglot.errors import InvalidTool, NameConflict, UnknownName
 from toolglot.request import ToolDefinition
@@ -126,8 +126,8 @@ class ToolRegistry:
         return f"ToolRegistry({', '.join(map(_join_key, self._state[1]))})"
 
 
-def _to_tool(tool: Tool | Callable[..., Any]) -> Tool:
-    tool = tool if isinstance(tool, Tool) else Tool(tool)
+def _to_tool(item: Tool | Callable[..., Any]) -> Tool:
+    tool: Tool = cast(Tool, item) if isinstance(item, Tool) else Tool(item)
     if tool.is_unbound:
         reason = "it is a method without its object; register the method of an instance, or tools_of(instance)"
         raise InvalidTool(f"{qualified_name(tool.function)} cannot be registered: {reason}")

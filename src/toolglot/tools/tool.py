@@ -10,7 +10,19 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial, update_wrapper
 from types import AsyncGeneratorType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
-from typing import Any, TypedDict, Unpack, cast, get_args, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    get_origin,
+    overload,
+)
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -33,22 +45,18 @@ from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.signatures import function_doc, function_name, list_parameters
 from toolglot.tools.config import ANY_EFFECT, Effect
 from toolglot.tools.context import Context
+from toolglot.tools.options import Describe, Rate, SchemaToolOptions, ToolOptions
 from toolglot.tools.results import collect_async_generator, collect_generator
+from toolglot.type_parameters import Parameters, Returned
 
-__all__ = ["BoundArguments", "Rate", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
+__all__ = ["BoundArguments", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
 
 Function = Callable[..., Any]
-Describe = Callable[[dict[str, Any]], str]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 MAX_NAME = 128
 _NAME = re.compile(r"[\w.:/@-]+")  # a provider's stricter rules are met by its wire, which maps names reversibly
 _CO_VARARGS = 0x04  # flag of code objects
-
-
-class Rate(msgspec.Struct, frozen=True):
-    """At most `calls` calls in `seconds` seconds."""
-
-    calls: int
-    seconds: float
 
 
 class BoundArguments(msgspec.Struct, frozen=True, gc=False):
@@ -70,48 +78,8 @@ class _ToolSpec(msgspec.Struct, frozen=True):
     """The one parameter that takes all the arguments as a dict, or the text of a freeform call."""
 
 
-class ToolOptions(TypedDict, total=False):
-    """The options of a tool. Those up to `parameters` replace what is derived from its function."""
-
-    name: str
-    description: str | None
-    examples: Iterable[ToolExample | Mapping[str, Any]]
-    tags: Iterable[str]
-    """Words to select tools by."""
-    version: str
-    strict: bool | None
-    namespace: str
-    parameters: Mapping[str, Any] | None
-    effects: Effect | Iterable[Effect]
-    """What it may touch: read, write, execute, network. A tool that declares none may have any effect."""
-    inline: bool
-    """It returns so quickly that it needs no thread."""
-    idempotent: bool
-    """Running it twice does no harm, so that it may be retried."""
-    polls: bool
-    """The same call may return something new each time, so that it is never refused as a repetition."""
-    ordered: bool
-    """Its calls keep their place: they wait for the calls before them in a turn, and those after wait for them."""
-    timeout: float | None
-    """Seconds per call."""
-    max_uses: int | None
-    """Calls per conversation."""
-    rate: Rate | None
-    """Calls per time."""
-    approval: bool | None
-    """True always asks, False never, None leaves it to `ToolConfig.approval_effects`."""
-    quiet: bool
-    """Built in, it does not ask by default: its effects stay within toolglot, or in what the user has approved already."""
-    target: Describe | None
-    """Returns what a call with these arguments touches, for the approver and the audit log."""
-    preview: Describe | None
-    """Returns what a call would do, for the approver: the full command, or a diff."""
-    max_result: int | None
-    """Characters of a result that the model sees."""
-
-
-class Tool:
-    """A function that a model may call.
+class Tool(Generic[Parameters, Returned]):
+    """A function that a model may call. It can be called like the function itself, with the same types.
 
     Args:
         function: The function.
@@ -136,7 +104,7 @@ class Tool:
 
     def __init__(
         self,
-        function: Function,
+        function: Callable[Parameters, Returned],
         *,
         definition: ToolDefinition | None = None,
         names: Mapping[str, Any] | None = None,
@@ -171,7 +139,7 @@ class Tool:
         if code is not None and code.co_flags & _CO_VARARGS:
             reason = "it takes *args, but a model passes arguments by name; use a list parameter instead"
             raise InvalidTool(f"{qualified_name(function)} cannot be the tool {self.name!r}: {reason}")
-        update_wrapper(self, function, ("__doc__", "__module__", "__name__", "__qualname__"), ())
+        update_wrapper(self, cast(Function, function), _FUNCTION_ATTRIBUTES, ())
 
     # -- what a model sees
 
@@ -231,7 +199,7 @@ class Tool:
         if spec.context_parameter is not None:
             values[spec.context_parameter] = context
         positional = [values.pop(name) for name in spec.positional if name in values]
-        value = self.function(*positional, **values)
+        value = cast(Function, self.function)(*positional, **values)
         if isinstance(value, GeneratorType):
             return collect_generator(cast(Iterator[Any], value))
         return collect_async_generator(cast(AsyncIterator[Any], value)) if isinstance(value, AsyncGeneratorType) else value
@@ -241,11 +209,12 @@ class Tool:
         value = self.call(values, context)
         return await value if inspect.isawaitable(value) else value
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         return self.function(*args, **kwargs)
 
-    def replace(self, **changes: Any) -> "Tool":
+    def replace(self, **options: Unpack[ToolOptions]) -> "Tool[Parameters, Returned]":
         """Return a copy of the tool with other options."""
+        changes: dict[str, Any] = {**options}
         definition = self._options["definition"]
         if definition and (fields := {key: changes.pop(key) for key in _DEFINITION_FIELDS if key in changes}):
             if "tags" in fields:
@@ -267,7 +236,11 @@ class Tool:
             self._binding is classmethod or (is_in_class(self.function) and first_parameter(self.function) in ("self", "cls"))
         )
 
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> "Tool":
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> "Tool[Parameters, Returned]": ...
+    @overload
+    def __get__(self: "Tool[Concatenate[Any, _P], _R]", instance: object, owner: type[Any] | None = None) -> "Tool[_P, _R]": ...
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> "Tool[..., Any]":
         """Bind a method to its object, as functions do."""
         holder = owner if self._binding is classmethod else instance
         if holder is None or not isinstance(self.function, FunctionType) or self._binding is staticmethod:
@@ -329,33 +302,46 @@ class Tool:
 
 
 _ATTRIBUTES = frozenset(Tool.__annotations__)
+# With those from `__annotations__` on, `inspect` treats a tool as its function: it has a signature, and may be a coroutine.
+_FUNCTION_ATTRIBUTES = (
+    *("__doc__", "__module__", "__name__", "__qualname__"),
+    *("__annotations__", "__code__", "__defaults__", "__kwdefaults__"),
+)
 _DEFINITION_FIELDS = ("name", "description", "tags", "version", "strict", "namespace", "parameters", "examples")
 
 
 # ---- making tools
 
 
+class _Decorator(Protocol):
+    def __call__(self, function: Callable[_P, _R], /) -> Tool[_P, _R]: ...
+
+
 @overload
-def tool(function: Function, /, **options: Unpack[ToolOptions]) -> Tool: ...
+def tool(function: Callable[_P, _R], /, **options: Unpack[ToolOptions]) -> Tool[_P, _R]: ...
 @overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], Tool]: ...
-def tool(function: Function | None = None, /, **options: Any) -> Tool | Callable[[Function], Tool]:
+def tool(**options: Unpack[ToolOptions]) -> "_Decorator": ...
+def tool(function: Function | None = None, /, **options: Any) -> "Tool | _Decorator":
     """Make a function a tool: `@tool`, `@tool(effects="read", timeout=5)`, `tool(some.callable, name="search")`."""
 
-    def decorate(function: Function, depth: int = 1) -> Tool:
+    def decorate(function: Callable[_P, _R], /, depth: int = 1) -> Tool[_P, _R]:
         if isinstance(function, Tool):
-            return function.replace(**options)
+            return cast(Tool[_P, _R], function).replace(**options)
         return Tool(function, **options, names=find_local_names(function, sys._getframe(depth)))  # pyright: ignore[reportPrivateUsage]
 
     return decorate if function is None else decorate(function, 2)
 
 
-def tool_from_definition(definition: ToolDefinition, function: Function, **options: Any) -> Tool:
+def tool_from_definition(
+    definition: ToolDefinition, function: Callable[_P, _R], **options: Unpack[ToolOptions]
+) -> Tool[_P, _R]:
     """Make a tool with a given definition. A freeform tool passes the model's text to the function's first parameter."""
     return Tool(function, definition=definition, **options)
 
 
-def tool_from_schema(name: str, description: str, parameters: dict[str, Any], function: Function, **options: Any) -> Tool:
+def tool_from_schema(
+    name: str, description: str, parameters: dict[str, Any], function: Callable[_P, _R], **options: Unpack[SchemaToolOptions]
+) -> Tool[_P, _R]:
     """Make a tool from a JSON Schema. The function is called with keyword arguments.
 
     If it has exactly one parameter that is no property of the schema, that parameter gets all the arguments as a dict.
@@ -366,7 +352,8 @@ def tool_from_schema(name: str, description: str, parameters: dict[str, Any], fu
 def tools_of(obj: Any, *, prefix: str = "") -> list[Tool]:
     """Make tools of the public methods of an object, in the order of their definition, or of a module's own functions."""
     local_names = vars(cast(type[Any], type(obj)))
-    tools = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in _public_members(obj)]
+    members = _public_members(obj)
+    tools: list[Tool] = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in members]
     return [tool.replace(name=prefix + tool.name) if prefix else tool for tool in tools]
 
 
@@ -383,8 +370,7 @@ def _public_members(obj: Any) -> Iterable[Any]:
         if not isinstance(static, (FunctionType, staticmethod, classmethod, Tool)):
             continue
         value = getattr(obj, name)
-        if isinstance(value, MethodType) and isinstance(value.__func__, Tool):  # @classmethod over @tool
-            inner = value.__func__
+        if isinstance(value, MethodType) and isinstance(inner := cast(Any, value.__func__), Tool):  # @classmethod over @tool
             value = Tool(cast(Any, MethodType(inner.function, value.__self__)), **inner._options)  # pyright: ignore[reportPrivateUsage]
         needs_object = (
             value.is_unbound
@@ -417,10 +403,10 @@ def is_async(function: Any) -> bool:
 
 
 def is_context_annotation(annotation: Any) -> bool:
-    """Return whether a parameter is annotated with Context, also as a string."""
+    """Return whether a parameter is annotated with Context, Context[Data] or a union with one, also as a string."""
     if isinstance(annotation, str):
-        return re.fullmatch(r"(?:\w+\.)*Context(?:\s*\|\s*None)?", annotation.strip()) is not None
-    return annotation is Context or Context in get_args(annotation)
+        return re.fullmatch(r"(?:\w+\.)*Context(?:\[.*\])?(?:\s*\|\s*None)?", annotation.strip()) is not None
+    return any(part is Context or get_origin(part) is Context for part in (annotation, *get_args(annotation)))
 
 
 def is_in_class(function: FunctionType) -> bool:
