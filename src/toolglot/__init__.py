@@ -128,6 +128,12 @@ if TYPE_CHECKING:
         decode_request as decode_request,
         encode_request as encode_request,
     )
+    from toolglot.wire.converters import (
+        EncodedResults as EncodedResults,
+        decode_tools as decode_tools,
+        encode_results as encode_results,
+        encode_tools as encode_tools,
+    )
     from toolglot.wire.partial import PartialArguments as PartialArguments
     from toolglot.wire.prefix import PrefixEncoder as PrefixEncoder
     from toolglot.wire.repair import repair_history as repair_history
@@ -151,6 +157,7 @@ _HOMES = {
     "request": "Options Output Request ToolChoice ToolDefinition ToolExample",
     "wire.restore_calls": "restore_reply",
     "wire.codec": "decode_request encode_request create_reader",
+    "wire.converters": "EncodedResults decode_tools encode_results encode_tools",
     "wire.partial": "PartialArguments",
     "wire.prefix": "PrefixEncoder",
     "wire.repair": "repair_history",

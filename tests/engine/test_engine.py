@@ -52,8 +52,8 @@ from toolglot.messages import (
     user,
 )
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Request, ToolDefinition
-from toolglot.tools.config import RetryConfig
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.wire.codec import encode_request
 
 
@@ -443,6 +443,9 @@ def test_features_are_those_of_the_model() -> None:
     engine = chat_engine(ScriptedTransport(), "anthropic:claude-opus-5-5")
     assert engine.features() is engine.profile.features
     assert engine.features().choices == {"auto", "none"}
+    assert engine.features().limits is engine.profile.limits
+    assert engine.features().streaming
+    assert "bash_20250124" in engine.features().typed
 
 
 def test_prepared_tools() -> None:
@@ -454,6 +457,19 @@ def test_prepared_tools() -> None:
     assert [problem.quantity for problem in prepared.problems] == ["number of tools"]
     fine = engine.prepare_tools([WEATHER])
     assert (fine.tools, fine.problems, fine.losses) == ((WEATHER,), (), ())
+    assert [item["function"]["name"] for item in fine.body["tools"]] == [WEATHER.name]
+
+
+def test_prepared_tools_are_in_the_providers_format_with_its_losses_and_as_the_configuration_allows() -> None:
+    engine = chat_engine(ScriptedTransport(), "gemini:gemini-3-pro")
+    pattern = ToolDefinition("a", "A.", {"type": "object", "properties": {"x": {"type": "string", "pattern": "^a"}}})
+    config = ToolConfig(allowed_tools=frozenset({"a"}), tool_choice=ToolChoice("required"), parallel=False)
+    prepared = engine.prepare_tools([pattern, WEATHER], config)
+    assert prepared.tools == (pattern,)
+    assert [item["name"] for item in prepared.body["tools"][0]["functionDeclarations"]] == ["a"]
+    assert prepared.body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
+    assert [loss.subject for loss in prepared.losses] == ["pattern", "parallel"]
+    assert engine.prepare_tools([pattern], ToolConfig(enabled=False)).body == {}
 
 
 def test_losses_of_the_reply_are_reported() -> None:

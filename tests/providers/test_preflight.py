@@ -1,11 +1,15 @@
-"""Limits are reported before anything is sent: which tool, which limit, which value."""
+"""Limits and invalid schemas are reported before anything is sent: which tool, which limit, which value."""
+
+from typing import Any
 
 import pytest
 
+from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile, ProviderLimits
-from toolglot.request import ToolDefinition
+from toolglot.request import Request, ToolDefinition
+from toolglot.wire.codec import encode_request
 
 
 def tools(count: int) -> list[ToolDefinition]:
@@ -28,6 +32,57 @@ CASES: dict[str, tuple[Profile, list[ToolDefinition], list[Problem]]] = {
     "hosted tools have no limits of ours": (SHORT, [ToolDefinition("web:search", kind="hosted")] * 2, []),
 }
 # fmt: on
+
+VALUE, TYPES = "a value that JSON Schema allows", "one of object, array, string, number, integer, boolean, null"
+# fmt: off
+SCHEMAS: dict[str, tuple[Any, list[tuple[str, str, str]]]] = {
+    "fine": ({"type": "STRING", "title": None, "$ref": "#"}, []),
+    "an unknown type": ({"type": "nonsense"}, [("#/properties/x/type", '"nonsense"', TYPES)]),
+    "an unknown type in a list": ({"type": ["string", "text"]}, [("#/properties/x/type", '["string","text"]', TYPES)]),
+    "an array without items": ({"anyOf": [{"type": "array"}]}, [("#/properties/x/anyOf/0/items", "missing", "a schema")]),
+    "a dangling reference": ({"$ref": "#/$defs/a~1b"},
+        [("#/properties/x/$ref", '"#/$defs/a~1b"', "a reference to a part of this schema")]),
+    "a wrong value": ({"minimum": "3", "enum": []},
+        [("#/properties/x/minimum", '"3"', VALUE), ("#/properties/x/enum", "[]", VALUE)]),
+    "no schema": (3, [("#/properties/x", "3", "a schema")]),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(("parameter", "problems"), SCHEMAS.values(), ids=SCHEMAS.keys())
+def test_invalid_schemas(parameter: Any, problems: list[tuple[str, str, str]]) -> None:
+    tool = ToolDefinition("t", "", {"type": "object", "properties": {"x": parameter}})
+    expected = [Problem("t", *problem, is_refused=False) for problem in problems]
+    assert preflight([tool], resolve_profile("openai-chat")) == expected
+    losses = encode_request(Request("m", [user("x")], (tool,)), resolve_profile("openai-chat")).losses
+    assert bool(losses) or not expected or "text" in str(parameter) or "array" in str(parameter)
+
+
+def test_arrays_without_items_are_fine_where_the_provider_takes_them() -> None:
+    tool = ToolDefinition("t", "", {"type": "object", "properties": {"x": {"type": "array"}}})
+    assert preflight([tool], resolve_profile("anthropic")) == []
+
+
+@pytest.mark.parametrize("parameters", [{"enum": {1}}, 3], ids=str)
+def test_what_is_no_json_is_refused(parameters: Any) -> None:
+    tool = ToolDefinition("t", "", parameters)
+    [problem] = preflight([tool], resolve_profile("anthropic"))
+    assert problem.is_refused
+    assert str(problem).startswith("tool 't': schema is unusable, expected JSON Schema (a schema must be ")
+    assert [loss.subject for loss in drop_refused_tools([tool], resolve_profile("anthropic"))[1]] == ["tool 't'"]
+
+
+@pytest.mark.parametrize(("provider", "missing"), [
+    ("openai:gpt-4o", ""), ("anthropic:claude-opus-5", ""), ("gemini:gemini-3-pro", "map"), ("ollama:qwen3", "map"),
+    ("openrouter:google/gemini-3", "map any null"),
+])  # fmt: skip
+def test_parameter_types_are_limits_and_limits_are_features(provider: str, missing: str) -> None:
+    profile = resolve_profile(*provider.split(":"))
+    every = {"string", "number", "integer", "boolean", "array", "object", "null", "map", "any"}
+    assert profile.limits.parameter_types == every - {*missing.split()}
+    assert profile.features.limits == profile.limits
+    changed = profile.apply({"limits.tools": 3, "features.streaming": False})
+    assert (changed.features.limits.tools, changed.features.streaming, profile.features.streaming) == (3, False, True)
 
 
 @pytest.mark.parametrize(("profile", "given", "problems"), CASES.values(), ids=CASES.keys())

@@ -1,9 +1,7 @@
 """`toolglot check`: report what each provider would reject or lose of a set of tools."""
 
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import click
 
@@ -18,8 +16,8 @@ from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.preflight import preflight
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
-from toolglot.wire import spec
-from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.codec import encode_request
+from toolglot.wire.converters import decode_tools
 
 
 @click.command()
@@ -60,7 +58,7 @@ def load_definitions(name: str) -> list[ToolDefinition]:
         definitions = [*registry.definitions(), *(item for item in loaded if isinstance(item, ToolDefinition))]
     else:
         try:
-            definitions = list(_decode_definitions(loads(read_input(Path(name)))))
+            definitions = decode_tools(loads(read_input(Path(name))))
         except OSError as e:
             raise UsageError(f"cannot read {name!r}: {e.strerror} (for a module, write MODULE:OBJECT)") from None
         except ValueError as e:
@@ -68,36 +66,3 @@ def load_definitions(name: str) -> list[ToolDefinition]:
     if not definitions:
         raise UsageError(f"{name} contains no tools")
     return definitions
-
-
-def _decode_definitions(value: Any) -> Iterator[ToolDefinition]:
-    """Decode a provider's or MCP's JSON tools: one, a list of them, or a whole request."""
-    match value:
-        case {"tools": tools, **others} if "type" not in others:
-            yield from _decode_definitions(tools)
-        case dict():
-            yield from _decode_definition(cast(dict[str, Any], value))
-        case list():
-            for item in cast(list[Any], value):
-                yield from _decode_definitions(item)
-        case _:
-            raise UsageError(f"not a tool: {value!r:.80}")
-
-
-def _decode_definition(fields: dict[str, Any]) -> Iterable[ToolDefinition]:
-    """Decode one JSON tool; its keys tell which API format it is written in."""
-    match fields:
-        case {"inputSchema": schema}:  # MCP
-            return [ToolDefinition(str(fields.get("name", "")), str(fields.get("description") or ""), schema)]
-        case {"functionDeclarations": _} | {"function_declarations": _}:
-            wire = spec.GEMINI
-        case {"function": _} | {"custom": _}:
-            wire = spec.OPENAI_CHAT
-        case {"input_schema": _}:
-            wire = spec.ANTHROPIC_MESSAGES
-        case {"name": _} | {"type": _}:
-            wire = spec.OPENAI_RESPONSES
-        case _:
-            keys = ", ".join(map(repr, fields)) or "none"
-            raise UsageError(f"not a tool: an object without a name (its keys: {keys})")
-    return decode_request(wire, {"tools": [fields]}).tools

@@ -39,8 +39,9 @@ from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile, ToolFeatures
 from toolglot.redact import redact
 from toolglot.request import Request, ToolDefinition
-from toolglot.tools.config import RetryConfig
+from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.wire.codec import create_reader
+from toolglot.wire.converters import encode_tools
 from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
 from toolglot.wire.reader import ReplyReader, error_from_response
 from toolglot.wire.restore_calls import needs_restoring, restore_events, restore_reply
@@ -71,11 +72,14 @@ class EngineResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class PreparedTools(msgspec.Struct, frozen=True):
-    """The tools that a model will get, and what is lost of the others."""
+    """The tools that a model will get, also in its provider's format, and what is lost of them and of the others."""
 
     tools: tuple[ToolDefinition, ...]
     problems: tuple[Problem, ...]
     losses: tuple[Loss, ...]
+    repairs: tuple[Repair, ...]
+    body: dict[str, Any]
+    """The fields of a request: `tools`, `tool_choice` …"""
 
 
 class Engine:
@@ -119,14 +123,18 @@ class Engine:
         return f"Engine({self.name!r})"
 
     def features(self) -> ToolFeatures:
-        """What the model can do with tools."""
+        """What the model can do with tools, with the provider's limits."""
         return self.profile.features
 
-    def prepare_tools(self, tools: Iterable[ToolDefinition]) -> PreparedTools:
-        """Split off the tools that the provider would refuse, with the reasons."""
-        tools = tuple(tools)
-        accepted, losses = drop_refused_tools(tools, self.profile)
-        return PreparedTools(tuple(accepted), tuple(preflight(tools, self.profile)), tuple(losses))
+    def prepare_tools(self, tools: Iterable[ToolDefinition], config: ToolConfig | None = None) -> PreparedTools:
+        """Encode tools in the provider's format, as `config` allows them, without those that it would refuse."""
+        config, profile = config or ToolConfig(), self.profile
+        allowed = config.allowed_tools
+        tools = [tool for tool in tools if config.enabled and (allowed is None or tool.name in allowed)]
+        accepted, dropped = drop_refused_tools(tools, profile)
+        encoded = encode_tools(accepted, profile, tool_choice=config.tool_choice, parallel=config.parallel)
+        losses = (*dropped, *encoded.losses)
+        return PreparedTools(tuple(accepted), tuple(preflight(tools, profile)), losses, encoded.repairs, encoded.body)
 
     def new_state(self) -> "EngineState":
         """The encoding state for a new conversation."""

@@ -1,19 +1,24 @@
-"""Checks a provider's limits before anything is sent: which tool, which limit, which value."""
+"""Checks tools against a provider's limits and JSON Schema before anything is sent: which tool, which limit, which value."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import msgspec
 
+from toolglot.errors import UsageError
+from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
+from toolglot.schema import dialects
+from toolglot.schema.json_schema import copy_schema, find_invalid
 
 __all__ = ["Problem", "drop_refused_tools", "preflight"]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A limit that a tool, or the request as a whole (`tool` is ""), exceeds.
+    """A limit that a tool, or the request as a whole (`tool` is ""), exceeds, or a part of a tool's schema that is invalid.
 
     `is_refused`: the provider answers with an error; otherwise the encoder works around it and reports that.
     """
@@ -26,7 +31,8 @@ class Problem(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         owner = f"tool {self.tool!r}: " if self.tool else ""
-        return f"{owner}{self.quantity} is {self.value}, the limit is {self.limit}"
+        expected = "the limit is" if isinstance(self.limit, int) else "expected"
+        return f"{owner}{self.quantity} is {self.value}, {expected} {self.limit}"
 
 
 def preflight(tools: Sequence[ToolDefinition], profile: Profile) -> list[Problem]:
@@ -46,9 +52,26 @@ def preflight(tools: Sequence[ToolDefinition], profile: Profile) -> list[Problem
         if (tool.namespace, tool.name) in seen:
             problems.append(Problem(tool.name, "number of tools of this name", 2, 1, is_refused=False))
         seen.add((tool.namespace, tool.name))
+        problems += _check_schema(tool, profile)
     if limits.tools is not None and len(tools) > limits.tools:
         problems.append(Problem("", "number of tools", len(tools), limits.tools))
     return problems
+
+
+def _check_schema(tool: ToolDefinition, profile: Profile) -> Iterator[Problem]:
+    try:
+        schema = copy_schema(tool.parameters or {})
+        if not isinstance(schema, (dict, bool)):
+            raise UsageError("a schema must be an object")
+    except UsageError as e:  # nothing of it can be sent
+        yield Problem(tool.name, "schema", "unusable", f"JSON Schema ({e})")
+        return
+    allows_bare_arrays = getattr(dialects, profile.dialect).allows_bare_arrays
+    root = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    for pointer, value, expected in find_invalid(root, allows_bare_arrays=allows_bare_arrays):
+        yield Problem(
+            tool.name, pointer, dumps_text(value)[:80] if value is not None else "missing", expected, is_refused=False
+        )
 
 
 def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:

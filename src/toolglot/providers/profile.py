@@ -7,9 +7,10 @@ compare names of vendors.
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from toolglot.messages import Usage
+from toolglot.schema import dialects
 
 __all__ = ["HistoryRules", "Price", "Profile", "ProviderLimits", "ToolFeatures"]
 
@@ -31,6 +32,8 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     call_id_length: int = 64
     description: int | None = None
     """Characters of one tool's description."""
+    parameter_types: frozenset[str] = frozenset()
+    """Types that a parameter can have, with `map` (free keys) and `any`. Others are converted (a Loss). From the dialect."""
     request_bytes: int | None = None
     cache_marks: int | None = None
     stops: int | None = None
@@ -50,18 +53,27 @@ class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     choices: frozenset[Choice] = ANY_CHOICE
     parallel: bool = True
     """Several calls in one turn."""
+    streaming: bool = True
+    """Replies can be streamed, also those with calls."""
     parallel_off: bool = True
     """Parallel calls can be disabled."""
     streamed_arguments: bool = True
+    """A call's arguments arrive in pieces (`ToolCallDelta`); otherwise each call arrives whole."""
     strict: bool = True
+    """Calls that are guaranteed to follow the schema."""
     freeform: bool = False
+    """Tools that take plain text instead of JSON."""
     namespaces: bool = False
     hosted: bool = False
+    """Tools that the provider runs itself, such as its web search."""
     error_flag: bool = False
+    """A result can be marked as an error; otherwise its text says so."""
     result_media: frozenset[str] = frozenset()
     """Kinds of media that a tool result may hold."""
     typed: frozenset[str] = frozenset()
     """Types of native tools: the model knows their schemas, the caller runs them."""
+    limits: ProviderLimits = ProviderLimits()
+    """The limits of the profile."""
 
 
 class HistoryRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -162,6 +174,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     price: Price | None = None
     notes: tuple[str, ...] = ()
     """Quirks that a contributor should know, one sentence each."""
+
+    def __post_init__(self) -> None:
+        # Here, so that both also follow a profile that is changed for a model or healed.
+        limits = replace(self.limits, parameter_types=getattr(dialects, self.dialect).parameter_types)
+        force_setattr(self, "limits", limits)
+        force_setattr(self, "features", replace(self.features, limits=limits))
 
     def apply(self, changes: dict[str, Any]) -> "Profile":
         """Return a profile with other values. A key may name a field of a part: `features.strict`."""

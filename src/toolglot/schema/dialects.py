@@ -69,6 +69,14 @@ class Dialect(msgspec.Struct, frozen=True):
         """Whether the wire passes any keyword on to the model."""
         return self.keywords is None
 
+    @property
+    def parameter_types(self) -> frozenset[str]:
+        """The types that a parameter can have as such; also `map` (an object with free keys) and `any`."""
+        has_maps = self.allows("additionalProperties") and not self.maps_as_pairs
+        special = {"null": not self.uses_nullable, "map": has_maps, "any": self.allows_untyped}
+        types = ("string", "number", "integer", "boolean", "array", "object")
+        return frozenset({*types, *(name for name, is_allowed in special.items() if is_allowed)})
+
     def allows(self, keyword: str) -> bool:
         """Whether the keyword may stay in a schema."""
         return keyword not in self.dropped_keywords if self.keywords is None else keyword in self.keywords

@@ -169,6 +169,27 @@ def clean_node(schema: Any) -> tuple[Schema, list[str]]:
     return node, invalid
 
 
+def find_invalid(schema: Schema, *, allows_bare_arrays: bool = False) -> Iterator[tuple[str, Any, str]]:
+    """Yield what is wrong with a schema: a JSON pointer, the value there, and what is expected instead."""
+    document = SchemaDocument(schema)
+    for at in iter_nodes(schema):
+        node, invalid = clean_node(at.node)
+        types = at.node.get("type")
+        if isinstance(types, list) and any(str(name).lower() not in TYPE_NAMES for name in cast("list[Any]", types)):
+            invalid.append("type")
+        for key in unique(invalid):
+            expected = f"one of {', '.join(TYPE_NAMES)}" if key == "type" else "a value that JSON Schema allows"
+            yield f"{at.pointer}/{key}", at.node.get(key), expected
+        if "$ref" in node and document.resolve(node["$ref"]) is None:
+            yield f"{at.pointer}/$ref", node["$ref"], "a reference to a part of this schema"
+        if not allows_bare_arrays and node.get("type") == "array" and not node.keys() & {"items", "prefixItems"}:
+            yield f"{at.pointer}/items", None, "a schema"
+        for key in MAP_KEYWORDS:
+            for name, sub in _dict_items(node.get(key)):
+                if not isinstance(sub, (dict, bool)):
+                    yield f"{at.pointer}/{key}/{escape_pointer(name)}", sub, "a schema"
+
+
 def _modernize(node: Schema) -> Schema:
     """Rewrite what older drafts and careless authors write in terms of 2020-12."""
     out = dict(node)

@@ -1,0 +1,112 @@
+"""Converts tools alone and results alone, for programs that send requests themselves."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from toolglot.errors import UsageError
+from toolglot.messages import Message, ToolCall, ToolResult, tool_results
+from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.profile import Profile
+from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.wire import spec
+from toolglot.wire.codec import decode_request, encode_request, load_request_encoder
+from toolglot.wire.json_values import Doc
+from toolglot.wire.writer import EncodedRequest, Encoding, Writer
+
+__all__ = ["EncodedResults", "decode_tools", "encode_results", "encode_tools"]
+
+
+class EncodedResults(Encoding, frozen=True, kw_only=True):
+    """Tool results as the messages (or items, or contents) of a wire."""
+
+    messages: list[Doc]
+
+
+def encode_tools(
+    tools: Iterable[ToolDefinition],
+    target: Profile | str,
+    *,
+    tool_choice: ToolChoice | None = None,
+    parallel: bool | None = None,
+) -> EncodedRequest:
+    """Encode tools for a profile or a provider's name (`gemini`, `anthropic:claude-opus-5`).
+
+    `body` holds the fields of a request that they make: `tools`, `tool_choice` …
+    """
+    profile = _find_profile(target)
+    request = Request(profile.model, (), tuple(tools), tool_choice, parallel)
+    encoded = encode_request(request, profile)
+    bare = encode_request(replace(request, tools=(), tool_choice=None, parallel=None), profile)
+    history_field = spec.SPECS[profile.wire].history_field
+    return replace(
+        encoded,
+        losses=tuple(loss for loss in encoded.losses if loss not in bare.losses),
+        repairs=tuple(repair for repair in encoded.repairs if repair not in bare.repairs),
+        body={key: value for key, value in encoded.body.items() if key != history_field and bare.body.get(key) != value},
+    )
+
+
+def encode_results(results: Iterable[ToolResult], target: Profile | str, *, calls: Iterable[ToolCall] = ()) -> EncodedResults:
+    """Encode the results of one turn for a profile or a provider's name, as the messages that follow the calls.
+
+    `calls`: the calls that they answer. Without them, a call is assumed to have the result's id and name.
+    """
+    profile, results = _find_profile(target), tuple(results)
+    encoder, writer = load_request_encoder(profile.wire), Writer(profile)
+    by_id = {result.call_id: ToolCall(result.call_id, result.name, {}) for result in results if result.name}
+    by_id |= {call.id: call for call in calls}
+    answered = [by_id[result.call_id] for result in results if result.call_id in by_id]
+    writer.calls |= {call.id: call for call in answered}
+    writer.enter("calls")
+    encoder.encode_message(Message("assistant", tuple(answered)), writer)  # a result's id and name follow its call
+    writer.losses.clear()
+    writer.enter("results")
+    messages = encoder.encode_message(tool_results(*results), writer) if results else []
+    encoded = writer.finish({})
+    return EncodedResults(encoded.losses, encoded.repairs, encoded.names, messages=messages)
+
+
+def _find_profile(target: Profile | str) -> Profile:
+    if isinstance(target, Profile):
+        return target
+    provider, _, model = target.partition(":")
+    return resolve_profile(provider, model)
+
+
+def decode_tools(value: Any) -> list[ToolDefinition]:
+    """Decode a provider's or MCP's tools: one, a list of them, or a whole request. Raises UsageError."""
+    return list(_decode_tools(value))
+
+
+def _decode_tools(value: Any) -> Iterator[ToolDefinition]:
+    match value:
+        case {"tools": tools, **others} if "type" not in others:
+            yield from _decode_tools(tools)
+        case dict():
+            yield from _decode_tool(cast(dict[str, Any], value))
+        case list():
+            for item in cast(list[Any], value):
+                yield from _decode_tools(item)
+        case _:
+            raise UsageError(f"not a tool: {value!r:.80}")
+
+
+def _decode_tool(fields: dict[str, Any]) -> Iterable[ToolDefinition]:
+    """Decode one JSON tool; its keys tell which API format it is written in."""
+    match fields:
+        case {"inputSchema": schema}:  # MCP
+            return [ToolDefinition(str(fields.get("name", "")), str(fields.get("description") or ""), schema)]
+        case {"functionDeclarations": _} | {"function_declarations": _}:
+            wire = spec.GEMINI
+        case {"function": _} | {"custom": _}:
+            wire = spec.OPENAI_CHAT
+        case {"input_schema": _}:
+            wire = spec.ANTHROPIC_MESSAGES
+        case {"name": _} | {"type": _}:
+            wire = spec.OPENAI_RESPONSES
+        case _:
+            keys = ", ".join(map(repr, fields)) or "none"
+            raise UsageError(f"not a tool: an object without a name (its keys: {keys})")
+    return decode_request(wire, {"tools": [fields]}).tools

@@ -1,0 +1,79 @@
+"""Tools alone and results alone, in each provider's format, addressed by its name."""
+
+from typing import Any
+
+import pytest
+
+import toolglot
+from toolglot.errors import UnknownName, UsageError
+from toolglot.messages import Text, ToolCall, ToolResult
+from toolglot.providers.catalog import resolve_profile
+from toolglot.request import ToolChoice, ToolDefinition
+
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = ToolDefinition("weather", "Weather.", PARAMETERS)
+FIELDS = {"name": "weather", "description": "Weather."}
+# fmt: off
+TOOLS: dict[str, dict[str, Any]] = {
+    "openai:gpt-4o": {"tools": [{"type": "function", "function": {**FIELDS, "parameters": PARAMETERS}}],
+        "tool_choice": "required", "parallel_tool_calls": False},
+    "openai:gpt-5": {"tools": [{"type": "function", **FIELDS, "parameters": PARAMETERS, "strict": False}],
+        "tool_choice": "required", "parallel_tool_calls": False},
+    "anthropic": {"tools": [{**FIELDS, "input_schema": PARAMETERS}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True}},
+    "gemini:gemini-3-pro": {"tools": [{"functionDeclarations": [{**FIELDS, "parametersJsonSchema": PARAMETERS}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+    "ollama": {"tools": [{"type": "function", "function": {**FIELDS, "parameters": PARAMETERS}}]},
+}
+RESULTS: dict[str, list[dict[str, Any]]] = {
+    "openai:gpt-4o": [{"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+        {"role": "tool", "tool_call_id": "c2", "content": "Error: no such city"}],
+    "openai:gpt-5": [{"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+        {"type": "function_call_output", "call_id": "c2", "output": "Error: no such city"}],
+    "anthropic": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sunny"},
+        {"type": "tool_result", "tool_use_id": "c2", "content": "no such city", "is_error": True}]}],
+    "gemini:gemini-3-pro": [{"role": "user", "parts": [
+        {"functionResponse": {"name": "weather", "response": {"output": "sunny"}, "id": "c1"}},
+        {"functionResponse": {"name": "weather", "response": {"error": "no such city"}, "id": "c2"}}]}],
+    "ollama": [{"role": "tool", "content": "sunny", "tool_call_id": "c1", "tool_name": "weather"},
+        {"role": "tool", "content": "Error: no such city", "tool_call_id": "c2", "tool_name": "weather"}],
+}
+# fmt: on
+SUNNY = ToolResult("c1", (Text("sunny"),), "weather")
+FAILED = ToolResult("c2", (Text("no such city"),), is_error=True)
+
+
+@pytest.mark.parametrize(("provider", "body"), TOOLS.items())
+def test_tools_alone(provider: str, body: dict[str, Any]) -> None:
+    encoded = toolglot.encode_tools([WEATHER], provider, tool_choice=ToolChoice("required"), parallel=False)
+    assert encoded.body == body
+    assert {loss.subject for loss in encoded.losses} <= {"parallel", "tool_choice"}
+    assert encoded.repairs == ()  # not those of the request that was never made
+    [decoded] = toolglot.decode_tools(body)
+    assert (decoded.name, decoded.description, decoded.parameters) == ("weather", "Weather.", PARAMETERS)
+
+
+@pytest.mark.parametrize(("provider", "messages"), RESULTS.items())
+def test_results_alone(provider: str, messages: list[dict[str, Any]]) -> None:
+    calls = [ToolCall("c1", "weather", {"city": "Rome"}), ToolCall("c2", "weather", {"city": "Rom"})]
+    encoded = toolglot.encode_results([SUNNY, FAILED], provider, calls=calls)
+    assert encoded.messages == messages
+    assert toolglot.encode_results([SUNNY], provider).messages  # the result's own id and name are enough
+
+
+def test_losses_and_repairs_of_the_parts() -> None:
+    strict = ToolDefinition("a.b", "", {"type": "object", "properties": {"x": {"type": "string", "pattern": "^a"}}})
+    encoded = toolglot.encode_tools([strict], resolve_profile("ollama"))
+    assert [loss.subject for loss in encoded.losses] == ["pattern"]
+    [repair] = toolglot.encode_tools([strict], "anthropic").repairs
+    assert repair.subject == "tool name 'a.b'"
+    results = toolglot.encode_results([ToolResult("c1", (Text("x"),))], "mistral")
+    assert [(repair.subject, repair.where) for repair in results.repairs] == [("call id 'c1'", "results")]
+    assert toolglot.encode_results([], "mistral").messages == []
+
+
+def test_wrong_input() -> None:
+    with pytest.raises(UnknownName, match="nowhere"):
+        toolglot.encode_tools([WEATHER], "nowhere:m")
+    with pytest.raises(UsageError, match="not a tool"):
+        toolglot.decode_tools("weather")
