@@ -63,7 +63,8 @@ class Driver:
     async def batches(self) -> AsyncGenerator[list[RunEvent]]:
         """Run until it is done or waits for a decision. Without a reader (`streaming`), nothing is yielded on the way."""
         try:
-            self._record_refusals()
+            if (events := self._record_refusals()) and self._streaming:
+                yield events
             while (step := self._next_step()) is not None:
                 work = self._ask(step) if isinstance(step, AskModel) else self._call_tools(step)
                 async with aclosing(work) as batches:
@@ -152,6 +153,7 @@ class Driver:
             request, has_shown = requests.build_request(step, self._streaming), False
             if self._hooks.before_request:
                 request = await self._before_deadline(apply_hooks(self._hooks.before_request, request))
+            requests.note_sent(request)
             self._reading_from = state
             try:
                 async with aclosing(state.stream_batches(request)) as batches:
@@ -161,7 +163,8 @@ class Driver:
                             yield cast(list[RunEvent], batch)
                             if self._eager_tools is not None and (events := self._eager_tools.observe(batch)):
                                 yield events
-                await self._take_reply(state)
+                if (events := await self._take_reply(state)) and self._streaming:
+                    yield events
                 return
             except (ProviderError, TransportError, MalformedReply) as error:
                 if has_shown:  # what was shown is never taken back
@@ -187,7 +190,8 @@ class Driver:
         log.info("the context was truncated: %s", event.message, extra=fields)
         return [event]
 
-    async def _take_reply(self, state: EngineState) -> None:
+    async def _take_reply(self, state: EngineState) -> list[RunEvent]:
+        """Add the reply to the run; the events of calls that may not run."""
         result = state.result
         assert result is not None
         profile, usage = state.engine.profile, result.reply.usage
@@ -200,8 +204,8 @@ class Driver:
             reply = await self._before_deadline(apply_hooks(self._hooks.after_reply, reply))
         self._reading_from = None
         reply, self._interpreted = self._requests.view.annotate(with_unique_ids(reply))
-        self.run.add_reply(reply)
-        self._record_refusals()
+        self.run.add_reply(reply, self._requests.offer.find_refusals(reply))
+        return self._record_refusals()
 
     def _use_fallback(self, error: ProviderError | TransportError | MalformedReply, failed: EngineState) -> EngineState:
         """Switch to another model. Raises the error if there is none."""
@@ -298,12 +302,15 @@ class Driver:
         self._turn_outcomes[index] = outcome
         self.run.add_result(index, outcome.result)
 
-    def _record_refusals(self) -> None:
+    def _record_refusals(self) -> list[RunEvent]:
         """Calls that the run itself has answered are outcomes too, in their place among the others of the turn."""
+        events: list[RunEvent] = []
         for index, call, result in self.run.take_refusals():
             approved = False if result.error_kind == "rejected" else None
             outcome = ToolOutcome(call, result, ran=False)
             self._turn_outcomes[index] = self._executor.record(outcome, self._executor.find_tool(call), approved=approved)
+            events.append(ToolFinished(self._turn_outcomes[index]))
+        return events
 
     def _close_turn(self) -> None:
         if self._turn_outcomes:

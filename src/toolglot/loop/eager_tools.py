@@ -83,7 +83,8 @@ class EagerTools:
         executor, interpreted = self._requests.state.executor, self._requests.view.interpret(call)
         tool = executor.find_tool(interpreted)
         self._is_blocked = self._is_blocked or (tool is not None and tool.ordered)
-        if self._is_blocked or call.id in self._running:
+        offer = self._requests.offer
+        if self._is_blocked or call.id in self._running or offer.is_single or offer.check(call) is not None:
             return
         if tool is None or tool.effects != _READ_ONLY or executor.policy.needs_approval(tool):
             return

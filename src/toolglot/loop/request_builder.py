@@ -12,6 +12,7 @@ from toolglot.loop.agent_core import AgentCore
 from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.model_view import ModelView
+from toolglot.loop.offer import Offer
 from toolglot.loop.run import AskModel
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Usage, user
@@ -36,6 +37,8 @@ class RequestBuilder:
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int] = (None, 0)
         self.view: ModelView
         """What the model sees that is asked now, or was asked last. `engine_state` sets it once per request."""
+        self.offer: Offer
+        """What the model may call in the reply to the last request."""
         self.engine_state()
 
     def engine_state(self) -> EngineState:
@@ -72,6 +75,10 @@ class RequestBuilder:
             Output(output.schema) if output is not None and not has_answer_tool else None,
             stream,
         )
+
+    def note_sent(self, request: Request) -> None:
+        """Remember what a request, as the hooks left it, allows the model to call."""
+        self.offer = Offer(request, self.view, self._tools)
 
     # ---- the context window
 

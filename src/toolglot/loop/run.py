@@ -6,13 +6,13 @@ as started before it has any effect, so that nothing runs twice, even after a cr
 limit never runs. Whatever happens, the conversation stays valid. Pure: no clock, no I/O.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.errors import MalformedData, ToolErrorKind, UsageError
+from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
 from toolglot.events import RunStop
 from toolglot.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
 from toolglot.request import ToolChoice
@@ -91,12 +91,13 @@ class RunState(msgspec.Struct, omit_defaults=True):
         text: str,
         only: Sequence[int] | None = None,
         started: Callable[[ToolCall], ToolResult] = make_unknown_result,
+        code: str = "",
     ) -> None:
         """Answer open calls without running them. `started`: the result of those that were started."""
         for index in self.open_indexes():
             if only is None or index in only:
                 call = self.calls[index]
-                refusal = ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind)
+                refusal = ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind, error_code=code)
                 self.results[index] = started(call) if index in self.started else refusal
 
 
@@ -162,8 +163,8 @@ class Run:
 
     # ---- what happened
 
-    def add_reply(self, reply: Reply) -> None:
-        """Append the model's reply. Its calls, if they may run, come next."""
+    def add_reply(self, reply: Reply, not_offered: Iterable[tuple[int, ToolError]] = ()) -> None:
+        """Append the model's reply. Its calls, if they may run, come next. `not_offered`: calls that may not, by index."""
         is_last = self.iteration >= self._max_iterations
         self.iteration += 1
         reply = self.reply = with_unique_ids(reply)
@@ -188,6 +189,8 @@ class Run:
             broken = [index for index, call in enumerate(calls) if call.arguments is None and not call.freeform]
             ends_with_call = bool(reply.blocks) and isinstance(reply.blocks[-1], ToolCall)
             turn.refuse("truncated", _TRUNCATED, only=[*broken, len(calls) - 1] if ends_with_call else broken)
+        for index, error in not_offered:
+            turn.refuse(error.kind, str(error), only=[index], code=error.code)
         results = enumerate(zip(calls, turn.results, strict=True))
         self._refusals += [(index, call, result) for index, (call, result) in results if result is not None]
 

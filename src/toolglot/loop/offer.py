@@ -1,0 +1,67 @@
+"""What a model may call in its reply. Providers do not always keep to it, so it is checked again when the reply comes back."""
+
+from collections.abc import Iterator
+
+from toolglot.errors import ToolError
+from toolglot.loop.model_view import ModelView
+from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
+from toolglot.messages import Reply, ToolCall
+from toolglot.request import Request, ToolDefinition
+from toolglot.tools.calls import base_call
+
+__all__ = ["Offer"]
+
+_NO_TOOLS = "The call did not run: no tool may be called in this reply. Answer without tools."
+_NOT_OFFERED = "The call did not run: the tool {!r} is not available in this reply. Available: {}."
+_ONE_CALL = "The call did not run: only one call is allowed at a time. Make it again when you have the result of the other one."
+
+
+class Offer:
+    """The tools, the tool choice and the number of calls of one request. `all_tools`: those before a hook changed it."""
+
+    def __init__(self, request: Request, view: ModelView, all_tools: tuple[ToolDefinition, ...]) -> None:
+        choice = request.tool_choice
+        self._view, self.is_single = view, request.parallel is False
+        self._is_none = choice is not None and choice.mode == "none"
+        self._is_limited = request.tools is not all_tools or bool(choice and choice.names)
+        self.is_open = not (self._is_none or self.is_single or self._is_limited)
+        """Whether everything may be called, which needs no check."""
+        if self._is_limited:
+            self._all_names = {_qualified_name(tool) for tool in all_tools}
+            self._names = {
+                _qualified_name(tool)
+                for tool in request.tools
+                if not (choice and choice.names) or {tool.name, _qualified_name(tool)} & {*choice.names, FINAL_ANSWER_TOOL}
+            }
+
+    def check(self, call: ToolCall) -> ToolError | None:
+        """Return why a call was not on offer; None if it was, or if no such tool exists."""
+        if call.name == FINAL_ANSWER_TOOL:
+            return None
+        text = _NO_TOOLS
+        if not self._is_none:
+            if not self._is_limited or self._is_offered(call):
+                return None
+            text = _NOT_OFFERED.format(call.name, ", ".join(sorted(self._names)[:12]) or "none")
+        return ToolError(text, kind="not_allowed", code="tool_not_offered")
+
+    def find_refusals(self, reply: Reply) -> Iterator[tuple[int, ToolError]]:
+        """Yield the calls that must not run, by index, each with the reason."""
+        has_call = False
+        for index, call in enumerate(() if self.is_open else reply.calls):
+            error = self.check(call)
+            if error is None and self.is_single and has_call and call.name != FINAL_ANSWER_TOOL:
+                error = ToolError(_ONE_CALL, kind="not_allowed", code="one_call_at_a_time")
+            has_call = has_call or error is None
+            if error is not None:
+                yield index, error
+
+    def _is_offered(self, call: ToolCall) -> bool:
+        names = {_qualified_name(call)}
+        if not names & self._all_names and self._view.facade is not None:  # an alias or the base name of a built-in tool
+            names = {*self._view.facade.native_names(base_call(self._view.interpret(call)).name)}
+        return bool(names & self._names) or not names & self._all_names
+
+
+def _qualified_name(item: ToolCall | ToolDefinition) -> str:
+    return f"{item.namespace}.{item.name}" if item.namespace else item.name

@@ -1,0 +1,138 @@
+"""A call that was not on offer never runs, whatever the model does: tool choice, hooks and one call at a time."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from toolglot.events import ToolFinished
+from toolglot.messages import Reply, Text, ToolCall
+from toolglot.request import Request, ToolChoice
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import Tool
+
+from .agents import PROVIDERS, Wiretap, agent, check, gathered, hook, kinds_of, noting, outcome, results_of, run
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+EVERYONE = (*PROVIDERS, "mistral", "deepseek")
+PROVIDER = pytest.mark.parametrize("provider", EVERYONE)
+
+
+def calls(*names: str) -> Reply:
+    return Reply(tuple(ToolCall(f"id{index}", name, {}) for index, name in enumerate(names)), "tools")
+
+
+def answer(request: Request) -> Reply:
+    return Reply((Text("done"),))
+
+
+def make_tools(ran: list[str]) -> list[Tool]:
+    return [noting(ran, "t1", effects="read"), noting(ran, "t2", effects="read")]
+
+
+CHOICES: list[tuple[ToolChoice, list[str], list[Any]]] = [
+    (ToolChoice("none"), [], ["not_allowed", "not_allowed"]),
+    (ToolChoice("auto", ("t1",)), ["t1"], [None, "not_allowed"]),
+    (ToolChoice("required", ("t1",)), ["t1"], [None, "not_allowed"]),
+    (ToolChoice("required", ("t1", "t2")), ["t1", "t2"], [None, None]),
+    (ToolChoice("required"), ["t1", "t2"], [None, None]),
+]
+
+
+@PROVIDER
+@LIVE
+@pytest.mark.parametrize(("choice", "expected", "kinds"), CHOICES)
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_tool_choice_is_enforced(
+    provider: str, live: bool, choice: ToolChoice, expected: list[str], kinds: list[Any], eager: bool
+) -> None:
+    ran: list[str] = []
+    tap = Wiretap(calls("t1", "t2"), answer)
+    config = ToolConfig(tool_choice=choice, eager_start=eager)
+    talker = agent(provider, tap, tools=make_tools(ran), config=config)
+    result = run(outcome(talker, "go", streamed=live))
+    assert sorted(ran) == expected
+    assert [one.result.error_kind for one in result.outcomes] == kinds
+    assert result.text == "done"
+    refused = [one for one in result.outcomes if one.result.is_error]
+    assert all(not one.ran and one.result.error_code == "tool_not_offered" for one in refused)
+    check(talker.conversation)
+
+
+@PROVIDER
+@LIVE
+def test_a_choice_is_free_after_the_first_request(provider: str, live: bool) -> None:
+    ran: list[str] = []
+    tap = Wiretap(calls("t2"), calls("t2"), answer)
+    talker = agent(provider, tap, tools=make_tools(ran), config=ToolConfig(tool_choice=ToolChoice("auto", ("t1",))))
+    run(outcome(talker, "go", streamed=live))
+    assert ran == ["t2"]
+    assert kinds_of(talker.conversation) == ["not_allowed", None]
+    assert "Available: t1." in results_of(talker.conversation)[0].text
+
+
+@PROVIDER
+@LIVE
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_tool_that_a_hook_removed_does_not_run(provider: str, live: bool, eager: bool) -> None:
+    ran: list[str] = []
+
+    def hide(request: Request) -> Request:
+        return replace(request, tools=tuple(one for one in request.tools if one.name != "t2"))
+
+    tap = Wiretap(calls("t2", "t1"), answer)
+    talker = agent(
+        provider, tap, tools=make_tools(ran), hooks=[hook(before_request=hide)], config=ToolConfig(eager_start=eager)
+    )
+    run(outcome(talker, "go", streamed=live))
+    assert ran == ["t1"]
+    assert kinds_of(talker.conversation) == ["not_allowed", None]
+
+
+@PROVIDER
+@LIVE
+@pytest.mark.parametrize("eager", [False, True])
+def test_one_call_at_a_time_is_enforced(provider: str, live: bool, eager: bool) -> None:
+    ran: list[str] = []
+    tap = Wiretap(calls("t1", "t2", "t2"), calls("t2"), answer)
+    talker = agent(provider, tap, tools=make_tools(ran), config=ToolConfig(parallel=False, eager_start=eager))
+    result = run(outcome(talker, "go", streamed=live))
+    assert ran == ["t1", "t2"]
+    assert [one.result.error_code for one in result.outcomes] == ["", "one_call_at_a_time", "one_call_at_a_time", ""]
+    check(talker.conversation)
+
+
+def test_the_one_call_is_the_first_that_was_on_offer() -> None:
+    ran: list[str] = []
+    config = ToolConfig(parallel=False, tool_choice=ToolChoice("auto", ("t2",)))
+    talker = agent("anthropic", Wiretap(calls("t1", "t2"), answer), tools=make_tools(ran), config=config)
+    run(talker.run("go"))
+    assert ran == ["t2"]
+
+
+def test_a_tool_that_does_not_exist_is_still_unknown() -> None:
+    config = ToolConfig(tool_choice=ToolChoice("auto", ("t1",)))
+    talker = agent("anthropic", Wiretap(calls("nothing"), answer), tools=make_tools([]), config=config)
+    run(talker.run("go"))
+    assert kinds_of(talker.conversation) == ["not_found"]
+
+
+def test_a_refused_call_is_an_event_too() -> None:
+    config = ToolConfig(tool_choice=ToolChoice("none"))
+    talker = agent("anthropic", Wiretap(calls("t1"), answer), tools=make_tools([]), config=config)
+    events = run(gathered(talker.stream("go")))
+    assert [event.outcome.result.error_code for event in events if isinstance(event, ToolFinished)] == ["tool_not_offered"]
+
+
+@pytest.mark.parametrize("name", ["Read", "read"])
+@pytest.mark.parametrize(("names", "kind"), [(("grep",), "not_allowed"), (("read",), None)])
+def test_built_in_tools_are_meant_under_all_of_their_names(tmp_path: Any, name: str, names: tuple[str, ...], kind: Any) -> None:
+    from toolglot import coding_tools
+
+    (tmp_path / "a.txt").write_text("hello")
+    arguments = {"file_path": str(tmp_path / "a.txt")} if name == "Read" else {"path": "a.txt"}
+    tap = Wiretap(Reply((ToolCall("x", name, arguments),), "tools"), answer)
+    config = ToolConfig(tool_choice=ToolChoice("auto", names))
+    talker = agent("anthropic", tap, tools=coding_tools(tmp_path), config=config)
+    run(talker.run("go"))
+    assert kinds_of(talker.conversation) == [kind], results_of(talker.conversation)
