@@ -106,7 +106,7 @@ if TYPE_CHECKING:
         ToolDefinition as ToolDefinition,
         ToolExample as ToolExample,
     )
-    from toolglot.simulator.core import Simulator as Simulator
+    from toolglot.simulator.core import Script as Script, Simulator as Simulator
     from toolglot.tools.audit import AuditLog as AuditLog
     from toolglot.tools.config import RetryConfig as RetryConfig, ToolConfig as ToolConfig
     from toolglot.tools.context import Context as Context
@@ -172,7 +172,7 @@ _HOMES = {
     "loop.context_window": "ContextPolicy",
     "loop.orchestrator": "Orchestrator PromptContext",
     "loop.run": "Run",
-    "simulator.core": "Simulator",
+    "simulator.core": "Script Simulator",
     "tools.audit": "AuditLog",
     "tools.config": "RetryConfig ToolConfig",
     "tools.context": "Context",

@@ -190,6 +190,8 @@ class TestTools:
 
     def test_max_turns(self) -> None:
         prompt = 'call look {"what": "1"} then call look {"what": "2"} then call look {"what": "3"}'
+        assert run_with_tools(prompt, "--max-turns", "2").code == 0  # the last turn allows no calls, and the model obeys
+        prompt = 'call look {"what": "1"} then call look {"what": "2"}\nthen fault unknown-tool'
         outcome = run_with_tools(prompt, "--max-turns", "2", "--json")
         assert outcome.code == 3
         assert outcome.records()[-1]["result"]["stop"] == "max_iterations"

@@ -108,6 +108,63 @@ def test_parallel_off_spreads_calls_over_turns() -> None:
     assert made == [[("get_weather", {"city": "Paris"})], [("get_weather", {"city": "Rome"})], []]
 
 
+CALLS = 'call get_weather {"city": "Paris"} call add {"a": 1, "b": 2}'
+
+
+@pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+def test_directives_obey_the_tool_choice(profile: str) -> None:
+    def answer(text: str, *choice: Any) -> Reply:
+        return ask(Simulator(), profile, [user(text)], tools=TOOLS, tool_choice=ToolChoice(*choice))
+
+    refused = answer(CALLS, "none")
+    assert (refused.calls, refused.stop) == ((), "end")
+    assert refused.text
+    assert calls_of(answer(CALLS, "required", ("add",))) == [("add", {"a": 1, "b": 2})]
+    assert len(answer(CALLS, "auto").calls) == 2
+    forced = answer("say hi", "required")
+    assert (forced.text, len(forced.calls), forced.stop) == ("hi", 1, "tools")
+
+
+@pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic"])
+def test_directives_obey_parallel_off(profile: str) -> None:
+    """One call per turn, and none is lost."""
+    simulator, conversation = Simulator(), Conversation([user(f"{CALLS}\nthen say Done.")])
+    seen: list[Any] = []
+    for _ in range(3):
+        reply = ask(simulator, profile, conversation, tools=TOOLS, parallel=False)
+        seen.append((calls_of(reply), reply.text))
+        conversation.append(reply.message, *([add_results(reply, "ok")] if reply.calls else []))
+    assert seen == [([("get_weather", {"city": "Paris"})], ""), ([("add", {"a": 1, "b": 2})], ""), ([], "Done.")]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_directives_obey_the_length_limit(profile: str, stream: bool) -> None:
+    """Also in the middle of a call and of structured output."""
+
+    def answer(text: str, **fields: Any) -> Reply:
+        return ask(Simulator(), profile, [user(text)], stream=stream, options=Options(max_tokens=20), **fields)
+
+    said = answer("say " + "x" * 300)
+    assert (said.text, said.stop) == ("x" * 80, "length")
+    cut = answer('call get_weather {"city": "%s"}' % ("x" * 300), tools=TOOLS)
+    assert cut.stop == "length"
+    assert all(len(call.text) <= 80 for call in cut.calls)
+    listing = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    document = answer('"%s"' % ("x" * 300), output=Output(listing, "listing"))
+    assert (len(document.text) <= 80, document.stop) == (True, "length")
+
+
+@pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic"])
+def test_a_script_is_played_as_written(profile: str) -> None:
+    """It is how to play a model that disobeys."""
+    calls = (ToolCall("", "get_weather", {"city": "Paris"}), ToolCall("", "add", {"a": 1, "b": 2}))
+    for turn in (CALLS, Reply(calls, "tools")):
+        fields: Any = {"tools": TOOLS, "tool_choice": ToolChoice("none"), "parallel": False, "options": Options(max_tokens=2)}
+        reply = ask(Simulator(Script([turn])), profile, [user("hi")], **fields)
+        assert (len(reply.calls), reply.stop) == (2, "tools")
+
+
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_directives_by_turn(profile: str) -> None:
     words = 'think Two.\ncall add {"a": 1, "b": 2} and call add {"a": 3, "b": 4}\nthen call get_weather {"city": "}"}\n'

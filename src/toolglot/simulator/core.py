@@ -18,7 +18,7 @@ from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.simulator import faults as on_demand
 from toolglot.simulator.faults import Part, Reset, Stall
-from toolglot.simulator.model import Script, Situation, add_thought, estimate_usage, respond
+from toolglot.simulator.model import Script, Situation, add_thought, estimate_usage, play_script, respond
 from toolglot.simulator.opaque_state import add_state, shows_thinking
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
@@ -61,7 +61,7 @@ class Simulator:
     """Stands in for every provider, for any number of conversations.
 
     Args:
-        script: What the model says, by turn.
+        script: What the model says, turn by turn.
         faults: One per request, in order; "" lets a request pass.
     """
 
@@ -141,7 +141,9 @@ class Simulator:
     def _make_reply(self, accepted: AcceptedRequest, situation: Situation, fault: str) -> Reply:
         """Return what the model says, with ids, opaque state and usage."""
         profile = accepted.profile
-        reply = respond(accepted.request, situation, self._script)
+        has_objects = on_demand.has_object_arguments(profile, streamed=accepted.stream)
+        reply = play_script(self._script, accepted.request) if self._script else None
+        reply = reply or respond(accepted.request, situation, object_arguments=has_objects)
         thinks = shows_thinking(accepted.request, profile)
         if thinks:
             reply = add_thought(reply, situation)

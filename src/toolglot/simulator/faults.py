@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from toolglot.errors import UnknownName
 from toolglot.messages import Block, Reply, Text, ToolCall
 from toolglot.providers.profile import Profile
+from toolglot.simulator.model import truncate_call
 from toolglot.simulator.wires.base import Refusal, RefusalKind, load_rules
 from toolglot.wire import spec
 
@@ -90,10 +91,14 @@ def make_refusal(fault: str, value: str, profile: Profile) -> Refusal | None:
 # ---- faults in what the model says
 
 
+def has_object_arguments(profile: Profile, *, streamed: bool) -> bool:
+    """Whether arguments are objects on the wire, so that nothing in them can be truncated or broken."""
+    return spec.SPECS[profile.wire].object_arguments or (profile.wire == spec.ANTHROPIC_MESSAGES and not streamed)
+
+
 def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) -> Reply:
     """Return the reply with the fault, before it has ids."""
-    # Where arguments are objects, nothing in them can be truncated or broken.
-    has_objects = spec.SPECS[profile.wire].object_arguments or (profile.wire == spec.ANTHROPIC_MESSAGES and not streamed)
+    has_objects = has_object_arguments(profile, streamed=streamed)
     others = tuple(block for block in reply.blocks if not isinstance(block, ToolCall))
     match fault:
         case "duplicate-ids" if len(reply.calls) < 2:
@@ -104,8 +109,7 @@ def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool
             return replace(reply, blocks=(*others, *calls), stop="tools")
         case "length" if reply.calls:
             last = reply.calls[-1]
-            text = "{}" if has_objects else _first_half(last.text)
-            truncated = replace(last, arguments={} if has_objects else None, raw=text)
+            truncated = truncate_call(last, max(1, len(last.text) // 2), object_arguments=has_objects)
             return replace(reply, blocks=tuple(truncated if block is last else block for block in reply.blocks), stop="length")
         case "length":
             texts = (

@@ -3,6 +3,9 @@
 A plain prompt is split into clauses; each goes to the tool whose words it shares most ("in Paris and in Rome": two calls).
 After the results it answers with a sentence that quotes each of them. A call that has a result is not repeated, unless
 `tool_choice` requires a call. Without a matching tool it answers with text, or with JSON if an output schema asks for it.
+
+Prompts and directives obey `tool_choice`, `parallel` and `max_tokens`, as a real model would. A script is played as written:
+that is how to test what happens when a model disobeys.
 """
 
 import re
@@ -13,7 +16,7 @@ from msgspec.structs import replace
 
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
-from toolglot.request import Request, ToolDefinition
+from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.simulator.argument_filler import ArgumentFiller, split_words
 from toolglot.simulator.directives import PlannedTurn, parse_directives
 from toolglot.textutil import truncate
@@ -22,7 +25,7 @@ from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.repair import FILLER_TEXT
 
-__all__ = ["Script", "Situation", "add_thought", "estimate_usage", "respond"]
+__all__ = ["Script", "Situation", "add_thought", "estimate_usage", "play_script", "respond", "truncate_call"]
 
 _MAX_QUOTE = 400  # characters of a result in the answer
 _CHARS_PER_TOKEN = 4
@@ -33,10 +36,11 @@ _CLAUSE_BREAK = re.compile(r"\s*(?:,\s*(?:and|then)?|;|\band\b|\bthen\b|[?!.](?=
 
 
 class Script(msgspec.Struct, frozen=True):
-    """Replies by turn: the n-th is used when the history has n assistant turns. After the last one the model improvises.
+    """What the simulated model says, turn by turn, as written: `Simulator(Script(["say hi", Reply((Text("bye"),))]))`.
 
-    A turn is a Reply, a text in the grammar of `directives`, or a function of the request. Ids and state that a Reply lacks
-    are added.
+    A turn is a text with directives (`call NAME {json}`, `say TEXT`, ...), a Reply, or a function from Request to Reply.
+    The n-th one answers a history with n assistant turns, so a script serves any number of conversations. After the last one
+    the model follows the prompt again. Ids and state that a Reply lacks are added.
     """
 
     turns: "Sequence[Reply | str | Callable[[Request], Reply]]"
@@ -59,6 +63,8 @@ class Situation(msgspec.Struct):
         last = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
         user_text = messages[last].text if last >= 0 else ""
         planned, prompt = parse_directives(user_text)
+        if request.parallel is False:
+            planned = [part for turn in planned for part in _split_calls(turn)]
         return cls(user_text, prompt, planned, messages[last + 1 :])
 
     @property
@@ -86,27 +92,68 @@ def _is_encoder_filler(message: Message) -> bool:
     return message.role == "user" and message.text.startswith(("[media of the result", "<system>"))
 
 
-def respond(request: Request, situation: Situation, script: Script | None = None) -> Reply:
-    """Return the model's reply, without ids and state."""
+def _split_calls(turn: PlannedTurn) -> Iterator[PlannedTurn]:
+    """Yield turns with one call each. What comes before a call stays with it; the faults come first, the stop reason last."""
+    blocks: list[Block] = []
+    faults = turn.faults
+    for block in turn.blocks:
+        if isinstance(block, ToolCall) and any(isinstance(other, ToolCall) for other in blocks):
+            yield PlannedTurn(blocks, faults)
+            blocks, faults = [], []
+        blocks.append(block)
+    yield PlannedTurn(blocks, faults, turn.stop)
+
+
+def play_script(script: Script, request: Request) -> Reply | None:
+    """Return the script's reply for this turn, without ids and state, or None after its last one."""
     index = sum(message.role == "assistant" and not _is_encoder_filler(message) for message in request.messages)
-    entry = script.turns[index] if script and index < len(script.turns) else None
+    if index >= len(script.turns):
+        return None
+    entry = script.turns[index]
     if isinstance(entry, str):
         turns, text = parse_directives(entry)
         reply = _make_reply(turns[0].blocks if turns else [Text(text)], turns[0].stop if turns else None)
-    elif entry is None or isinstance(entry, Reply):
-        reply = entry or _improvise(request, situation)
     else:
-        reply = entry(request)
+        reply = entry if isinstance(entry, Reply) else entry(request)
     return replace(reply, blocks=tuple(_shape_calls(reply.blocks, request)))
+
+
+def respond(request: Request, situation: Situation, *, object_arguments: bool = False) -> Reply:
+    """Return the model's own reply, without ids and state. `object_arguments`: a call cannot be truncated in its middle."""
+    reply = _improvise(request, situation)
+    reply = replace(reply, blocks=tuple(_shape_calls(reply.blocks, request)))
+    budget = _CHARS_PER_TOKEN * (request.options.max_tokens or 0)
+    blocks: list[Block] = []
+    for block in reply.blocks if budget else ():
+        length = len(block.text) if isinstance(block, Text | Thinking | ToolCall) else 0
+        if length > budget:
+            if isinstance(block, ToolCall):
+                blocks.append(truncate_call(block, budget, object_arguments=object_arguments))
+            elif isinstance(block, Text | Thinking):
+                blocks.append(replace(block, text=block.text[:budget]))
+            return replace(reply, blocks=tuple(blocks), stop="length")
+        blocks.append(block)
+        budget -= length
+    return reply
+
+
+def truncate_call(call: ToolCall, length: int, *, object_arguments: bool) -> ToolCall:
+    """Return the call as the length limit leaves it. Where arguments are objects, none of them is left."""
+    return replace(call, arguments={}, raw="{}") if object_arguments else replace(call, arguments=None, raw=call.text[:length])
 
 
 def _improvise(request: Request, situation: Situation) -> Reply:
     turn = situation.current_turn
     stop = turn.stop if turn else None
-    if turn and turn.blocks:
-        return _make_reply(turn.blocks, stop)
+    choice = request.tool_choice or ToolChoice()
+    blocks = list(_shape_calls(turn.blocks, request)) if turn else []
+    if choice.mode == "none" or choice.names:
+        allowed = choice.names if choice.mode != "none" else ()
+        blocks = [block for block in blocks if not isinstance(block, ToolCall) or block.name in allowed]
+    if blocks and (choice.mode != "required" or any(isinstance(block, ToolCall) for block in blocks)):
+        return _make_reply(blocks, stop)
     if calls := _choose_calls(request, situation):
-        return _make_reply(calls, stop)
+        return _make_reply([*blocks, *calls], stop)
     results = situation.results
     if request.output is not None:
         text = " ".join([situation.prompt, *(result.text for result in results)])
@@ -119,13 +166,10 @@ def _improvise(request: Request, situation: Situation) -> Reply:
             name = f"{result.name}: " if result.name else ""
             quotes.append(f"{name}{quote}{'' if quote[-1] in '.!?…' else '.'}")
         answer = "Here is what came back. " + " ".join(quotes)
-    blocks = [block for message in request.messages for block in message.blocks]
-    nested = [part for block in blocks if isinstance(block, ToolResult) for part in block.content]
-    if images := sum(isinstance(block, Media) and block.kind == "image" for block in [*blocks, *nested]):
+    sent = [block for message in request.messages for block in message.blocks]
+    nested = [part for block in sent if isinstance(block, ToolResult) for part in block.content]
+    if images := sum(isinstance(block, Media) and block.kind == "image" for block in [*sent, *nested]):
         answer += f" I see {images} image{'s' * (images != 1)}."
-    limit = _CHARS_PER_TOKEN * (request.options.max_tokens or 0)
-    if limit and len(answer) > limit:
-        return _make_reply([Text(answer[:limit])], "length")
     return _make_reply([Text(answer)], stop)
 
 
