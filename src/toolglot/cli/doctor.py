@@ -18,6 +18,7 @@ from typing import Any
 import click
 import msgspec
 
+from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.options import JSON
@@ -190,6 +191,8 @@ def _find_key_origin(profile: Profile, settings: Settings) -> str | None:
 
 def _describe_sandbox() -> dict[str, str]:
     """Describe how commands are confined; this runs a canary command."""
+    if NOT_SUPPORTED:
+        return {"commands run": f"not at all: {NOT_SUPPORTED}"}
     sandbox = describe_sandbox()
     rows = {"commands run": f"in {sandbox['sandbox']}" if sandbox["level"] else "unconfined: each one needs approval"}
     rows |= {f"no {name}": reason for name, reason in sandbox["reasons"].items() if reason}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.sanitize import escape_invisible
@@ -145,6 +146,11 @@ def prepare(
     enabled = settings.builtin.enabled
     if enabled is None:
         enabled = want_builtin or not is_simulated
+        if enabled and NOT_SUPPORTED:
+            if want_builtin and not tools:
+                raise UsageError(NOT_SUPPORTED)
+            print(f"toolglot: {NOT_SUPPORTED}", file=sys.stderr)
+            enabled = False
     builtins = None
     if enabled:
         from toolglot.builtin.configured import configured_builtins

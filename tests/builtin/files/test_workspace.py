@@ -190,11 +190,6 @@ class TestRoots:
         box = Workspace(root)
         assert box.root == root
 
-    def test_need_a_system_with_handles(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "name", "nt")
-        with pytest.raises(UsageError, match="Linux or macOS"):
-            Workspace(str(root))
-
 
 class TestChanging:
     def test_makes_replaces_and_removes(self, box: Workspace, root: Path, way: str) -> None:

@@ -14,17 +14,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, lru_cache
 
-__all__ = ["PATH_ONLY", "close_quietly", "has_openat2", "open_beneath"]
+__all__ = ["NOT_SUPPORTED", "PATH_ONLY", "close_quietly", "combine_flags", "has_openat2", "open_beneath"]
 
-_O_PATH: int = getattr(os, "O_PATH", 0)
+NOT_SUPPORTED = "" if hasattr(os, "O_NOFOLLOW") else "the built-in tools need Linux or macOS: this system cannot confine them"
+"""Why nothing can be confined on this system; "" if it can. The modules can be imported everywhere."""
+
+
+def combine_flags(*names: str) -> int:
+    """Combine flags of `os.open` by name, without those that do not exist here (see NOT_SUPPORTED)."""
+    return sum(getattr(os, name, 0) for name in names)  # no two of them share a bit
+
+
+_O_PATH = combine_flags("O_PATH")
 # Opens a path without reading it. Systems without O_PATH get a descriptor that at least never blocks on a pipe.
-PATH_ONLY: int = _O_PATH or os.O_RDONLY | os.O_NONBLOCK
+PATH_ONLY = _O_PATH or combine_flags("O_RDONLY", "O_NONBLOCK")
 _OPENAT2 = 437  # the system call has the same number on every architecture
 _RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x08, 0x02
 _MAX_RACE_RETRIES = 64  # EAGAIN: somebody renamed directories during the lookup
 _MAX_LINKS = 40  # as Linux
-_DEFAULT_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0)
-_STEP_FLAGS = PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEFAULT_FLAGS = combine_flags("O_CLOEXEC", "O_NOCTTY")
+_STEP_FLAGS = PATH_ONLY | combine_flags("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 
 
 class _OpenHow(ctypes.Structure):

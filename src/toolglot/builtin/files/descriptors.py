@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from toolglot.base_errors import ErrorCode, MissingPath
+from toolglot.builtin.files.confined_open import combine_flags
 from toolglot.errors import ToolError
 
 __all__ = [
@@ -21,8 +22,8 @@ __all__ = [
     "write_all",
 ]
 
-CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+CREATE_FLAGS = combine_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
+READ_FLAGS = combine_flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 MAX_COPY_BYTES = 256 << 20
 _MESSAGES: dict[int, tuple[str, ErrorCode]] = {
     errno.ENOENT: ("no such file or directory: {!r}", "path_not_found"),

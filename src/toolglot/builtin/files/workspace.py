@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly
+from toolglot.builtin.files.confined_open import NOT_SUPPORTED, PATH_ONLY, close_quietly, combine_flags
 from toolglot.builtin.files.descriptors import check_regular_file, read_all, stat_at, tool_error, translate_os_errors
 from toolglot.builtin.files.roots import Location, Root, RootSet
 from toolglot.builtin.files.staging import (
@@ -50,7 +50,7 @@ PROTECTED_NAMES = frozenset(
         *(".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv", ".zprofile", ".ssh", ".gnupg"),
     }
 )
-_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY
+_DIRECTORY_FLAGS = combine_flags("O_RDONLY", "O_DIRECTORY")
 
 
 class WorkspaceEntry(msgspec.Struct, frozen=True):
@@ -93,8 +93,8 @@ class Workspace(RootSet):
         protected_names: Iterable[str] = PROTECTED_NAMES,
         backup_dir: Path | None = None,
     ) -> None:
-        if os.name != "posix":
-            raise UsageError("the built-in file tools need Linux or macOS: other systems cannot hold a directory open safely")
+        if NOT_SUPPORTED:
+            raise UsageError(NOT_SUPPORTED)
         super().__init__((Root(Path(root), writable, alias), *other_roots))
         self.protected_names = frozenset(_fold_name(name) for name in protected_names) - {""}
         """Names that are not changed, folded as the most lenient file system compares them."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from toolglot.builtin.files.confined_open import PATH_ONLY, open_beneath
+from toolglot.builtin.files.confined_open import PATH_ONLY, combine_flags, open_beneath
 from toolglot.builtin.files.descriptors import READ_FLAGS, read_all
 from toolglot.builtin.search.globs import to_byte_key
 from toolglot.builtin.search.ignore import IgnoreRules, IgnoreScope
@@ -40,7 +40,7 @@ MAX_IGNORE_SIZE = 1 << 20
 MAX_FILE_SIZE = 100 << 20
 BINARY_PROBE_SIZE = 1 << 16  # a NUL byte in the first 64 KB makes a file binary
 _GIT_NAMES = frozenset({".git", ".gitignore"})
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_OPEN_DIRECTORY = combine_flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW")
 _Entries = list[os.DirEntry[str]]
 
 
