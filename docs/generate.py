@@ -415,6 +415,11 @@ def walk_errors(error: type[ToolglotError], depth: int) -> Iterator[str]:
             yield from walk_errors(child, depth + 1)
 
 
+def render_example(name: str) -> str:
+    """Show a program of examples/. The tests of the examples run it, so it is not marked as a block to run."""
+    return f"```py\n{(ROOT / 'examples' / name).read_text(encoding='utf-8')}```"
+
+
 # ---- files
 
 GENERATED_PARTS: dict[Path, tuple[str, Callable[[], str]]] = {
@@ -427,6 +432,7 @@ GENERATED_PARTS: dict[Path, tuple[str, Callable[[], str]]] = {
     DOCS / "configuration.md": ("settings", render_settings),
     DOCS / "keys.md": ("keys", render_keys),
     DOCS / "errors.md": ("errors", render_errors),
+    DOCS / "guides" / "fastapi.md": ("fastapi", lambda: render_example("fastapi_sse.py")),
 }
 GENERATED_PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "providers.md": render_providers,

@@ -65,7 +65,7 @@ def test_the_readme_says_what_pip_installs() -> None:
         for row in re.findall(r"^\| (`.*`) \| ", readme.partition("## A first agent")[0], re.MULTILINE)
         for name in re.findall(r"`(\w+)`", row)
     }
-    assert rows == set(PROJECT["optional-dependencies"]) - {"test", "check", "dev"}
+    assert rows == set(PROJECT["optional-dependencies"]) - {"test", "check", "docs", "dev"}
 
 
 def test_the_metadata_name_platforms_and_an_address() -> None:
