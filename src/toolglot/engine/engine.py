@@ -152,7 +152,7 @@ class Engine:
                     yield event
 
     async def close(self) -> None:
-        """Close the transport's connections."""
+        """Close the transport's connections; of the transport that all engines share, those that no request is using."""
         close = getattr(self.transport, "close", None)
         if close is not None:
             await close()

@@ -39,9 +39,9 @@ _VERTEX_HOSTS = {
 @cache
 def default_transport() -> Transport:
     """The transport that all engines of a process share, so that connections are reused."""
-    from toolglot.engine.http import HttpTransport
+    from toolglot.engine.http import SharedTransport
 
-    return HttpTransport()
+    return SharedTransport()
 
 
 def create_engine(

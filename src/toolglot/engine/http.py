@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientResponse, ClientSession
     from yarl import URL
 
-__all__ = ["HttpTransport"]
+__all__ = ["HttpTransport", "SharedTransport"]
 
 KEEP_ALIVE_SECONDS = 60.0  # longer than aiohttp's 15: tools run between two requests of a conversation
 TCP_PROBE_SECONDS = 60  # of silence; a model may think for minutes, and routers forget idle connections
@@ -66,8 +66,7 @@ class HttpTransport:
         url = _parse_url(request.url)
         proxy = self._find_proxy(url)
         tls = self._tls_context() if url.scheme == "https" or (proxy or "").startswith("https:") else True
-        if client.limiter is not None:  # before the timeout starts: waiting for a slot is not the server's fault
-            await client.limiter.acquire()
+        await client.acquire()  # before the timeout starts: waiting for a slot is not the server's fault
         timeout = asyncio.timeout(None)
         try:
             async with timeout:
@@ -81,10 +80,9 @@ class HttpTransport:
                     ssl=tls,
                     allow_redirects=False,
                 )
-            return _AiohttpResponse(response, _format_host(url), self._timeouts, client.limiter)
+            return _AiohttpResponse(response, _format_host(url), self._timeouts, client)
         except BaseException as error:
-            if client.limiter is not None:
-                client.limiter.release()
+            client.release()
             if not isinstance(error, Exception):
                 raise
             # A key that was read from a file may end in a line break; aiohttp's message would repeat it.
@@ -147,6 +145,17 @@ class HttpTransport:
         return self._tls
 
 
+class SharedTransport(HttpTransport):
+    """A transport for all engines of a process: closing one of them leaves the requests of the others alone."""
+
+    async def close(self) -> None:
+        """Close the connections of this event loop, unless a request is using one."""
+        loop = asyncio.get_running_loop()
+        if (client := self._clients.get(loop)) is not None and not client.active_requests:
+            del self._clients[loop]
+            await client.closer.aclose()
+
+
 def _create_connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
     import aiohttp
     from aiohttp.client_proto import ResponseHandler
@@ -180,6 +189,19 @@ class _Client(msgspec.Struct):
     limiter: asyncio.Semaphore | None
     watchdog: "_Watchdog"
     closer: AsyncGenerator[None]
+    active_requests: int = 0
+
+    async def acquire(self) -> None:
+        """Wait until a request may be sent."""
+        if self.limiter is not None:
+            await self.limiter.acquire()
+        self.active_requests += 1
+
+    def release(self) -> None:
+        """Note the end of a request and its response."""
+        self.active_requests -= 1
+        if self.limiter is not None:
+            self.limiter.release()
 
 
 class _Watchdog:
@@ -222,10 +244,11 @@ async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
 
 
 class _AiohttpResponse:
-    def __init__(self, response: "ClientResponse", host: str, timeouts: Timeouts, limiter: asyncio.Semaphore | None) -> None:
+    def __init__(self, response: "ClientResponse", host: str, timeouts: Timeouts, client: _Client) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers  # names in any case are found
-        self._response, self._host, self._timeouts, self._limiter = response, host, timeouts, limiter
+        self._response, self._host, self._timeouts = response, host, timeouts
+        self._client: _Client | None = client
         self._seen_bytes = self._quiet_checks = 0
         self._timer: asyncio.TimerHandle | None = None
         if timeouts.idle is not None and not response.content.is_eof():  # a 204 or 304 has no body, and no counters either
@@ -271,9 +294,9 @@ class _AiohttpResponse:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._limiter is not None:
-            self._limiter.release()
-            self._limiter = None
+        if self._client is not None:
+            self._client.release()
+            self._client = None
 
 
 # ---- URLs and proxies

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -11,6 +11,7 @@ from toolglot.engine.factory import create_engine
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
+from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.model_view import ModelView
@@ -131,6 +132,26 @@ class AgentCore:
                 self.engine = other
                 return index + 1
         return None
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop. The agent stays usable, and other agents keep what they are using."""
+        await self.engine.close()
+
+    def close(self) -> None:
+        """Like `aclose`, for callers without an event loop."""
+        run_sync(self.aclose())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # ---- the tools and what the model sees
 

@@ -1,9 +1,11 @@
 """One event loop in a thread for the whole process: synchronous callers, including notebooks, share its connections."""
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from toolglot.errors import UsageError
@@ -14,15 +16,19 @@ T = TypeVar("T")
 _THREAD_NAME = "toolglot-loop"
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
+_EXIT_SECONDS = 2.0
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the background loop. Ctrl-C cancels it, waits until it has cleaned up, and is raised again."""
-    global _loop
+    global _loop, _thread
     with _lock:
         if _loop is None or _loop.is_closed():
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_run_loop, args=(_loop,), name=_THREAD_NAME, daemon=True).start()
+            _loop.set_debug(False)  # with -X dev it would complain that imports take long, which hold up nobody here
+            _thread = threading.Thread(target=_run_loop, args=(_loop,), name=_THREAD_NAME, daemon=True)
+            _thread.start()
         loop = _loop
     if threading.current_thread().name == _THREAD_NAME:
         coroutine.close()
@@ -56,9 +62,32 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         return
 
 
+def _close_loop() -> None:
+    """End the loop with the program: cancel what runs, and close the connections, about which Python would complain."""
+    loop, thread = _loop, _thread
+    if loop is None or thread is None or not thread.is_alive():
+        return
+
+    async def finish() -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_EXIT_SECONDS)
+        await loop.shutdown_asyncgens()
+
+    with suppress(TimeoutError):  # whatever hangs: the program ends
+        asyncio.run_coroutine_threadsafe(finish(), loop).result(2 * _EXIT_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_EXIT_SECONDS)
+        if not thread.is_alive():
+            loop.close()
+
+
 def _forget_loop() -> None:
     global _loop
     _loop = None
 
 
+atexit.register(_close_loop)
 os.register_at_fork(after_in_child=_forget_loop)  # a forked child has the loop but not its thread
