@@ -4,6 +4,7 @@ import json
 import random
 import traceback
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,9 +12,11 @@ from reply_reading import Doc, single
 from stream_samples import CALL, STREAMS, block, chunk, framed, item, line, part, tool
 
 from toolglot.errors import ToolglotError
-from toolglot.messages import Reply
-from toolglot.wire.codec import create_reader
-from toolglot.wire.spec import WIRES
+from toolglot.messages import Message, Reply, Text, load, save
+from toolglot.providers.catalog import resolve_profile
+from toolglot.request import Request
+from toolglot.wire.codec import create_reader, encode_request
+from toolglot.wire.spec import SPECS, WIRES
 
 pytestmark = pytest.mark.untraced
 
@@ -92,8 +95,8 @@ def mutants(wire: str, count: int) -> Iterator[bytes]:
         yield b"".join(frames)
 
 
-def outcome(wire: str, pieces: list[bytes]) -> Reply | str | None:
-    reading = create_reader(wire)
+def outcome(wire: str, pieces: list[bytes], *, streaming: bool = True) -> Reply | str | None:
+    reading = create_reader(wire, streaming=streaming)
     try:
         for piece in pieces:
             reading.feed(piece)
@@ -174,3 +177,38 @@ def test_only_errors_of_ours_come_out_of_deep_nesting(wire: str, open: str) -> N
         for depth in DEPTHS:
             deep = (open * depth + "0" + ("}" if open == '{"a":' else "]") * depth).encode()
             outcome(wire, [framed(wire, doc).replace(b'"DEEP"', deep) + last])  # raises what is not ours
+
+
+# ---- leaves
+
+
+def leaf_mutants(wire: str) -> Iterator[tuple[bytes, bool]]:
+    """Every reply of `replies/`, streamed and whole, with each of its leaves in turn replaced by a value of another type."""
+    lines = (Path(__file__).parent / "replies" / f"{wire}.jsonl").read_text("utf-8").splitlines()
+    for case in map(json.loads, lines):
+        docs: list[Doc] = [doc for doc in case.get("frames", [case.get("body")]) if isinstance(doc, dict)]
+        for at, doc in enumerate(docs):
+            before, after = framed(wire, *docs[:at]), framed(wire, *docs[at + 1 :])
+            for path in paths_of(doc):
+                for value in (None, 7, ["x"], {"a": 1}):
+                    root = json.loads(json.dumps(doc))
+                    node = root
+                    for step in path[:-1]:
+                        node = node[step]
+                    node[path[-1]] = value
+                    whole = "body" in case
+                    yield json.dumps(root).encode() if whole else before + framed(wire, root) + after, not whole
+
+
+@EVERY_WIRE
+def test_a_leaf_of_a_wrong_type_never_enters_a_conversation(wire: str) -> None:
+    """What can be read can be saved, loaded and sent again, to every wire."""
+    replies = 0
+    for body, streaming in leaf_mutants(wire):
+        reply = outcome(wire, [body], streaming=streaming)
+        if isinstance(reply, Reply):
+            replies += 1
+            history = (Message("user", (Text("q"),)), reply.message)
+            assert load(save(history))[0][-1].text == reply.text, body
+            encode_request(Request("m", history), resolve_profile(SPECS[wire].default_profile, "m"))
+    assert replies > 100

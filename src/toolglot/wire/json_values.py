@@ -1,11 +1,13 @@
 """Accessors for JSON values whose shape nobody guarantees."""
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Any, cast
 
-from toolglot.jsontext import dumps_text
+from toolglot.jsontext import dumps_text, json_type_name
 
 Doc = dict[str, Any]
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def as_dict(value: Any) -> Doc:
@@ -26,6 +28,18 @@ def as_text(value: Any) -> str:
 def to_text(value: Any) -> str:
     """Return a string as it is, null as "" and any other value as JSON."""
     return value if isinstance(value, str) else "" if value is None else dumps_text(value)
+
+
+def require_text(value: Any) -> str:
+    """Return a string, and null as "". Raises TypeError on anything else: it must not become text of a conversation."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise TypeError(f"{json_type_name(value)} instead of text")
+
+
+def join_surrogates(text: str) -> str:
+    """Join the halves of characters: JavaScript servers cut strings between the two halves of a surrogate pair."""
+    return _SURROGATE_PAIR.sub(lambda match: match[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 def as_int(value: Any) -> int:

@@ -4,17 +4,20 @@ Unknown notifications are ignored, and unknown content becomes a Foreign block. 
 error in a stream or in a 200 a ProviderError, and bytes that end before the terminal event are a TruncatedStream.
 """
 
+import re
 from typing import Any, cast
 
 from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, TruncatedStream
 from toolglot.events import Event
 from toolglot.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
+from toolglot.losses import Loss
 from toolglot.messages import Message, Origin, Reply, Role
 from toolglot.wire.framing import BOM, Frame, FrameDecoder, detect_framing
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.tracker import ToolCallTracker
 
+_SSE_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 # What a decoder raises if a document does not have the wire's shape. Decoders just read: checking every field of every
 # frame would cost more than decoding it.
 _SHAPE_ERRORS = (AttributeError, KeyError, TypeError, IndexError, RecursionError)
@@ -24,8 +27,7 @@ class ReplyDecoder:
     """Decodes the frames of one wire. `is_complete` turns true with the wire's terminal event."""
 
     is_complete = False
-    has_tail = False
-    """Whether more that counts, such as usage, may follow the terminal event."""
+    is_over = False  # nothing more counts: on some wires, usage or text can follow the terminal event
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
@@ -40,6 +42,7 @@ class ReplyDecoder:
 
     def read_done(self) -> None:
         """Note that `[DONE]` arrived."""
+        self.is_over = self.is_complete
 
     def finish(self) -> None:
         """Report what is only known at the end of the bytes."""
@@ -54,8 +57,8 @@ class ReplyDecoder:
 class ReplyReader:
     """Reads one reply of status 200, streamed or whole: `feed` bytes, then `close`.
 
-    `is_complete` tells whether the terminal event has arrived. After `close`, `reply` is set, and `losses` has what of the
-    provider's answer a reply cannot express.
+    `is_complete` tells whether the terminal event has arrived, `is_over` whether nothing more counts. After `close`, `reply`
+    is set, and `losses` has what of the provider's answer a reply cannot express or what came after its end.
     """
 
     def __init__(self, decoder: type[ReplyDecoder], origin: Origin, *, streaming: bool = True, content_type: str = "") -> None:
@@ -67,7 +70,6 @@ class ReplyReader:
         self._body: list[bytes] = []  # of a reply that is one document
         self._content_type = content_type
         self._start = b""
-        self._is_done = False
         self.losses = self._tracker.losses
         self.reply: Reply | None = None
 
@@ -78,8 +80,8 @@ class ReplyReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that counts can follow."""
-        return self._decoder.is_complete and (self._is_done or not self._decoder.has_tail)
+        """Whether nothing more counts, so that the caller can stop reading. On some wires it stays false."""
+        return self._decoder.is_over
 
     @property
     def visible_text(self) -> str:
@@ -88,6 +90,8 @@ class ReplyReader:
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that these bytes complete."""
+        if self._decoder.is_over:
+            return []
         if self._framing is None:
             if not self._streaming:
                 self._body.append(data)
@@ -106,13 +110,14 @@ class ReplyReader:
         """Return the last events and set `reply`. Raises TruncatedStream if the terminal event is missing."""
         if self._streaming and self._framing is None:
             raise TruncatedStream("the reply is empty")
-        frames: list[Frame] = self._framing.close() if self._framing else [("", b"".join(self._body))]
-        try:
-            self._read_frames(frames)
-        except MalformedReply as e:
-            if self._streaming and not self._decoder.is_complete:  # half a frame after the terminal event is not an early end
+        if not self._streaming:
+            self._read_frames(self._split_body(b"".join(self._body)))
+        elif self._framing and not self._decoder.is_over:
+            frames = self._framing.close()
+            try:
+                self._read_frames(frames)
+            except MalformedReply as e:
                 raise TruncatedStream(f"the reply ends in the middle of a frame: {_preview(frames[-1][1])}") from e
-            raise
         try:
             self._decoder.finish()
             if not self._decoder.is_complete:
@@ -124,10 +129,30 @@ class ReplyReader:
             raise MalformedReply(f"the reply has an unexpected shape ({e!r})") from e
         return self._tracker.drain()
 
+    def _split_body(self, body: bytes) -> list[Frame]:
+        """Return a body as one frame, or the frames of a stream that was not asked for."""
+        if "text/event-stream" not in self._content_type and not _SSE_START.match(body):
+            return [("", body)]
+        framing = detect_framing(self._content_type, body)
+        self._read_document = self._decoder.read_frame
+        return framing.feed(body) + framing.close()
+
     def _read_frames(self, frames: list[Frame]) -> None:
-        read_document, doc = self._read_document, cast(Any, None)
+        """Read frames. Damage after the terminal event ends the reply and does not spoil it."""
+        try:
+            self._read_documents(frames)
+        except MalformedReply:
+            if not self._decoder.is_complete:
+                raise
+            self._decoder.is_over = True
+            self.losses.append(Loss("trailing data", "reply", "it came after the end of the reply and cannot be read"))
+
+    def _read_documents(self, frames: list[Frame]) -> None:
+        decoder, read_document, doc = self._decoder, self._read_document, cast(Any, None)
         try:
             for event, data in frames:
+                if decoder.is_over:
+                    return
                 if isinstance(data, bytes):
                     try:
                         doc = decode_object(data)
@@ -144,7 +169,6 @@ class ReplyReader:
         """Parse data that is not a plain JSON object: an end mark, nothing, an error in a list, or lenient JSON."""
         if (text := data.strip()) in (b"[DONE]", b""):
             if text:
-                self._is_done = True
                 self._decoder.read_done()
             return None
         try:

@@ -7,6 +7,9 @@ Rules for tool calls on all wires, each of which servers in the field break:
 - a name is set and never concatenated (llama.cpp repeats the whole name in every delta); it may still change before arguments;
 - an index is not trusted alone: a different id makes a new call (lmdeploy and old vLLM send index 0 for all parallel calls);
 - "", null and missing arguments mean {}; text that is not a JSON object stays text.
+
+A server may send anything as text. Null counts as "", and any other type raises TypeError, so that it never enters a
+conversation, which could then be neither sent nor loaded.
 """
 
 from collections.abc import Hashable
@@ -28,13 +31,21 @@ from toolglot.jsontext import dumps_text, loads
 from toolglot.losses import Loss
 from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.ids import hash_id
-from toolglot.wire.json_values import to_text
+from toolglot.wire.json_values import join_surrogates, require_text, to_text
+
+_HIGH_SURROGATES = ("\ud800", "\udbff")
+# The fields of a block that are text or null.
+_TEXT_FIELDS: dict[type, tuple[str, ...]] = {
+    Text: ("text",),
+    Thinking: ("text",),
+    Media: ("media_type", "data", "url", "file_id", "name"),
+}
 
 
 class _Slot:
     __slots__ = (
-        *("block", "freeform", "has_started", "id", "index", "kind", "name", "namespace", "opaque", "pieces"),
-        *("value", "wire_index"),
+        *("block", "freeform", "half", "has_started", "id", "index", "kind", "name", "namespace", "opaque"),
+        *("pieces", "value", "wire_index"),
     )
 
     def __init__(self, kind: str) -> None:
@@ -43,6 +54,7 @@ class _Slot:
         self.pieces: list[str] = []
         self.opaque: Opaque | None = None
         self.block: Block | None = None  # set when the slot is closed
+        self.half = ""  # the first half of a surrogate pair, whose second half is in the next delta
         self.id = self.name = self.namespace = ""
         self.freeform = self.has_started = False
         self.value: Any = None  # arguments that came as a JSON value, not as text
@@ -80,28 +92,34 @@ class ToolCallTracker:
             if not self._ordered_slots:
                 self.events.append(ReplyStarted(id, model))
 
-    def add_text(self, slot: Hashable, text: str) -> None:
+    def add_text(self, slot: Hashable, text: Any) -> None:
         """Add visible text."""
         state = self._slots.get(slot) or self._open_slot(slot, "text")
+        if type(text) is not str or state.half or _HIGH_SURROGATES[0] <= text[-1:] <= _HIGH_SURROGATES[1]:
+            text = _complete_text(state, text)
         if text:
             if state.index < 0:
                 self._assign_index(state)
             state.pieces.append(text)
             self.events.append(TextDelta(state.index, text))
 
-    def add_thinking(self, slot: Hashable, text: str) -> None:
+    def add_thinking(self, slot: Hashable, text: Any) -> None:
         """Add reasoning."""
         state = self._slots.get(slot) or self._open_slot(slot, "thinking")
+        if type(text) is not str or state.half or _HIGH_SURROGATES[0] <= text[-1:] <= _HIGH_SURROGATES[1]:
+            text = _complete_text(state, text)
         if text:
             if state.index < 0:
                 self._assign_index(state)
             state.pieces.append(text)
             self.events.append(ThinkingDelta(state.index, text))
 
-    def add_arguments(self, slot: Hashable, text: str) -> None:
+    def add_arguments(self, slot: Hashable, text: Any) -> None:
         """Add a fragment of a call's arguments."""
         state = self._slots.get(slot) or self._open_slot(slot, "call")
-        if state.block is None:
+        if type(text) is not str or state.half or _HIGH_SURROGATES[0] <= text[-1:] <= _HIGH_SURROGATES[1]:
+            text = _complete_text(state, text)
+        if text and state.block is None:
             state.pieces.append(text)
             if state.has_started:
                 self.events.append(ToolCallDelta(state.index, text))
@@ -185,11 +203,12 @@ class ToolCallTracker:
         state = self._slots.get(slot)
         if state is None or state.block is not None:
             return
-        text = "".join(state.pieces)
+        text = "".join(state.pieces) + state.half
         match state.kind:
             case "call":
                 self._assign_index(state)
-                value, id = state.value if state.value is not None else text, state.id
+                # Deltas win over arguments that came with the start of the call, as in Anthropic's SDK.
+                value, id = text if text or state.value is None else state.value, state.id
                 if not id:  # Gemini 2 and many compatible servers send none
                     seed = (self._id, self.origin.model, str(state.index), state.name, text, dumps_text(state.value))
                     id = hash_id("\0".join(seed), 9)  # nine letters and digits are legal everywhere
@@ -263,6 +282,15 @@ class ToolCallTracker:
 
     def _finish_block(self, state: _Slot, block: Text | Thinking | Media | ToolCall | Foreign) -> None:
         """Complete a block, with a delta for content that did not come in pieces."""
+        for field in _TEXT_FIELDS.get(type(block), ()):
+            require_text(getattr(block, field))
+        if state.half:  # the other half of this character never came
+            self._assign_index(state)
+            state.pieces.append(state.half)
+            if state.kind != "call":
+                self.events.append((TextDelta if state.kind == "text" else ThinkingDelta)(state.index, state.half))
+            elif state.has_started:
+                self.events.append(ToolCallDelta(state.index, state.half))
         state.block = block
         if isinstance(block, ToolCall):
             state.name, state.freeform, state.namespace = block.name, block.freeform, block.namespace
@@ -283,6 +311,14 @@ class ToolCallTracker:
                 self.events.append(delta(state.index, block.text))
         self._assign_index(state)
         self.events.append(BlockReady(state.index, block))
+
+
+def _complete_text(state: _Slot, text: Any) -> str:
+    """Check a piece of text, and hold back the first half of a surrogate pair until its second half comes."""
+    text = join_surrogates(state.half + require_text(text))
+    is_half = _HIGH_SURROGATES[0] <= text[-1:] <= _HIGH_SURROGATES[1]
+    state.half = text[-1] if is_half else ""
+    return text[:-1] if is_half else text
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:

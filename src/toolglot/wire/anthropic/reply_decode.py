@@ -2,23 +2,14 @@
 
 from typing import Any
 
-from toolglot.messages import Foreign, StopReason, Thinking, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, unknown_fields
+from toolglot.errors import MalformedReply
+from toolglot.messages import Foreign, Thinking, Usage
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, require_text, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
+from toolglot.wire.stop_reasons import decode_stop_reason
 from toolglot.wire.tracker import ToolCallTracker, parse_arguments
-
-STOP_REASONS: dict[str, StopReason] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "tool_use": "tools",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "pause_turn": "pause",  # to be sent back unchanged; nothing is to be run
-    "compaction": "pause",
-    "refusal": "refusal",
-}
 
 
 class AnthropicReplyDecoder(ReplyDecoder):
@@ -27,6 +18,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
     def __init__(self, tracker: ToolCallTracker) -> None:
         super().__init__(tracker)
         self._usage: Doc = {}
+        self._has_blocks = False
         self._foreign: dict[int, tuple[Doc, list[str]]] = {}  # blocks without a neutral form, and fragments of their input
         self._citations: dict[int, list[Any]] = {}
 
@@ -34,23 +26,25 @@ class AnthropicReplyDecoder(ReplyDecoder):
         kind = doc.get("type")
         if kind == "content_block_delta":  # first, because nearly every frame is one
             delta = doc["delta"]
-            if delta["type"] == "text_delta":
-                self._tracker.add_text(doc["index"], delta["text"])
+            if delta.get("type") == "text_delta":
+                self._tracker.add_text(doc.get("index", 0), delta.get("text"))
             else:
-                self._read_delta(doc["index"], delta)
+                self._read_delta(doc.get("index", 0), delta)
             return
         match kind:
             case "content_block_start":
-                self._start_block(doc["index"], doc["content_block"])
+                self._start_block(doc.get("index", 0), doc["content_block"])
             case "content_block_stop":
-                self._stop_block(doc["index"])
+                self._stop_block(doc.get("index", 0))
             case "message_start":
-                self._read_message(doc["message"])
+                if self._has_blocks:  # a proxy that retried in the middle: two replies must not become one
+                    raise MalformedReply("a second message starts before the first one has ended")
+                self._read_message(doc.get("message") or {})
             case "message_delta":
-                self._read_stop(doc["delta"])
+                self._read_stop(doc.get("delta") or {})
                 self._merge_usage(doc.get("usage"))
             case "message_stop":
-                self.is_complete = True
+                self.is_complete = self.is_over = True
             case "message":
                 self._read_message(doc)
                 self.is_complete = True
@@ -81,19 +75,19 @@ class AnthropicReplyDecoder(ReplyDecoder):
 
     def _read_message(self, message: Doc) -> None:
         self._tracker.begin(as_text(message.get("id")), as_text(message.get("model")))
-        self.read_blocks(message["content"])
+        self.read_blocks(message.get("content") or [])
         self._merge_usage(message.get("usage"))
         self._read_stop(message)
 
     def _start_block(self, index: int, block: Doc) -> None:
-        tracker = self._tracker
+        tracker, self._has_blocks = self._tracker, True
         match block.get("type"):
             case "text":
                 if len(block) > 2:
                     if citations := as_list(block.get("citations")):
                         self._citations[index] = list(citations)  # a copy: deltas are appended to it
                     tracker.merge_opaque(index, "text", unknown_fields(block, ("type", "text", "citations")) or {})
-                tracker.add_text(index, block["text"])
+                tracker.add_text(index, block.get("text"))
             case "thinking":
                 tracker.merge_opaque(index, "thinking", unknown_fields(block, ("type", "thinking")) or {})
                 tracker.add_thinking(index, as_text(block.get("thinking")))
@@ -108,19 +102,19 @@ class AnthropicReplyDecoder(ReplyDecoder):
                 self._foreign[index] = dict(block), []
 
     def _read_delta(self, index: int, delta: Doc) -> None:
-        kind = delta["type"]
+        kind = delta.get("type")
         if kind == "input_json_delta":
-            text = delta["partial_json"]
+            text = require_text(delta.get("partial_json"))
             if index in self._foreign:
                 self._foreign[index][1].append(text)
             elif text:
                 self._tracker.add_arguments(index, text)
         elif kind == "thinking_delta":
-            self._tracker.add_thinking(index, delta["thinking"])
+            self._tracker.add_thinking(index, delta.get("thinking"))
         elif kind == "signature_delta":  # complete, right before the block stops: it replaces an earlier one
-            self._tracker.merge_opaque(index, "thinking", {"signature": delta["signature"]})
+            self._tracker.merge_opaque(index, "thinking", {"signature": require_text(delta.get("signature"))})
         elif kind == "citations_delta":
-            self._citations.setdefault(index, []).append(delta["citation"])
+            self._citations.setdefault(index, []).append(delta.get("citation"))
         elif index in self._foreign:  # compaction_delta, and what is yet to come
             self._foreign[index][0].update(unknown_fields(delta, ("type",)) or {})
 
@@ -137,7 +131,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
 
     def _read_stop(self, delta: Doc) -> None:
         if reason := delta.get("stop_reason"):
-            self._tracker.stop_reason = STOP_REASONS.get(reason, "end")
+            self._tracker.stop_reason = decode_stop_reason(reason) or "end"
         for field in ("container", "stop_details", "context_management"):  # the container is needed to continue code execution
             if value := delta.get(field):
                 self._tracker.merge_message_opaque({field: value})

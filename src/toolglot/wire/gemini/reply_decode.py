@@ -9,32 +9,20 @@ from functools import lru_cache
 from typing import Any, cast
 
 from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media, StopReason, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, unknown_fields
+from toolglot.messages import Foreign, Media, Usage
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, join_surrogates, unknown_fields
 from toolglot.wire.media import media_kind
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import GEMINI
+from toolglot.wire.stop_reasons import decode_stop_reason
 from toolglot.wire.tracker import ToolCallTracker
 
-_FILTERED = (
-    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
-    *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
-)
-# finishReason by name, and by its number in the protobuf, in case a server sends that. Any other is an error.
-STOP_REASONS: dict[Any, StopReason] = {
-    **dict.fromkeys(("STOP", "FINISH_REASON_UNSPECIFIED", 1), "end"),
-    **dict.fromkeys(("MAX_TOKENS", 2), "length"),
-    **dict.fromkeys((*_FILTERED, 3, 4), "filtered"),
-    "CONTINUATION": "pause",
-}
 _CANDIDATE_FIELDS = ("groundingMetadata", "citationMetadata", "urlContextMetadata", "continuationToken", "finishMessage")
 
 
 class GeminiReplyDecoder(ReplyDecoder):
     """Events of a stream, or a whole body."""
-
-    has_tail = True
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         super().__init__(tracker)
@@ -42,6 +30,8 @@ class GeminiReplyDecoder(ReplyDecoder):
         self._open_kind = ""  # kind of the block that the next part may continue: text, thinking, call
         self._arguments: Doc = {}  # of the open call
         self._has_partial_arguments = False
+        self._calls: list[Doc] = []
+        self._has_repeated_calls = False
         self._has_other_candidates = False
         self._has_identity = False  # id and model are known
         self._usage: Doc | None = None
@@ -81,6 +71,8 @@ class GeminiReplyDecoder(ReplyDecoder):
             )
         if self._has_other_candidates:
             self._tracker.losses.append(Loss("candidates", "reply", "only the first candidate is read"))
+        if self._has_repeated_calls:
+            self._tracker.losses.append(Loss("tool call", "reply", "it came again after the end of the reply"))
 
     def _read_candidate(self, candidate: Doc) -> None:
         content = candidate.get("content")
@@ -92,8 +84,9 @@ class GeminiReplyDecoder(ReplyDecoder):
                 self.read_part(part)
         if len(candidate) > ("content" in candidate) + ("index" in candidate):
             if reason := candidate.get("finishReason"):
+                # A word that nobody knows is an error, unless there are calls: aimock ends them with FUNCTION_CALL.
+                self._tracker.stop_reason = decode_stop_reason(reason) or ("tools" if self._calls else "error")
                 self.is_complete = True
-                self._tracker.stop_reason = STOP_REASONS.get(reason, "error")
             for field in _CANDIDATE_FIELDS:
                 if value := candidate.get(field):
                     self._tracker.merge_message_opaque({field: value})
@@ -123,8 +116,14 @@ class GeminiReplyDecoder(ReplyDecoder):
             tracker.set_block(self._block_count, Foreign(GEMINI, part))
 
     def _read_call(self, call: Doc, state: Doc | None) -> None:
+        # More can follow a finishReason (recorded), but a stream that a proxy replays must not run its calls twice.
+        id = call.get("id")
+        if self.is_complete and any(call == known or (id and id == known.get("id")) for known in self._calls):
+            self._has_repeated_calls = True
+            return
         if self._open_kind != "call":
             self._begin_block("call")
+            self._calls.append(call)
             self._arguments = dict(as_dict(call.get("args")))  # a copy: partial arguments are added to it
         if pieces := call.get("partialArgs"):
             self._has_partial_arguments = True
@@ -134,7 +133,7 @@ class GeminiReplyDecoder(ReplyDecoder):
             return  # only more arguments
         fields = unknown_fields(call, ("name", "args", "partialArgs", "willContinue")) or {}
         self._tracker.merge_opaque(self._block_count, "call", {**(state or {}), **fields})
-        self._tracker.update_call(self._block_count, call.get("id"), call.get("name"))
+        self._tracker.update_call(self._block_count, id, call.get("name"))
         if not call.get("willContinue"):
             self._close_block()
 
@@ -192,7 +191,7 @@ def add_partial_argument(node: Any, piece: Doc) -> None:
 def join_partial_arguments(value: Any) -> Any:
     """Convert what `add_partial_argument` made to JSON."""
     if isinstance(value, _TextPieces):
-        return "".join(value)
+        return join_surrogates("".join(value))
     if not isinstance(value, dict):
         return value
     fields = cast(dict[Any, Any], value)

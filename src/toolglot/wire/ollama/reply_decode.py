@@ -1,12 +1,12 @@
 """Ollama chat: replies and streams -> tracker. Calls come complete, possibly over several lines."""
 
-from toolglot.messages import Media, StopReason, Usage
+from toolglot.messages import Media, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
+from toolglot.wire.stop_reasons import decode_stop_reason
 from toolglot.wire.tracker import ToolCallTracker
 
-STOP_REASONS: dict[str, StopReason] = {"stop": "end", "length": "length"}  # "stop" with calls, too
 _MESSAGE_FIELDS = ("role", "content", "thinking", "tool_calls", "images", "tool_name", "tool_call_id")
 
 
@@ -27,8 +27,8 @@ class OllamaReplyDecoder(ReplyDecoder):
         elif doc.get("error"):
             raise error_from_body(doc)
         if doc.get("done"):
-            self.is_complete = True
-            self._tracker.stop_reason = STOP_REASONS.get(as_text(doc.get("done_reason")), "end")
+            self.is_complete = self.is_over = True
+            self._tracker.stop_reason = decode_stop_reason(as_text(doc.get("done_reason"))) or "end"
             # There is no count of cached tokens.
             self._tracker.usage = Usage(as_int(doc.get("prompt_eval_count")), as_int(doc.get("eval_count")))
 

@@ -9,24 +9,15 @@ from typing import Any, cast
 
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media, StopReason
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.messages import Foreign, Media
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, join_surrogates, unknown_fields
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import OPENAI_CHAT
+from toolglot.wire.stop_reasons import decode_stop_reason
 from toolglot.wire.tracker import ToolCallTracker, make_call
 
-STOP_REASONS: dict[str, StopReason] = {
-    "stop": "end",
-    "length": "length",
-    "tool_calls": "tools",
-    "function_call": "tools",
-    "content_filter": "filtered",
-    "model_length": "length",  # Mistral
-    "insufficient_system_resource": "error",  # DeepSeek
-    "error": "error",  # OpenRouter, Mistral
-}
 # Fields of a message or delta that are decoded, or that carry no information. Any other is kept and sent back.
 _DECODED_FIELDS = {"role", "content", "tool_calls", "function_call", "refusal"}
 _IGNORED_FIELDS = {"padding", "obfuscation", "index", "name", "prefix", "token_ids", "stop_reason", "content_filter_results"}
@@ -40,8 +31,6 @@ _KNOWN_FIELDS = {*_DECODED_FIELDS, *_IGNORED_FIELDS, *REASONING_FIELDS}
 
 class ChatReplyDecoder(ReplyDecoder):
     """Frames of a stream, or a whole body."""
-
-    has_tail = True
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         super().__init__(tracker)
@@ -87,7 +76,7 @@ class ChatReplyDecoder(ReplyDecoder):
         self.is_complete = True
 
     def read_done(self) -> None:
-        self.is_complete = True
+        self.is_complete = self.is_over = True
 
     def finish(self) -> None:
         if self.is_complete and not self._has_choices:
@@ -114,8 +103,8 @@ class ChatReplyDecoder(ReplyDecoder):
         elif message := choice.get("message"):
             self.read_message(message, whole=True)
         if reason := choice.get("finish_reason"):
+            self._tracker.stop_reason = decode_stop_reason(reason) or "end"
             self.is_complete = True
-            self._tracker.stop_reason = STOP_REASONS.get(reason, "end")
 
     def read_message(self, message: Doc, *, whole: bool = False) -> None:
         """Read a message or a piece of one, of a reply or of the history."""
@@ -206,7 +195,7 @@ class ChatReplyDecoder(ReplyDecoder):
         for part in iter_dicts(content):  # pyright: ignore[reportUnknownArgumentType]
             match part.get("type"):
                 case "text":
-                    self._tracker.add_text("content", part["text"])
+                    self._tracker.add_text("content", part.get("text"))
                 case "thinking":  # Mistral
                     self._reasoning_field = "thinking_part"
                     state = {"field": self._reasoning_field, **(unknown_fields(part, ("type", "thinking")) or {})}
@@ -250,4 +239,4 @@ class Fragments:
 
     def join(self) -> Doc:
         """Return the whole object."""
-        return {**self.fields, **{key: "".join(pieces) for key, pieces in self._pieces.items()}}
+        return {**self.fields, **{key: join_surrogates("".join(pieces)) for key, pieces in self._pieces.items()}}

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from toolglot.messages import Foreign, Media, StopReason, Text, Thinking, ToolCall
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, require_text, unknown_fields
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
@@ -25,6 +25,7 @@ NATIVE_ITEMS = {
     "computer_call": ("computer", "action", "computer_call_output"),
     "tool_search_call": ("tool_search", "arguments", "tool_search_output"),
 }
+_TEXT_PARTS = ("output_text", "text", "input_text", "refusal")
 _CALL_FIELDS = ("type", "call_id", "name", "arguments", "input", "namespace")
 
 
@@ -34,41 +35,69 @@ class ResponsesReplyDecoder(ReplyDecoder):
     def __init__(self, tracker: ToolCallTracker) -> None:
         super().__init__(tracker)
         self._whole_items: set[Hashable] = set()  # output indexes and ids
-        self._parts: dict[int, Any] = {}  # the part of a reasoning item that is being written
+        self._slot_by_id: dict[str, Hashable] = {}  # item id -> output index
+        self._text_numbers: dict[Hashable, dict[Any, int]] = {}  # output index -> content index -> which text of the item
+        self._parts: dict[Hashable, Any] = {}  # the part of a reasoning item that is being written
 
     def read_frame(self, doc: Doc, event: str) -> None:
         tracker, kind = self._tracker, doc.get("type")
         match kind:
             case "response.output_text.delta":
-                tracker.add_text((doc["output_index"], doc.get("content_index", 0)), doc["delta"])
+                tracker.add_text(self._find_text_slot(doc), doc.get("delta"))
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
-                tracker.add_arguments(doc["output_index"], doc["delta"])
+                tracker.add_arguments(self._find_item_slot(doc), doc.get("delta"))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                slot, part = doc["output_index"], doc.get("summary_index", doc.get("content_index", 0))
+                slot, part = self._find_item_slot(doc), doc.get("summary_index", doc.get("content_index", 0))
                 is_same_part = self._parts.setdefault(slot, part) == part
                 self._parts[slot] = part
-                tracker.add_thinking(slot, doc["delta"] if is_same_part else "\n\n" + doc["delta"])
+                text = require_text(doc.get("delta"))
+                tracker.add_thinking(slot, text if is_same_part else "\n\n" + text)
             case "response.refusal.delta":
-                slot = (doc["output_index"], doc.get("content_index", 0))
+                slot = self._find_text_slot(doc)
                 tracker.merge_opaque(slot, "text", {"refusal": True})
-                tracker.add_text(slot, doc["delta"])
+                tracker.add_text(slot, doc.get("delta"))
             case "response.output_item.added":
-                self._start_item(doc["output_index"], doc["item"])
+                self._start_item(self._find_item_slot(doc, doc["item"]), doc["item"])
             case "response.output_item.done":
-                self._finish_item(doc["output_index"], doc["item"])
+                self._finish_item(self._find_item_slot(doc, doc["item"]), doc["item"])
             case "error":
                 raise error_from_body(doc)
             case None:  # a whole response; an error may come with status 200, too
                 if doc.get("error") or "output" not in doc:
                     raise error_from_body(doc if doc.get("error") else {"error": "the body is not a response", **doc})
                 self._read_terminal(doc)
-            case "response.created":
-                tracker.begin(as_text(doc["response"].get("id")), as_text(doc["response"].get("model")))
             case _:
-                if kind in _TERMINAL_EVENTS:
-                    self._read_terminal({"status": kind.removeprefix("response."), **doc["response"]})
+                self._read_notification(doc, as_text(kind))
 
-    def _start_item(self, index: int, item: Doc) -> None:
+    def _read_notification(self, doc: Doc, kind: str) -> None:
+        response = as_dict(doc.get("response"))
+        if kind == "response.created":
+            self._tracker.begin(as_text(response.get("id")), as_text(response.get("model")))
+        elif kind == "response.content_part.added" and as_dict(doc.get("part")).get("type") in _TEXT_PARTS:
+            self._find_text_slot(doc)
+        elif kind in _TERMINAL_EVENTS:
+            self._read_terminal({"status": kind.removeprefix("response."), **response})
+
+    def _find_item_slot(self, doc: Doc, item: Doc | None = None) -> Hashable:
+        """Return an item's output index or, if the server sends none, the one under which its id is known."""
+        id = as_text(doc.get("item_id") if item is None else item.get("id"))
+        index = doc.get("output_index")
+        if index is None:
+            index = self._slot_by_id.get(id, id or 0)
+        if id:
+            self._slot_by_id[id] = index
+        return index
+
+    def _find_text_slot(self, doc: Doc) -> Hashable:
+        """Return the slot of a text: its position among the texts of its item.
+
+        `content_index` only tells them apart: Bedrock counts it across all items.
+        """
+        item = self._find_item_slot(doc)
+        numbers = self._text_numbers.setdefault(item, {})
+        return item, numbers.setdefault(doc.get("content_index", 0), len(numbers))
+
+    def _start_item(self, index: Hashable, item: Doc) -> None:
         tracker = self._tracker
         match item.get("type"):
             case "function_call" | "custom_tool_call" as kind:
@@ -83,7 +112,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
             case _:
                 tracker.reserve(index)  # it comes complete
 
-    def _finish_item(self, index: int, item: Doc) -> None:
+    def _finish_item(self, index: Hashable, item: Doc) -> None:
         self._whole_items.update((index, item.get("id") or index))  # the terminal event may number items differently
         for slot, block in decode_item(item, index):
             self._tracker.set_block(slot, block)
@@ -96,7 +125,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
         self._tracker.begin(as_text(response.get("id")), as_text(response.get("model")))
         for index, item in enumerate(iter_dicts(response.get("output"))):
             if index not in self._whole_items and item.get("id") not in self._whole_items:
-                self._finish_item(index, item)
+                self._finish_item(self._slot_by_id.get(as_text(item.get("id")), index), item)
         if usage := response.get("usage"):
             self._tracker.usage = decode_usage(usage, "input", "output")
         status = response.get("status")
@@ -107,7 +136,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
             self._tracker.stop_reason = "error"
         elif status in ("queued", "in_progress"):  # a background response
             self._tracker.stop_reason = "pause"
-        self.is_complete = True
+        self.is_complete = self.is_over = True
 
 
 def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text | Thinking | Media | ToolCall | Foreign]]:
@@ -118,17 +147,19 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text 
             state = unknown_fields(item, ("type", "role", "content")) or {}
             content = item.get("content")
             parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
-            for number, part in enumerate(parts):
+            number = -1  # of the text, see `_find_text_slot`
+            for position, part in enumerate(parts):
+                number += part.get("type") in _TEXT_PARTS
                 match part.get("type"):
                     case "output_text" | "text" | "input_text":
                         extra = unknown_fields(part, ("type", "text"))
                         opaque = {**({"part": extra} if extra else {}), **state}
-                        yield (slot, number), Text(part["text"], opaque or None)
+                        yield (slot, number), Text(require_text(part.get("text")), opaque or None)
                     case "refusal":
-                        yield (slot, number), Text(part["refusal"], {"refusal": True, **state})
+                        yield (slot, number), Text(require_text(part.get("refusal")), {"refusal": True, **state})
                     case _:
                         whole = {"type": "message", "role": "assistant", **state, "content": [part]}
-                        yield (slot, number), Foreign(OPENAI_RESPONSES, whole)
+                        yield (slot, "part", position), Foreign(OPENAI_RESPONSES, whole)
         case "reasoning":
             parts = as_list(item.get("summary")) or as_list(item.get("content"))
             text = "\n\n".join(as_text(part.get("text")) for part in iter_dicts(parts))
