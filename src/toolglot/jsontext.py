@@ -5,6 +5,8 @@ is tried again with the standard library. What fails after that raises `ValueErr
 """
 
 import json
+from collections.abc import Iterable
+from math import isfinite
 from typing import Any, cast
 
 import msgspec
@@ -14,6 +16,8 @@ decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 """Decode an object at full speed, for hot paths. They catch `DECODE_ERRORS` and fall back to `loads`."""
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
+MAX_DEPTH = 128
+"""Levels of a value that a conversation stores. A deeper one can be read, but not written again from a deeper stack."""
 _TYPE_NAMES: dict[type, str] = {
     type(None): "null",
     bool: "a boolean",
@@ -58,6 +62,30 @@ def dumps(value: Any) -> bytes:
 def dumps_text(value: Any) -> str:
     """Write compact JSON as text."""
     return dumps(value).decode()
+
+
+def dumps_verbatim(value: Any) -> str:
+    """Write a value that may not be portable as compact text, for people and models: NaN stays NaN."""
+    if is_portable(value):
+        return dumps_text(value)
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return "(nested too deeply)"
+
+
+def is_portable(value: Any) -> bool:
+    """Return whether a value can be written as JSON and read anywhere: no NaN, no infinity, at most `MAX_DEPTH` levels."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        if not all(isfinite(item) for item in level if type(item) is float):
+            return False
+        containers = [item for item in level if type(item) in (dict, list)]
+        if not containers:
+            return True
+        children: list[Iterable[Any]] = [item.values() if type(item) is dict else item for item in containers]
+        level = [item for items in children for item in items if type(item) in (dict, list, float)]
+    return False
 
 
 def json_type_name(value: Any) -> str:

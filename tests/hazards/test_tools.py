@@ -352,3 +352,15 @@ def test_an_unknown_tool_does_not_cost_the_whole_list(provider: str) -> None:
     result = scripted.run()
     assert result.text == "done"
     assert len(result.outcomes[0].result.text) < 500
+
+
+@everywhere
+@pytest.mark.parametrize("name", ["get (the) weather", "crm/find[all]", "x" * 300, "préfix: ürün"])
+def test_a_tool_may_have_any_visible_name(provider: str, name: str) -> None:
+    named = tool_from_schema(name, "Finds.", {"type": "object", "properties": {}}, lambda: "it rains")
+
+    def turn(request: Request) -> Reply:  # the model knows the tool under its name on the wire
+        return reply_with(call_of(request.tools[0].name))
+
+    result = ScriptedRun(provider, [named], turn, "done").run()
+    assert [(outcome.call.name, outcome.result.text) for outcome in result.outcomes] == [(name, "it rains")]

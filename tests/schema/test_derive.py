@@ -1,6 +1,7 @@
 """Functions of every kind become schemas, and arguments become their values."""
 
 import socket
+import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -490,3 +491,37 @@ def test_examples_in_a_docstring_stay() -> None:
 
     f.__doc__ = "Looks.\n\nParameters\n----------\ncity\n    Where.\n\nExamples\n--------\n>>> f('a')\n1\n"
     assert derive(f).description == "Looks.\n\nExamples:\n>>> f('a')\n1"
+
+
+class Place(typing.TypedDict):
+    """A place.
+
+    Attributes:
+        city: Its name.
+    """
+
+    city: str
+    zip: NotRequired[int]
+
+
+class Route(typing.TypedDict, total=False):
+    stops: "list[Place]"
+    detour: "Route | None"
+    at: Annotated[Place, "mark"]
+
+
+def test_typed_dicts_of_the_standard_library() -> None:
+    def travel(start: Place, routes: list[Route] | None = None, by: dict[str, Place] = {}, **others: Place) -> None: ...  # noqa: B006
+
+    derived = derive(travel)
+    definitions = derived.schema["$defs"]
+    assert definitions["Place"]["required"] == ["city"]
+    assert definitions["Place"]["description"] == "A place."
+    assert definitions["Place"]["properties"]["city"] == {"type": "string", "description": "Its name."}
+    assert "required" not in definitions["Route"]
+    assert definitions["Route"]["properties"]["detour"]["anyOf"][0] == {"$ref": "#/$defs/Route"}
+    start: dict[str, Any] = {"city": "Rome"}
+    route: dict[str, Any] = {"stops": [{"city": "Bari", "zip": 70121}], "detour": {}}
+    arguments: dict[str, Any] = {"start": start, "routes": [route], "by": {"a": start}, "end": start}
+    assert derived.bind(arguments) == arguments
+    assert derived.bind({"start": {"zip": 1}}) is None

@@ -166,9 +166,10 @@ def test_replaced_examples_of_a_given_schema_are_examples(example: Any) -> None:
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"name": "not a name!"}, "'not a name!' .* cannot be the name of a tool"),
+    ({"name": "a\nb"}, r"'a\\nb' .* cannot be the name of a tool \(it must be visible text on one line\)"),
     ({"name": ""}, "cannot be the name of a tool"),
-    ({"name": "x" * 129}, "over 128 characters"),
+    ({"name": " "}, "cannot be the name of a tool"),
+    ({"name": "x" * 1001}, "over 1000 characters"),
     ({"examples": [5]}, "an example is"),
 ])  # fmt: skip
 def test_replace_checks_what_it_puts_into_a_given_schema(changes: dict[str, Any], words: str) -> None:
@@ -189,8 +190,8 @@ def test_a_tool_is_ordered_if_it_says_so() -> None:
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: tool(WRONG), "cannot be a tool: it cannot be called"),
     (lambda: tool(lambda: 1), "'<lambda>' .* cannot be the name of a tool .*name="),
-    (lambda: tool(name="a b")(print), "'a b' .* cannot be the name"),
-    (lambda: tool(name="x" * 129)(print), "over 128 characters"),
+    (lambda: tool(name="a\tb")(print), r"'a\\tb' .* cannot be the name"),
+    (lambda: tool(name="x" * 1001)(print), "over 1000 characters"),
     (lambda: tool(effects=WRONG)(len), "unknown effect 'destroy'; known are read, write"),
     (lambda: tool(many), r"it takes \*args"),
     (lambda: tool(examples=WRONG)(len).definition, "an example is"),

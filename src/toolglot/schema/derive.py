@@ -20,6 +20,7 @@ from toolglot.schema.coerce import preview_value
 from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.json_schema import Schema, drop_keywords, iter_nodes, map_children
 from toolglot.schema.signatures import Function, evaluate_annotations, function_doc, function_name, list_parameters
+from toolglot.schema.typed_dicts import replace_typed_dicts
 
 __all__ = ["FunctionSchema", "Internal", "derive", "strip_titles"]
 
@@ -211,9 +212,10 @@ def _make_adapter(fields: dict[str, Any], extra_type: Any) -> Any:
     from pydantic import ConfigDict, TypeAdapter
     from typing_extensions import TypedDict  # before Python 3.12 pydantic refuses the one of `typing`
 
-    options: dict[str, Any] = {"closed": True} if extra_type is _EMPTY else {"extra_items": extra_type}
+    options: dict[str, Any] = {"closed": True} if extra_type is _EMPTY else {"extra_items": replace_typed_dicts(extra_type)}
+    fields = {name: replace_typed_dicts(hint) for name, hint in fields.items()}
     shape: Any = TypedDict("Arguments", fields, **options)  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportGeneralTypeIssues]
-    shape.__pydantic_config__ = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
+    shape.__pydantic_config__ = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64", allow_inf_nan=False)
     return TypeAdapter(shape)
 
 

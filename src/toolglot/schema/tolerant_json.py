@@ -7,11 +7,10 @@ Truncated text is never completed: half a file is not a file. NaN, Infinity and 
 import re
 from typing import Any, cast
 
-from toolglot.jsontext import DECODE_ERRORS, decode_object
+from toolglot.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, is_portable
 
 __all__ = ["tolerant_loads"]
 
-MAX_DEPTH = 128
 MAX_DOCUMENTS = 8  # in one text, and places where one may begin
 
 # White space that JSON does not allow (no-break and zero-width spaces, a byte order mark), and three kinds of comments.
@@ -46,9 +45,10 @@ FENCE, AROUND, EXTRA_COMMA = "code fence around the JSON", "text around the JSON
 def tolerant_loads(text: str) -> tuple[Any, tuple[str, ...]]:
     """Return the value of a JSON text, and the repairs that were needed. Raises ValueError."""
     try:
-        return decode_object(text), ()
+        value = decode_object(text)
     except DECODE_ERRORS:
         return _loads(text, 2)
+    return (value, ()) if is_portable(value) else _loads(text, 2)  # which says where it is too deep
 
 
 def _loads(text: str, unwraps: int) -> tuple[Any, tuple[str, ...]]:

@@ -54,8 +54,7 @@ __all__ = ["BoundArguments", "Tool", "tool", "tool_from_definition", "tool_from_
 Function = Callable[..., Any]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-MAX_NAME = 128
-_NAME = re.compile(r"[\w.:/@-]+")  # a provider's stricter rules are met by its wire, which maps names reversibly
+MAX_NAME = 1000
 _CO_VARARGS = 0x04  # flag of code objects
 
 
@@ -120,7 +119,7 @@ class Tool(Generic[Parameters, Returned]):
         if not callable(function):
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called")
         name = definition.name if definition else options.get("name") or function_name(function)
-        self.name = _check_name(name, function)
+        self.name = _check_name(name, function, is_given=bool(definition or options.get("name")))
         self.namespace = definition.namespace if definition else options.get("namespace", "")
         self.key = (self.namespace, self.name)
         self.tags = definition.tags if definition else frozenset(options.get("tags", ()))
@@ -434,13 +433,14 @@ def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
     return {word: local[word] for word in words if word in local}
 
 
-def _check_name(name: str, function: Any) -> str:
+def _check_name(name: str, function: Any, *, is_given: bool) -> str:
+    """Check a name. Any printable one may be given: wires map what their providers refuse, reversibly."""
     if len(name) > MAX_NAME:
         reason = f"over {MAX_NAME} characters"
-    elif _NAME.fullmatch(name):
+    elif name.isidentifier() or (is_given and name.strip() and name.isprintable()):
         return name
     else:
-        reason = "letters, digits, '_', '-', '.', ':' and '/' make a name"
+        reason = "it must be visible text on one line" if is_given else "it is not an identifier"
     raise InvalidTool(f"{name!r:.140} ({qualified_name(function)}) cannot be the name of a tool ({reason}); pass name=…")
 
 

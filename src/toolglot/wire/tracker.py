@@ -27,7 +27,7 @@ from toolglot.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.jsontext import dumps_text, loads
+from toolglot.jsontext import dumps_verbatim, is_portable, loads
 from toolglot.losses import Loss
 from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.ids import hash_id
@@ -210,7 +210,7 @@ class ToolCallTracker:
                 # Deltas win over arguments that came with the start of the call, as in Anthropic's SDK.
                 value, id = text if text or state.value is None else state.value, state.id
                 if not id:  # Gemini 2 and many compatible servers send none
-                    seed = (self._id, self.origin.model, str(state.index), state.name, text, dumps_text(state.value))
+                    seed = (self._id, self.origin.model, str(state.index), state.name, text, dumps_verbatim(state.value))
                     id = hash_id("\0".join(seed), 9)  # nine letters and digits are legal everywhere
                 free, space, opaque = state.freeform, state.namespace, state.opaque
                 self._finish_block(state, make_call(id, state.name, value, freeform=free, namespace=space, opaque=opaque))
@@ -322,22 +322,22 @@ def _complete_text(state: _Slot, text: Any) -> str:
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Parse arguments as a JSON object. Nothing and null mean {}; None if the text is not an object."""
+    """Parse arguments as a JSON object. Nothing and null mean {}; None if the text is not an object that can be stored."""
     try:
         value = loads(text) if text.strip() else None
     except ValueError:
         return None
     if not isinstance(value, dict):
         return {} if value is None else None
-    return cast(dict[str, Any], value)
+    return cast(dict[str, Any], value) if is_portable(value) else None
 
 
 def make_call(
     id: str, name: str, value: Any, *, freeform: bool = False, namespace: str = "", opaque: Opaque | None = None
 ) -> ToolCall:
     """Make a call from arguments as a wire has them: text, an object, or nothing."""
-    if value is None or isinstance(value, dict):
+    if value is None or (isinstance(value, dict) and is_portable(value)):
         return ToolCall(id, name, cast(dict[str, Any], value or {}), None, freeform, namespace, opaque)
-    raw = to_text(value)
+    raw = dumps_verbatim(value) if isinstance(value, dict) else to_text(value)
     arguments = parse_arguments(raw) if isinstance(value, str) and not freeform else None
     return ToolCall(id, name, arguments, raw, freeform, namespace, opaque)
