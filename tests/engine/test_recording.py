@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from scripted_transport import (
     DONE,
@@ -37,7 +38,7 @@ from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.errors import ConnectionLost, MalformedData, ReplayMiss, ToolglotError
 from toolglot.jsontext import dumps, loads_object
-from toolglot.messages import Conversation, Reply, Text, ToolResult, tool_results, user
+from toolglot.messages import Conversation, Reply, Text, ToolCall, ToolResult, tool_results, user
 from toolglot.request import Request, ToolDefinition
 
 ADD = ToolDefinition(
@@ -85,6 +86,49 @@ def test_a_loop_is_replayed(provider: str, stream: bool, tmp_path: Path) -> None
     assert recorded[1][-1].text == "All done."
     assert [[call.name for call in reply.calls] for reply in recorded[1]] == [["get_weather", "math.add"], ["get_weather"], []]
     assert replay.remaining_count == 0
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "model", [*WIRES, "anthropic/claude-opus-5", "openai-responses/gpt-5", "ollama/deepseek-r1", "vertex/gemini-2.5-flash"]
+)
+def test_one_recording_serves_run_and_stream(model: str, stream: bool, tmp_path: Path) -> None:
+    """State, signatures and usage included."""
+    path = tmp_path / "loop.jsonl"
+    transport = RecordingTransport(SimulatedTransport(), path)
+    recorded = asyncio.run(loop(create_engine(f"simulator:{model}", transport=transport), stream=stream))
+    replay = ReplayTransport(path)
+    played = asyncio.run(loop(create_engine(f"simulator:{model}", transport=replay), stream=not stream))
+    assert [drop_raw(reply) for reply in played[1]] == [drop_raw(reply) for reply in recorded[1]]
+    assert replay.remaining_count == 0
+
+
+def drop_raw(reply: Reply) -> Reply:
+    """Without the text of arguments, which Anthropic has in streams only."""
+    blocks = (msgspec.structs.replace(block, raw=None) if isinstance(block, ToolCall) else block for block in reply.blocks)
+    return msgspec.structs.replace(reply, blocks=tuple(blocks))
+
+
+def test_the_recorded_form_goes_first(tmp_path: Path) -> None:
+    path = tmp_path / "both.jsonl"
+    inner = ScriptedTransport(whole_reply("whole"), stream_reply(STARTED, HELLO, STOP, DONE))
+    record(path, inner, text_request())
+    first = path.read_bytes()
+    transport = RecordingTransport(inner, path)
+    asyncio.run(collect_events(chat_engine(transport), stream_request()))
+    path.write_bytes(first + path.read_bytes())
+    engine = chat_engine(ReplayTransport(path))
+    streamed = asyncio.run(collect_events(engine, stream_request()))
+    assert "whole" not in str(streamed)
+    assert "whole" in str(asyncio.run(collect_events(engine, stream_request())))
+
+
+def test_a_reply_that_cannot_be_converted_is_a_miss(tmp_path: Path) -> None:
+    path = tmp_path / "broken.jsonl"
+    record(path, ScriptedTransport(whole_reply()), text_request())
+    path.write_bytes(path.read_bytes().replace(b'"body":"{', b'"body":"<'))
+    with pytest.raises(ReplayMiss, match="was recorded whole, and cannot be converted"):
+        asyncio.run(collect_events(chat_engine(ReplayTransport(path)), stream_request()))
 
 
 def test_a_recording_is_a_plain_file(tmp_path: Path) -> None:

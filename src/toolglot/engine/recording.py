@@ -2,7 +2,8 @@
 
 A line: {"request": {"method", "path", "body"}, "answer": {"status", "headers", "body", "base64"}}. It never contains a key:
 request headers are not recorded, and texts are redacted. A replay answers equal requests in the order of their
-recording; a miss names the nearest recording and the first difference.
+recording; a miss names the nearest recording and the first difference. A reply that was recorded as a stream is also played
+whole, and the other way round, so that one recording serves `run` and `stream`.
 """
 
 import asyncio
@@ -15,14 +16,20 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport
-from toolglot.errors import MalformedData, ReplayMiss, UsageError
+from toolglot.errors import MalformedData, ReplayMiss, ToolglotError, UsageError
 from toolglot.jsontext import dumps, dumps_text, loads
+from toolglot.messages import Reply
 from toolglot.redact import redact
+from toolglot.simulator.routes import find_route
+from toolglot.wire.codec import create_reader, load_reply_encoder
+from toolglot.wire.reply_encoding import split_reply
+from toolglot.wire.spec import SPECS
 
 __all__ = ["RecordingTransport", "ReplayTransport"]
 
 _RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # all that the engine reads
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
+_STREAM_FIELD = re.compile(r"body\.stream(_options(\..*)?)?")
 _FlatRequest = dict[str, str]
 """Where each value is in a request, such as `body.messages[0].content`, and the value as JSON."""
 
@@ -153,12 +160,18 @@ class ReplayTransport:
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the recorded response. Raises ReplayMiss."""
         actual = _flatten_request(_record_request(request))
-        for index, (recorded, answer) in enumerate(self._remaining):  # equal requests: in the order of recording
-            if recorded == actual:
-                del self._remaining[index]
-                self._replayed.append(recorded)
-                return _ReplayedResponse(answer)
-        raise ReplayMiss(self._describe_miss(actual))
+        content = _drop_streaming(actual)
+        indexes = range(len(self._remaining))  # equal requests: in the order of recording
+        index = next((index for index in indexes if self._remaining[index][0] == actual), None)
+        if index is None:
+            index = next((index for index in indexes if _drop_streaming(self._remaining[index][0]) == content), None)
+        if index is None:
+            raise ReplayMiss(self._describe_miss(actual))
+        recorded, answer = self._remaining.pop(index)
+        self._replayed.append(actual)
+        if recorded != actual and answer.status == 200:
+            answer = _change_streaming(answer, actual, stream=request.stream)
+        return _ReplayedResponse(answer)
 
     @property
     def remaining_count(self) -> int:
@@ -217,6 +230,30 @@ def _load_exchanges(path: Path) -> Iterator[_Exchange]:
 
 def _flatten_request(request: _RequestRecord) -> _FlatRequest:
     return {"method": request.method, "path": request.path, **dict(_flatten(request.body, "body"))}
+
+
+def _drop_streaming(request: _FlatRequest) -> _FlatRequest:
+    """What a request asks for, whether or not it asks for a stream."""
+    kept = {where: value for where, value in request.items() if not _STREAM_FIELD.fullmatch(where)}
+    return {**kept, "path": request["path"].replace(":streamGenerateContent?alt=sse", ":generateContent")}
+
+
+def _change_streaming(answer: _ResponseRecord, request: _FlatRequest, *, stream: bool) -> _ResponseRecord:
+    """The same reply as a stream, or whole."""
+    wire = find_route(request["path"]).wire
+    reader = create_reader(wire, streaming=not stream, content_type=answer.headers.get("content-type", ""))
+    try:
+        reader.feed(answer.base64 or answer.body.encode())
+        reader.close()
+        reply = cast(Reply, reader.reply)
+        encoder = load_reply_encoder(wire)(reply.origin.model if reply.origin else "", origin=reply.origin)
+        body = b"".join(encoder.feed(event) for event in split_reply(reply)) if stream else dumps(encoder.encode_reply(reply))
+        if encoder.losses:
+            raise MalformedData(str(encoder.losses[0]))
+    except ToolglotError as e:
+        form = "whole" if stream else "as a stream"
+        raise ReplayMiss(f"this reply was recorded {form}, and cannot be converted ({e}): record it again") from e
+    return _ResponseRecord(200, {"content-type": SPECS[wire].stream_type if stream else "application/json"}, body.decode())
 
 
 def _flatten(value: Any, where: str) -> Iterator[tuple[str, str]]:
