@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         MalformedData as MalformedData,
         MalformedReply as MalformedReply,
         MalformedRequest as MalformedRequest,
+        MissingOutput as MissingOutput,
         NameConflict as NameConflict,
         NotFound as NotFound,
         Overloaded as Overloaded,
@@ -142,7 +143,7 @@ if TYPE_CHECKING:
 # For the interpreter: module -> names.
 _HOMES = {
     "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest "
-    "MalformedData MalformedReply MalformedRequest NameConflict InvalidTool NotFound "
+    "MalformedData MalformedReply MalformedRequest MissingOutput NameConflict InvalidTool NotFound "
     "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
     "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated ModelSwitched ReplyDone ReplyStarted Retrying "

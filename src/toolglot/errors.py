@@ -4,11 +4,12 @@ Any other exception raised by a codec is a bug in toolglot.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from toolglot.textutil import did_you_mean, suggest
 
 if TYPE_CHECKING:
+    from toolglot.events import RunResult
     from toolglot.losses import Loss
 
 
@@ -95,6 +96,23 @@ class ReplyTooLarge(MalformedReply):
 
 class TruncatedStream(MalformedReply):
     """The reply ended before its terminal event: what has arrived so far is not a reply."""
+
+
+class MissingOutput(MalformedReply):
+    """The run ended before the model gave the structured output that was requested; `result` is what there is instead."""
+
+    _REASONS: ClassVar[dict[str, str]] = {
+        "length": "the reply was truncated by the length limit; raise max_tokens in Options, or ask for less",
+        "refusal": "the model refused to answer",
+        "filtered": "a safety filter stopped the reply",
+        "error": "the provider stopped the reply with an error",
+        "max_iterations": "the run used up its turns; raise max_iterations in ToolConfig",
+        "budget": "the run used up its time, tokens or cost; raise the limit in ToolConfig",
+    }
+
+    def __init__(self, result: "RunResult") -> None:
+        self.result = result
+        super().__init__(f"there is no structured output: {self._REASONS.get(result.stop, result.stop)}")
 
 
 class MalformedRequest(MalformedData):

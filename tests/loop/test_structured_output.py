@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
-from toolglot.errors import MalformedReply, UsageError
+from toolglot.errors import MalformedReply, MissingOutput, UsageError
 from toolglot.jsontext import dumps_text, loads
 from toolglot.messages import Reply, StopReason, Text, ToolCall
 from toolglot.request import Request
@@ -40,6 +40,12 @@ class Size:
     height: int
 
 
+@dataclass
+class Node:
+    name: str
+    below: "list[Node]"
+
+
 class Entry(TypedDict):
     title: str
     done: bool
@@ -57,6 +63,15 @@ SHAPES: list[tuple[str, Any, str, Any]] = [
     ("typed dict", Entry, '{"title": "t", "done": true}', {"title": "t", "done": True}),
     ("list", list[int], "[1, 2, 3]", [1, 2, 3]),
     ("number", int, "42", 42),
+    ("wrapped list", list[City], '{"value": [{"name": "Rome", "people": 3}]}', [City(name="Rome", people=3)]),
+    ("string", str, '{"value": "42"}', "42"),
+    ("boolean", bool, '{"value": false}', False),
+    ("union", City | None, '{"value": {"name": "Rome", "people": 3}}', City(name="Rome", people=3)),
+    ("none", City | None, '{"value": null}', None),
+    ("scalars", int | str, '{"value": "x"}', "x"),
+    ("recursive", Node, '{"value": {"name": "a", "below": [{"name": "b", "below": []}]}}', Node("a", [Node("b", [])])),
+    ("recursive list", list[Node], '{"value": [{"name": "b", "below": []}]}', [Node("b", [])]),
+    ("list of typed dicts", list[Entry], '{"value": [{"title": "t", "done": true}]}', [{"title": "t", "done": True}]),
     ("schema", SCHEMA, '{"name": "Rome", "people": 3}', {"name": "Rome", "people": 3}),
     ("array schema", {"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
 ]
@@ -131,6 +146,54 @@ def test_an_answer_without_tools_has_the_shape(provider: str, shape: Any, said: 
     check(talker.conversation)
     if provider in NATIVE:
         assert schema_sent(tap.bodies[0]) == NATIVE[provider][0]
+
+
+TYPES = [list[int], list[City], int, str, bool, float, City | None, int | str, dict[str, int], list[dict[str, int]], City]
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+@pytest.mark.parametrize("shape", TYPES, ids=str)
+@pytest.mark.parametrize("tools", [[], [add]], ids=["alone", "with tools"])
+@LIVE
+def test_a_model_that_is_held_to_the_schema_gives_any_type(provider: str, shape: Any, tools: Any, live: bool) -> None:
+    """The simulator fills in the schema that it is sent, and refuses what the provider would refuse."""
+    tap = Wiretap()
+    result = run(outcome(agent(provider, tap, tools=tools, output_type=shape), "What is it?", streamed=live))
+    assert TypeAdapter(shape).validate_python(result.output) == result.output
+    assert len(tap.bodies) == 1 or tools or provider == "deepseek"  # it has no schemas: it may talk first
+
+
+def test_a_map_is_restored_on_the_wire_that_has_none() -> None:
+    tap = Wiretap(Reply((Text('{"value": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]}'),)))
+    assert run(agent("anthropic", tap, output_type=dict[str, int]).run("go")).output == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("said", ["just words", '"just words"', '{"value": "just words"}'])
+def test_a_string_may_be_plain_text(said: str) -> None:
+    assert run(agent("openai-chat", Wiretap(Reply((Text(said),))), output_type=str).run("go")).output.strip('"') == "just words"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("stop", ["length", "refusal", "filtered"])
+@LIVE
+async def test_a_reply_that_ended_early_is_never_an_output_of_none(provider: str, stop: StopReason, live: bool) -> None:
+    talker = agent(provider, Wiretap(*[Reply((Text('{"value": [1, 2'),), stop)] * 5), output_type=list[int])
+    # Not every wire has every reason: where it has none, the answer is not valid.
+    with pytest.raises(MissingOutput if stop == "length" else MalformedReply) as error:
+        await outcome(talker, "go", streamed=live)
+    if isinstance(error.value, MissingOutput):
+        assert error.value.result.output is None
+        words = {"length": "max_tokens", "refusal": "refused", "filtered": "filter"}
+        assert words[error.value.result.stop] in str(error.value)
+    check(talker.conversation)
+
+
+async def test_a_budget_that_is_used_up_is_never_an_output_of_none() -> None:
+    talker = agent("anthropic", Wiretap(calls, calls), tools=[add], output_type=City, config=ToolConfig(max_tokens=1))
+    with pytest.raises(MissingOutput, match="raise the limit") as error:
+        await talker.run("go")
+    assert error.value.result.stop == "budget"
+    check(talker.conversation)
 
 
 @pytest.mark.parametrize("provider", EVERYONE)

@@ -15,7 +15,15 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import astuple
 
 from toolglot.engine.engine import EngineState
-from toolglot.errors import ContextTooLong, MalformedReply, ProviderError, QuotaExceeded, ToolError, TransportError
+from toolglot.errors import (
+    ContextTooLong,
+    MalformedReply,
+    MissingOutput,
+    ProviderError,
+    QuotaExceeded,
+    ToolError,
+    TransportError,
+)
 from toolglot.events import ApprovalNeeded, ModelSwitched, Retrying, RunEvent, RunResult, ToolFinished, ToolOutcome
 from toolglot.loop.context_window import count_phrase
 from toolglot.loop.eager_tools import EagerTools
@@ -98,7 +106,7 @@ class Driver:
                 output = self._structured_output
                 if output is None or step.stop != "end" or step.reply is None:
                     return None
-                if (complaint := output.check_reply(step.reply)) is None:
+                if (complaint := output.check_reply(step.reply, self._requests.view.profile)) is None:
                     return None
                 self.run.continue_with(complaint)
 
@@ -122,15 +130,16 @@ class Driver:
         self._cost = None if self._cost is None or price is None else self._cost + price.cost(usage)
 
     def result(self) -> RunResult:
-        """Return the result of the run so far."""
+        """Return the result of the run so far. Raises MissingOutput if it is over without the output that was requested."""
         self._close_turn()
         run, step = self.run, self.run.next()
         stop = step.stop if isinstance(step, Done) else "approval"
-        return RunResult(
+        output = self._structured_output
+        result = RunResult(
             run.reply.text if run.reply else "",
             "budget" if self._is_out_of_budget else stop,
             run.reply,
-            self._structured_output.output if self._structured_output else None,
+            output.output if output else None,
             self._usage,
             tuple(self._outcomes),
             tuple(self._losses),
@@ -140,6 +149,9 @@ class Driver:
             run.iteration,
             self._cost if run.iteration else None,
         )
+        if output is not None and not output.is_complete and result.stop != "approval":
+            raise MissingOutput(result)
+        return result
 
     # ---- the model
 

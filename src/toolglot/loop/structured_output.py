@@ -4,7 +4,8 @@ Natively, if the wire enforces a schema and still calls tools; otherwise through
 parameters. Either way it is validated here, and an invalid answer is returned to the model with the reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from toolglot.errors import MalformedReply
@@ -13,7 +14,10 @@ from toolglot.jsontext import dumps_text
 from toolglot.messages import Message, Reply, user
 from toolglot.providers.profile import Profile
 from toolglot.request import Schema
+from toolglot.schema import dialects
 from toolglot.schema.arguments import find_issues
+from toolglot.schema.lower import lower
+from toolglot.schema.lowering_result import restore
 from toolglot.schema.output import OutputType
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.tools.tool import Tool, tool_from_schema
@@ -30,23 +34,24 @@ class StructuredOutput:
 
     def __init__(self, shape: "type[Any] | Schema") -> None:
         self._type = None if isinstance(shape, dict) else OutputType(shape)
-        self.schema: Schema = self._type.schema if self._type else cast(Schema, shape)
+        self._inner_schema: Schema = self._type.schema if self._type else cast(Schema, shape)
+        # Providers only accept an object with named properties as the root: any other value is wrapped into one.
+        self._is_wrapped = not (self._inner_schema.get("type") == "object" and self._inner_schema.get("properties"))
+        self.schema: Schema = _wrap(self._inner_schema) if self._is_wrapped else self._inner_schema
         self.output: Any = None
         self.is_complete = False
         self.failures = 0  # answers that were not accepted
         self._checked_count = 0
-        is_object = self.schema.get("type") == "object"
-        schema = self.schema if is_object else {"type": "object", "properties": {"value": self.schema}, "required": ["value"]}
 
         def accept(**answer: Any) -> str:
-            self._accept(answer if is_object else answer["value"])
+            self._accept(answer["value"] if self._is_wrapped else answer)
             return "Accepted."
 
         description = (
             "Give the final answer. Call this exactly once, when everything else is done; do not answer in plain text."
         )
         self._answer_tool = tool_from_schema(
-            FINAL_ANSWER_TOOL, description, schema, accept, inline=True, effects="read", approval=False
+            FINAL_ANSWER_TOOL, description, self.schema, accept, inline=True, effects="read", approval=False
         )
 
     def answer_tool(self, profile: Profile, *, with_tools: bool) -> Tool | None:
@@ -54,18 +59,35 @@ class StructuredOutput:
         is_native = profile.json_output == "schema" and (not with_tools or SPECS[profile.wire].output_with_tools)
         return None if is_native else self._answer_tool
 
-    def check_reply(self, reply: Reply) -> Message | None:
+    def check_reply(self, reply: Reply, profile: Profile) -> Message | None:
         """Return None if the output is there, else the complaint to send. Raises MalformedReply after too many failures."""
+        problem = ""
+        for answer in self._read_answers(reply.text, profile):
+            if self.is_complete:
+                return None
+            try:
+                self._accept(answer)
+            except ValueError as e:
+                problem = problem or str(e)
         if self.is_complete:
             return None
-        try:
-            self._accept(tolerant_loads(reply.text)[0])
-            return None
-        except ValueError as e:
-            problem = str(e)
+        problem = problem or "it is not JSON"
         self._count_failure(problem)
         hint = f"Call {FINAL_ANSWER_TOOL} with the answer, or answer with JSON that matches {dumps_text(self.schema)}"
         return user(f"The answer does not have the requested shape: {problem}\n{hint}")
+
+    def _read_answers(self, text: str, profile: Profile) -> Iterator[Any]:
+        """Yield what a text can mean, the most likely first. Models that are not constrained may leave out the wrapper."""
+        with suppress(ValueError):
+            answer = tolerant_loads(text)[0]
+            if isinstance(answer, dict) and (dialect := SPECS[profile.wire].output_dialect):
+                lowered = lower(self.schema, getattr(dialects, dialect), tool_name="output")
+                answer = restore(cast(dict[str, Any], answer), lowered)
+            if self._is_wrapped and isinstance(answer, dict) and "value" in answer:
+                yield answer["value"]
+            yield answer
+        if self._is_wrapped:
+            yield text.strip()
 
     def check_outcomes(self, outcomes: Sequence[ToolOutcome]) -> None:
         """Count failed calls of the answer tool. Raises MalformedReply after too many."""
@@ -82,6 +104,13 @@ class StructuredOutput:
     def _accept(self, answer: Any) -> None:
         if self._type is not None:
             answer = self._type.validate(answer)
-        elif issues := find_issues(answer, self.schema):
+        elif issues := find_issues(answer, self._inner_schema):
             raise ValueError("; ".join(map(str, issues[:5])))
         self.output, self.is_complete = answer, True
+
+
+def _wrap(schema: Schema) -> Schema:
+    """Return the schema of an object whose only property is `value`; definitions stay at the root, where references look."""
+    inner = {key: item for key, item in schema.items() if key != "$defs"}
+    wrapper: Schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], "additionalProperties": False}
+    return {**wrapper, "$defs": schema["$defs"]} if "$defs" in schema else wrapper

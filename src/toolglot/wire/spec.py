@@ -43,6 +43,8 @@ class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of calls are JSON objects, not JSON text."""
     output_with_tools: bool = False
     """Structured output can be requested together with tools."""
+    output_dialect: str = ""
+    """The schema dialect of structured output, where it always constrains the model; "" if schemas are sent as they are."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """Our name of a tool that the provider runs -> its definition."""
     paths: tuple[tuple[str, str], ...] = ()
@@ -99,6 +101,7 @@ _ROWS = (
         default_profile="anthropic",
         options={**{name: name for name in ("max_tokens", "temperature", "top_p", "top_k")}, "stop": "stop_sequences"},
         output_with_tools=True,
+        output_dialect="ANTHROPIC_STRICT",
         hosted_tools={
             "web_search": {"type": "web_search_20250305", "name": "web_search"},
             "code_execution": {"type": "code_execution_20250825", "name": "code_execution"},

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from toolglot.simulator.wires.base import Refusal, WireRules
-from toolglot.wire.json_values import iter_dicts
+from toolglot.wire.json_values import Doc, as_dict, iter_dicts
 
 __all__ = ["ROLES", "OpenAIRules"]
 
@@ -43,6 +43,14 @@ class OpenAIRules(WireRules):
     def check_role(self, role: str, roles: tuple[str, ...], path: str) -> None:
         if role not in roles:
             raise self.refuse("unknown value", param=f"{path}.role", value=role, supported=", ".join(map(repr, roles)))
+
+    def check_output_schema(self, format: Doc, param: str) -> None:
+        """The root of structured output is an object: 400 for an array, a number or a union."""
+        schema = as_dict(format.get("schema"))
+        if format and schema.get("type") != "object":
+            expected = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
+            text = f"Invalid schema for response_format '{format.get('name')}': {expected}"
+            raise Refusal(text, param=param, code="invalid_json_schema")
 
     def check_json_word(self, fields: tuple[str, ...], param: str) -> None:
         """JSON mode wants the word in the prompt: without it models may emit white space for ever."""

@@ -107,6 +107,8 @@ class Rules(OpenAIRules):
         form = as_dict(doc.get("response_format")).get("type")
         if form == "json_schema" and profile.json_output == "object":
             raise Refusal("This response_format type is unavailable now")
+        if self.is_openai and form == "json_schema":
+            self.check_output_schema(as_dict(as_dict(doc.get("response_format")).get("json_schema")), "response_format")
         if self.is_openai and form == "json_object":
             self.check_json_word(("messages",), "response_format")
 

@@ -58,7 +58,10 @@ class Rules(OpenAIRules):
             text = f"Invalid 'max_output_tokens': integer below minimum value. {expected}"
             raise Refusal(text, code="integer_below_min_value")
         self.check_effort("reasoning.effort", as_dict(doc.get("reasoning")).get("effort"))
-        if as_dict(as_dict(doc.get("text")).get("format")).get("type") == "json_object":
+        format = as_dict(as_dict(doc.get("text")).get("format"))
+        if format.get("type") == "json_schema":
+            self.check_output_schema(format, "text.format.schema")
+        if format.get("type") == "json_object":
             self.check_json_word(("input", "instructions"), "text.format")
 
     def check_native_type(self, name: str) -> None:

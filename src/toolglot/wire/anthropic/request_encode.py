@@ -11,7 +11,7 @@ from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, unknown_fields
 from toolglot.wire.media import extract_file_text, guess_media_type
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
-from toolglot.wire.spec import ANTHROPIC_MESSAGES
+from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, join_plain
 
@@ -213,7 +213,8 @@ def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
     if output.schema is None:
         writer.record_loss("output", f"{writer.profile.title} has no JSON mode without a schema", at="output")
         return config
-    lowered = lower(output.schema, dialects.ANTHROPIC_STRICT, tool_name=output.name)  # always constrained: there is no lax mode
+    dialect = getattr(dialects, SPECS[ANTHROPIC_MESSAGES].output_dialect)  # always constrained: there is no lax mode
+    lowered = lower(output.schema, dialect, tool_name=output.name)
     writer.losses.extend(lowered.losses)
     return {**config, "format": {"type": "json_schema", "schema": lowered.schema}}
 
