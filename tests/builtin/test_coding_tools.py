@@ -107,18 +107,17 @@ def test_a_tool_needs_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "toolglot.builtin.dice")
 
 
-@pytest.mark.parametrize(("ask", "manual", "asking"), [
-    (None, False, {"shell", "write", "edit", "web_open"}),
-    (None, True, set[str]()),
-    (("network",), False, {"web_open", "web_search"}),
+@pytest.mark.parametrize(("ask", "asking"), [
+    (None, {"shell", "write", "edit", "web_open"}),
+    (("network",), {"web_open", "web_search"}),
 ])  # fmt: skip
 def test_which_tools_ask(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: tuple[Effect, ...] | None, manual: bool, asking: set[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: tuple[Effect, ...] | None, asking: set[str]
 ) -> None:
     """Each tool declares whether it asks by default; `policy.ask` decides by effects alone."""
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
     settings = Settings(builtin=BuiltinSettings(root=str(tmp_path)), policy=PolicySettings(ask=ask))
-    loaded = configured_builtins(settings, manual=manual)
+    loaded = configured_builtins(settings)
     loaded.close()
     policy = ToolPolicy(ToolConfig(approval_effects=frozenset(ask or ())))
     names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}

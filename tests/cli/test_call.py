@@ -58,8 +58,8 @@ def call(tool: str, arguments: Any = None, *words: str) -> Outcome:
     return run_cli("call", tool, text, *words)
 
 
-def call_lines(*lines: Any) -> Outcome:
-    return run_cli("call", "--jsonl", *RISKY, stdin=json_lines(*lines))
+def call_lines(*lines: Any, words: tuple[str, ...] = ()) -> Outcome:
+    return run_cli("call", "--jsonl", *RISKY, *words, stdin=json_lines(*lines))
 
 
 READ = {"path": "a.txt"}
@@ -73,7 +73,7 @@ LINES = "1\tone\n2\ttwo\n"
         (("read", {"path": "b.txt"}), 1, "", "toolglot: .*b.txt.*\n"),
         (("read", {"path": "../a.txt"}), 1, "", ".* outside the workspace.*\n"),
         (("picture", None, "--tools", "call_tools:picture"), 0, "see\n\\[image image/png a.png\\]\n", ""),
-        (("risky", {"what": "it"}, *RISKY), 1, "", ".*needs approval.*\n"),
+        (("risky", {"what": "it"}, *RISKY), 1, "", "toolglot: risky needs approval \\(use --yes to approve\\)\n"),
         (("risky", {"what": "it"}, *RISKY, "--yes"), 0, "did it\n", "noise\n"),
         (("nope",), 2, "", ".*no.* tool.*nope.*\n"),
         (
@@ -134,7 +134,7 @@ def test_the_root_is_the_workspace(directory: Path) -> None:
 
 def test_the_audit_log_has_the_real_target(directory: Path) -> None:
     (directory / "link.txt").symlink_to("a.txt")
-    assert call("write", {"path": "new/b.txt", "content": "x"}).code == 0
+    assert call("write", {"path": "new/b.txt", "content": "x"}, "--yes").code == 0
     assert call("read", {"path": "link.txt"}).code == 0
     lines = [json.loads(line) for line in (directory.parent / "state" / "audit.jsonl").read_text().splitlines()]
     assert [(line["tool"], line["outcome"]) for line in lines] == [("write", "ok"), ("read", "ok")]
@@ -143,11 +143,52 @@ def test_the_audit_log_has_the_real_target(directory: Path) -> None:
     assert "link" not in lines[1]["target"]
 
 
+WRITE = {"path": "a.txt", "content": "new\n"}
+CHANGES = [("write", WRITE), ("edit", {"path": "a.txt", "old": "one", "new": "new"}), ("shell", {"command": "rm a.txt"})]
+
+
+class TestApproval:
+    @pytest.mark.parametrize(("tool", "arguments"), CHANGES)
+    def test_a_change_is_refused_without_a_terminal_and_without_yes(self, tool: str, arguments: Any, directory: Path) -> None:
+        assert call(tool, arguments) == (1, "", f"toolglot: {tool} needs approval (use --yes to approve)\n")
+        assert (directory / "a.txt").read_text() == "one\ntwo\n"
+
+    @pytest.mark.parametrize(("tool", "arguments"), CHANGES)
+    def test_yes_stands_for_the_approval_and_the_earlier_read(self, tool: str, arguments: Any, directory: Path) -> None:
+        assert call(tool, arguments, "--yes").code == 0
+        assert not (file := directory / "a.txt").exists() or file.read_text().startswith("new")
+
+    @pytest.mark.parametrize(("answer", "code", "text"), [("y", 0, "new\n"), ("n", 1, "one\ntwo\n"), ("", 1, "one\ntwo\n")])
+    def test_a_terminal_asks_and_shows_the_change(self, answer: str, code: int, text: str, directory: Path) -> None:
+        outcome = run_cli("call", "write", json.dumps(WRITE), stdin=f"{answer}\n", is_terminal=True)
+        assert outcome.code == code
+        assert "? write wants to run (write)" in outcome.err
+        assert "+new" in outcome.err
+        assert "Run it? [y/N]" in outcome.err
+        assert "did not approve" in outcome.err or code == 0
+        assert (directory / "a.txt").read_text() == text
+
+    def test_reading_is_not_asked_about(self) -> None:
+        assert run_cli("call", "read", json.dumps(READ), is_terminal=True) == (0, LINES, "")
+
+    def test_lines_are_refused_without_yes_even_in_a_terminal(self, directory: Path) -> None:
+        line = json_lines({"id": 1, "tool": "write", "arguments": WRITE})
+        outcome = run_cli("call", "--jsonl", stdin=line, is_terminal=True)
+        assert (outcome.code, outcome.err) == (1, "toolglot: write needs approval (use --yes to approve)\n")
+        assert outcome.records()[0]["error"]["kind"] == "rejected"
+        assert (directory / "a.txt").read_text() == "one\ntwo\n"
+
+    def test_yes_approves_lines(self, directory: Path) -> None:
+        outcome = call_lines({"id": 1, "tool": "write", "arguments": WRITE}, words=("--yes",))
+        assert (outcome.code, outcome.err, outcome.records()[0]["ok"]) == (0, "", True)
+        assert (directory / "a.txt").read_text() == "new\n"
+
+
 class TestLines:
     def test_one_answer_a_line_in_order(self) -> None:
         outcome = call_lines(
-            {"id": 1, "tool": "write", "arguments": {"path": "b.txt", "content": "hi\n"}},
-            {"id": "two", "tool": "read", "arguments": {"path": "b.txt"}},
+            {"id": 1, "tool": "list_dir"},
+            {"id": "two", "tool": "read", "arguments": READ},
             {"id": 3, "tool": "read", "arguments": {"path": "nope"}},
             {"id": 4, "tool": "risky", "arguments": {"what": "x"}},
             {"id": 5, "tool": "nope"},
@@ -156,7 +197,7 @@ class TestLines:
         assert outcome.code == 1
         assert [answer["id"] for answer in answers] == [1, "two", 3, 4, 5]
         assert [answer["ok"] for answer in answers] == [True, True, False, False, False]
-        assert answers[1]["content"][0]["text"].startswith("1\thi")
+        assert answers[1]["content"][0]["text"] == LINES.rstrip("\n")
         kinds = [answer["error"] and answer["error"]["kind"] for answer in answers]
         assert kinds == [None, None, "not_found", "rejected", "not_found"]
         assert all(set(answer) == {"id", "ok", "content", "error", "seconds"} for answer in answers)

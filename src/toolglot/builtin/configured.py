@@ -14,8 +14,8 @@ from toolglot.user_dirs import config_file, data_directory, ensure_private_direc
 __all__ = ["configured_builtins"]
 
 
-def configured_builtins(settings: Settings, *, ask: AskUser | None = None, manual: bool = False) -> Builtins:
-    """Create the built-in tools. `manual`: the user calls them directly, so nothing asks for approval. Raises UsageError."""
+def configured_builtins(settings: Settings, *, ask: AskUser | None = None, require_read: bool = True) -> Builtins:
+    """Create the built-in tools. `require_read=False`: files may be changed that were not read before. Raises UsageError."""
     own = settings.builtin
     web = WebConfig(
         searxng_url=own.searxng_url or "",
@@ -32,13 +32,13 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, manua
             *(Root(Path(path).expanduser()) for path in own.write),
         ),
         unprotected=own.unprotected,
-        require_read=own.require_read and not manual,
+        require_read=own.require_read and require_read,
         shell=ShellOptions(network=own.network, hidden=hidden),
         web=web,
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())
     loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)
-    if settings.policy.ask is None and not manual:
+    if settings.policy.ask is None:
         asking = {"write", "execute", "network"}
         loaded.tools = [
             tool.replace(approval=True) if tool.effects & asking and not tool.quiet else tool for tool in loaded.tools

@@ -1,6 +1,6 @@
-"""`toolglot call`: run a tool as a model would, with the same sandbox, limits and audit log.
+"""`toolglot call`: run a tool as a model would, with the same sandbox, limits, approvals and audit log.
 
-Whoever makes the call approves it, unless `policy.ask` says otherwise.
+No earlier read of a file is needed: whoever approves a call, or says `--yes`, takes its place.
 
 With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error", "seconds"}, in the
 same order; invalid lines are answered in the same form. Without `--yes`, a call that needs approval is refused. Background
@@ -23,6 +23,8 @@ from toolglot.cli.options import FACADE, JSON, LOGGING, ROOT, TOOLS, YES
 from toolglot.cli.printer import write_json_line
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import CliSetup, Flags, prepare
+from toolglot.cli.styled import PlainConsole
+from toolglot.config.settings import ChatSettings
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.facades.bound_facade import BoundFacade
@@ -30,7 +32,7 @@ from toolglot.jsontext import dumps, loads_object
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import Foreign, Media, Text, ToolCall
 from toolglot.providers.catalog import resolve_profile
-from toolglot.tools.executor import Approve, ToolExecutor
+from toolglot.tools.executor import ApprovalRequest, Approve, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
 # For models only: people have `toolglot tools`.
@@ -58,21 +60,26 @@ class _Line(msgspec.Struct):
 def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, jsonl: bool, json: bool, **flags: Any) -> int:
     """Run a tool as a model would.
 
-    The sandbox, limits and audit log apply. Because you make the call yourself, it needs no approval and no earlier read,
-    unless policy.ask is set. ARGUMENTS are JSON; use - to read them from stdin.
+    ARGUMENTS are JSON; use - to read them from stdin. The sandbox, limits and audit log apply. In a terminal, a call
+    that changes files, runs commands or uses the network is shown first and needs your approval; elsewhere, and with
+    --jsonl, it needs --yes.
 
     The exit code is 1 if a call failed and 2 for wrong usage. A command that ran has not failed, whatever its own exit code.
     """
     if jsonl and tool is not None:
         raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
-    with prepare(Flags(**flags), want_builtin=True) as cli_setup, asyncio.Runner() as runner:
-        executor, facade = _create_executor(cli_setup, model, yes=yes)
+    with prepare(Flags(**flags), want_builtin=True, require_read=False) as cli_setup, asyncio.Runner() as runner:
+        has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
+        approve: Approve | None = (lambda _: "yes") if yes else _ask_for_approval if has_user else None
+        executor, facade = _create_executor(cli_setup, model, approve)
 
         def execute(call: ToolCall) -> ToolOutcome:
             with redirect_stdout(sys.stderr):  # what a tool prints is not its result
                 outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
             for repair in outcome.repairs:
                 print(f"toolglot: {escape_controls(str(repair))}", file=sys.stderr)
+            if approve is None and outcome.result.error_kind == "rejected":
+                print(f"toolglot: {shorten(call.name, 60)} needs approval (use --yes to approve)", file=sys.stderr)
             return outcome
 
         if jsonl:
@@ -86,7 +93,7 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
                 exit_code = 2
             if json:
                 write_json_line(sys.stdout, _outcome_record(1, outcome))
-            else:
+            elif approve is not None or outcome.result.error_kind != "rejected":
                 _print_outcome(outcome)
         _warn_running_commands(cli_setup)
     return exit_code
@@ -122,11 +129,22 @@ def _call_lines(execute: Callable[[ToolCall], ToolOutcome]) -> int:
     return process_lines(None, handle, refuse) or int(bool(failed_ids))
 
 
-def _create_executor(cli_setup: CliSetup, model: str | None, *, yes: bool) -> tuple[ToolExecutor, BoundFacade | None]:
+def _ask_for_approval(approval: ApprovalRequest) -> bool:
+    """Show everything that the call would do, and ask on the terminal."""
+    from toolglot.cli.chat.approvals import show_approval
+    from toolglot.cli.chat.screen import Screen
+
+    show_approval(approval, Screen(PlainConsole(sys.stderr), ChatSettings()), show_all=True)
+    try:
+        return click.confirm("Run it?", err=True)
+    except click.Abort:
+        return False
+
+
+def _create_executor(cli_setup: CliSetup, model: str | None, approve: Approve | None) -> tuple[ToolExecutor, BoundFacade | None]:
     """Create the executor, with the facade whose names the calls may use."""
     registry, setup = ToolRegistry(cli_setup.tools), cli_setup.setup
     config = setup.tool_config(cli_setup.model, [tool.name for tool in registry])
-    approve: Approve | None = (lambda _: "yes") if yes else None
     executor = ToolExecutor(registry, config, approve=approve, audit=setup.open_audit_log(), run_id="call")
     facade = setup.resolve_facade()
     if facade == "auto" and model is None:

@@ -119,6 +119,7 @@ def prepare(
     ask_user: "AskUser | None" = None,
     use_demo_tools: bool = False,
     want_builtin: bool = False,
+    require_read: bool = True,
 ) -> CliSetup:
     """Read the configuration, hide keys, and load tools. Raises UsageError.
 
@@ -128,6 +129,7 @@ def prepare(
         ask_user: Answers the questions of the `ask_user` tool.
         use_demo_tools: Offer demo tools on the simulator if there are no others.
         want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
+        require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
     """
     configuration = _resolve_trust(_load_configuration(flags), flags, confirm)
     settings = configuration.settings
@@ -155,7 +157,7 @@ def prepare(
     if enabled:
         from toolglot.builtin.configured import configured_builtins
 
-        builtins = configured_builtins(settings, ask=ask_user, manual=want_builtin)
+        builtins = configured_builtins(settings, ask=ask_user, require_read=require_read)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
         setup.resolve_facade()  # an unknown one is an error all the same
