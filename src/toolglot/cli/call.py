@@ -141,7 +141,9 @@ def _ask_for_approval(approval: ApprovalRequest) -> bool:
         return False
 
 
-def _create_executor(cli_setup: CliSetup, model: str | None, approve: Approve | None) -> tuple[ToolExecutor, BoundFacade | None]:
+def _create_executor(
+    cli_setup: CliSetup, model: str | None, approve: Approve | None
+) -> tuple[ToolExecutor, BoundFacade | None]:
     """Create the executor, with the facade whose names the calls may use."""
     registry, setup = ToolRegistry(cli_setup.tools), cli_setup.setup
     config = setup.tool_config(cli_setup.model, [tool.name for tool in registry])
