@@ -109,12 +109,12 @@ if TYPE_CHECKING:
     )
     from toolglot.simulator.core import Script as Script, Simulator as Simulator
     from toolglot.tools.audit import AuditLog as AuditLog
-    from toolglot.tools.config import RetryConfig as RetryConfig, ToolConfig as ToolConfig
+    from toolglot.tools.config import Rate as Rate, RetryConfig as RetryConfig, ToolConfig as ToolConfig
     from toolglot.tools.context import Context as Context
     from toolglot.tools.executor import ApprovalRequest as ApprovalRequest, ToolExecutor as ToolExecutor
     from toolglot.tools.hooks import Hooks as Hooks, Veto as Veto
     from toolglot.tools.metrics import ToolMetrics as ToolMetrics
-    from toolglot.tools.options import Rate as Rate, SchemaToolOptions as SchemaToolOptions, ToolOptions as ToolOptions
+    from toolglot.tools.options import SchemaToolOptions as SchemaToolOptions, ToolOptions as ToolOptions
     from toolglot.tools.registry import ToolRegistry as ToolRegistry
     from toolglot.tools.results import ToolOutput as ToolOutput
     from toolglot.tools.tool import (
@@ -175,12 +175,12 @@ _HOMES = {
     "loop.run": "Run",
     "simulator.core": "Script Simulator",
     "tools.audit": "AuditLog",
-    "tools.config": "RetryConfig ToolConfig",
+    "tools.config": "Rate RetryConfig ToolConfig",
     "tools.context": "Context",
     "tools.executor": "ApprovalRequest ToolExecutor",
     "tools.hooks": "Hooks Veto",
     "tools.metrics": "ToolMetrics",
-    "tools.options": "Rate SchemaToolOptions ToolOptions",
+    "tools.options": "SchemaToolOptions ToolOptions",
     "tools.registry": "ToolRegistry",
     "tools.results": "ToolOutput",
     "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",

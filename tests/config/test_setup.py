@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from homes import DeafTransport, Home, settings
 
-from toolglot import Orchestrator, ToolConfig, ToolDefinition, ToolRegistry, tool
+from toolglot import Orchestrator, Rate, ToolConfig, ToolDefinition, ToolRegistry, tool
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup, find_unmatched, from_config
 from toolglot.engine.factory import create_engine
@@ -210,9 +210,24 @@ class TestRules:
         assert Setup(settings(policy={"allow": ["Bash"]})).tool_config(None, names).allowed_tools == {"Bash"}
 
     def test_limits_of_uses_apply_to_every_name(self) -> None:
-        policy = {"max_uses": {"Bash": 2, "read": 1, "own": 5}}
-        config = Setup(settings(policy=policy)).tool_config(None, ["read", "shell", "own"])
-        assert config.max_uses == {"shell": 2, "read": 1, "own": 5}
+        limits = {"Bash": 2, "read": 1, "own": 5, "git_*": 3, "git_push": 9}
+        policy = {"max_uses": limits, "max_per_minute": limits}
+        config = Setup(settings(policy=policy)).tool_config(None, ["read", "shell", "own", "git_push"])
+        assert config.max_uses == {"shell": 2, "read": 1, "own": 5, "git_push": 3}
+        assert config.rates == {name: Rate(calls, 60) for name, calls in config.max_uses.items()}
+
+    def test_rates_of_a_file_hold_in_a_run(self, home: Home) -> None:
+        home.project_file.write_text('[policy.max_per_minute]\n"add*" = 1\n', encoding="utf-8")
+
+        @tool
+        def add(a: int, b: int) -> int:
+            """Add."""
+            return a + b
+
+        agent = from_config("simulator", directory=home.project, tools=[add])
+        outcomes = [agent.run_sync(f'call add {{"a": 1, "b": {b}}}').outcomes[0].result.text for b in (2, 3)]
+        assert outcomes[0] == "3"
+        assert outcomes[1].startswith("The call did not run: at most 1 calls in 60 s; try again in ")
 
 
 class TestAgents:

@@ -59,6 +59,7 @@ class TestOneValue:
         ("policy.repeats", None, "2", 2),
         ("policy.max_uses.git", None, "7", 7),
         ("policy.max_uses.git", "7", "0", 0),
+        ("policy.max_per_minute.git", "7", "3", 3),
         ("policy.allow", None, '["a", "b*"]', ("a", "b*")),
         ("policy.allow", '["a", "b*"]', '["b*"]', ("b*",)),
         ("policy.allow", '["a"]', "[]", ()),
@@ -154,6 +155,7 @@ _RANDOM = {
     "providers.*.tools.deny": _NAMES,
     "policy.ask": _EFFECTS,
     "policy.max_uses.*": st.integers(0, 9),
+    "policy.max_per_minute.*": st.integers(0, 9),
     "policy.repeats": st.integers(0, 9),
     "providers.*.strict": st.booleans(),
 }
@@ -202,7 +204,7 @@ def written(values: dict[str, Any]) -> str:
 _FILES = st.fixed_dictionaries(
     {},
     optional={
-        leaf.key_text.replace("providers.*", "providers.gemini").replace("max_uses.*", "max_uses.git"): (
+        leaf.key_text.replace("providers.*", "providers.gemini").replace(".*", ".git"): (
             st.integers(100, 100_000)
             if leaf.name == "max_result"
             else st.integers(1, 50)
@@ -238,7 +240,7 @@ def _at(settings: Settings, key: str, leaf: SettingField) -> Any:
         value = at(settings, key)
     except AttributeError:  # nothing is said of the provider
         return leaf.default
-    return "none" if value is None and leaf.name == "max_uses" else value
+    return "none" if value is None and leaf.name in ("max_uses", "max_per_minute") else value
 
 
 @given(st.data())

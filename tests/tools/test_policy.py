@@ -9,10 +9,9 @@ import pytest
 
 from toolglot.events import ToolOutcome
 from toolglot.messages import Text, ToolCall, ToolResult
-from toolglot.tools.config import ToolConfig
+from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.executor import ApprovalRequest, ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
-from toolglot.tools.options import Rate
 from toolglot.tools.policy import ToolPolicy
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
@@ -185,6 +184,12 @@ def test_a_rate_is_a_sliding_window() -> None:
         desk.now = now
         kinds += desk.kinds(call("look", at=now))
     assert kinds == ["ok", "ok", "limit", "ok", "limit", "ok"]
+
+
+def test_a_rate_of_the_configuration_counts_unless_the_tool_has_its_own() -> None:
+    desk = Desk(look, write.replace(rate=Rate(2, 60)), rates={"look": Rate(1, 60), "write": Rate(1, 60)})
+    assert desk.kinds(call("look"), call("look", at=1)) == ["ok", "limit"]
+    assert desk.kinds(*(call("write", path=str(n)) for n in range(3))) == ["ok", "ok", "limit"]
 
 
 def test_a_rate_tells_when_to_come_again() -> None:

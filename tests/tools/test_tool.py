@@ -16,8 +16,8 @@ from toolglot.errors import InvalidTool, ToolError
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition, ToolExample
 from toolglot.tools import hooks
+from toolglot.tools.config import Rate
 from toolglot.tools.context import Context
-from toolglot.tools.options import Rate
 from toolglot.tools.tool import BoundArguments, Tool, tool, tool_from_definition, tool_from_schema, tools_of
 
 

@@ -86,6 +86,8 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
     """Maximum tool calls that run at the same time."""
     max_uses: Annotated[dict[str, Annotated[int, Meta(ge=0)]], _LOWER] = {}
     """Maximum calls of one tool in a conversation."""
+    max_per_minute: Annotated[dict[str, Annotated[int, Meta(ge=0)]], _LOWER] = {}
+    """Maximum calls of one tool within a minute of a conversation."""
     max_result: Annotated[int, Meta(ge=100), _LOWER] = _DEFAULT_CONFIG.max_result
     """Maximum characters of one result that the model sees; it can fetch the rest with a handle."""
     max_tokens: Annotated[_Count | NoLimit, _LOWER] = "none"

@@ -30,7 +30,7 @@ from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import ALIASES, SURFACES, resolve_profile, select_row
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
-from toolglot.tools.config import ToolConfig
+from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.registry import ToolRegistry
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
@@ -143,7 +143,8 @@ class Setup:
             max_parallel=policy.max_parallel,
             allowed_tools=allowed_tools,
             approval_effects=frozenset(policy.ask or ()),
-            max_uses={name: uses for pattern, uses in policy.max_uses.items() for name in _base_patterns(pattern, names)},
+            max_uses=_by_tool(policy.max_uses, names),
+            rates={name: Rate(calls, 60) for name, calls in _by_tool(policy.max_per_minute, names).items()},
             on_error=policy.on_error,
             retry=self.settings.retry,
             max_result=policy.max_result,
@@ -279,6 +280,15 @@ def _to_base_names(tool_filter: ToolFilter, names: tuple[str, ...]) -> ToolFilte
         allow = tuple(name for pattern in allow for name in _base_patterns(pattern, names))
     deny = tuple(name for pattern in tool_filter.deny for name in (pattern, *_native_names(pattern, names)))
     return replace(tool_filter, allow=allow, deny=deny)
+
+
+def _by_tool(limits: Mapping[str, int], names: tuple[str, ...]) -> dict[str, int]:
+    """Return limits by name of a tool instead of by pattern; where several match, the strictest."""
+    by_name: dict[str, int] = {}
+    for pattern, limit in limits.items():
+        for name in [name for name in names if fnmatchcase(name, pattern)] or _base_patterns(pattern, names):
+            by_name[name] = min(limit, by_name.get(name, limit))
+    return by_name
 
 
 def _base_patterns(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:

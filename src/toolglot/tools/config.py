@@ -8,7 +8,7 @@ from msgspec import Meta
 from toolglot.errors import UsageError
 from toolglot.request import ToolChoice
 
-__all__ = ["Effect", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
+__all__ = ["Effect", "Rate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 
 ToolErrorHandling = Literal["continue", "abort", "retry"]
 """continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried, then continue."""
@@ -49,6 +49,13 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
         return delay * (1 - self.jitter * random_fraction)
 
 
+class Rate(msgspec.Struct, frozen=True):
+    """At most `calls` calls in `seconds` seconds."""
+
+    calls: int
+    seconds: float
+
+
 class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a run may do with its tools. None: no limit."""
 
@@ -71,6 +78,8 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Effects that need approval; a tool's own `approval` takes precedence."""
     max_uses: dict[str, int] = {}
     """Calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
+    rates: dict[str, Rate] = {}
+    """Calls per conversation in a span of time, by tool; a tool's own `rate` takes precedence."""
     on_error: ToolErrorHandling = "continue"
     retry: RetryConfig = RetryConfig()
     max_result: int = 60_000

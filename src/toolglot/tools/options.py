@@ -3,21 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
-import msgspec
-
 from toolglot.request import ToolExample
-from toolglot.tools.config import Effect
+from toolglot.tools.config import Effect, Rate
 
-__all__ = ["Describe", "Rate", "SchemaToolOptions", "ToolOptions"]
+__all__ = ["Describe", "SchemaToolOptions", "ToolOptions"]
 
 Describe = Callable[[dict[str, Any]], str]
-
-
-class Rate(msgspec.Struct, frozen=True):
-    """At most `calls` calls in `seconds` seconds."""
-
-    calls: int
-    seconds: float
 
 
 class SchemaToolOptions(TypedDict, total=False):

@@ -12,7 +12,7 @@ import msgspec
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import dumps
 from toolglot.messages import ToolCall, ToolResult
-from toolglot.tools.config import ToolConfig
+from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.tool import Tool
 
 __all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy"]
@@ -102,13 +102,16 @@ class ToolPolicy:
         limit = tool.max_uses if tool.max_uses is not None else self.config.max_uses.get(tool.name)
         if limit is not None and self.uses.get(tool.key, 0) >= limit:
             raise _refusal(f"the tool {name!r} has reached its limit of {limit} uses per conversation", "use_limit")
-        if (rate := tool.rate) is not None:
+        if (rate := self._find_rate(tool)) is not None:
             start_times = self._start_times.get(tool.key, ())
             times = self._start_times[tool.key] = [time for time in start_times if time > now - rate.seconds]
             if len(times) >= rate.calls:
                 delay = times[0] + rate.seconds - now if times else rate.seconds
                 message = f"at most {rate.calls} calls in {rate.seconds:g} s; try again in {delay:.1f} s"
                 raise _refusal(message, "rate_limit")
+
+    def _find_rate(self, tool: Tool) -> Rate | None:
+        return tool.rate or self.config.rates.get(tool.name)
 
     def needs_approval(self, tool: Tool) -> bool:
         """Return whether somebody has to approve the calls of a tool."""
@@ -121,7 +124,7 @@ class ToolPolicy:
         """Count a call that runs."""
         self.uses[tool.key] = self.uses.get(tool.key, 0) + 1
         self._denials = 0  # the model does something else
-        if tool.rate is not None:
+        if self._find_rate(tool) is not None:
             self._start_times.setdefault(tool.key, []).append(now)
 
     def record_result(self, call: ToolCall, tool: Tool | None, result: ToolResult) -> None:

@@ -43,9 +43,9 @@ from toolglot.schema.arguments import (
 from toolglot.schema.derive import derive
 from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.signatures import function_doc, function_name, list_parameters
-from toolglot.tools.config import ANY_EFFECT, Effect
+from toolglot.tools.config import ANY_EFFECT, Effect, Rate
 from toolglot.tools.context import Context
-from toolglot.tools.options import Describe, Rate, SchemaToolOptions, ToolOptions
+from toolglot.tools.options import Describe, SchemaToolOptions, ToolOptions
 from toolglot.tools.results import collect_async_generator, collect_generator
 from toolglot.type_parameters import Parameters, Returned
 
