@@ -31,6 +31,12 @@ def test_python_block_runs_and_prints_what_its_comments_say(block: str) -> None:
     assert out.getvalue().splitlines() == promised
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_that_need_other_libraries_compile(page: Path) -> None:
+    for block in re.findall(r"```py\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        compile(block, str(page), "exec")
+
+
 @pytest.mark.untraced
 def test_generated_parts_are_current() -> None:
     done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True)
@@ -92,4 +98,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     page = (tmp_path / "site" / "reference" / "agents.html").read_text(encoding="utf-8")
     assert 'id="toolglot.Orchestrator.run_sync"' in page
+    tools = (tmp_path / "site" / "reference" / "tools.html").read_text(encoding="utf-8")
+    assert 'id="toolglot.ApprovalRequest.effects"' in tools, "fields without a docstring are missing"
+    assert "https://fonts" not in page
     assert "Orchestrator" in (tmp_path / "site" / "search.json").read_text(encoding="utf-8")
