@@ -30,6 +30,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     wire: str
     profile: str = ""
     model: str = ""
+    requested: str = ""
+    """The model that was requested, if the reply names another one: an alias, a snapshot, or a router's choice."""
 
 
 class _Block(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):

@@ -131,7 +131,7 @@ async def test_events_are_shown_as_they_come() -> None:
     assert await anext(events) == TextDelta(0, "Hello")
     hold.release.set()
     assert [event async for event in events][-1] == ReplyDone(
-        Reply((Text("Hello world"),), origin=Origin("openai-chat", "openai-chat", "m"), id="c1")
+        Reply((Text("Hello world"),), origin=Origin("openai-chat", "openai-chat", "m", "gpt-4o"), id="c1")
     )
 
 

@@ -51,7 +51,8 @@ def test_text_thinking_and_a_call_become_blocks_in_the_order_they_began() -> Non
     track.stop_reason = "tools"
     reply, events = finished(track)
     call = ToolCall("c1", "f", {"x": 1}, '{"x":1}')
-    assert reply == Reply((Thinking("hm!"), Text("ab"), call), "tools", Usage(input=3), Origin("test", "vendor", "model"), "id")
+    origin = Origin("test", "vendor", "model", "asked")
+    assert reply == Reply((Thinking("hm!"), Text("ab"), call), "tools", Usage(input=3), origin, "id")
     assert events == [
         ReplyStarted("id", "model"),
         ThinkingDelta(0, "hm"),
@@ -90,7 +91,7 @@ def test_an_id_and_a_model_count_once(begins: list[tuple[str, str]], id: str, mo
     for begin in begins:
         track.begin(*begin)
     reply, events = finished(track)
-    assert (reply.id, reply.origin) == (id, Origin("test", "vendor", model))
+    assert (reply.id, reply.origin) == (id, Origin("test", "vendor", model, "asked" if model != "asked" else ""))
     assert len([event for event in events if isinstance(event, ReplyStarted)]) == bool(id)
 
 

@@ -21,7 +21,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
-from toolglot.wire.writer import is_same_model
+from toolglot.wire.writer import is_made_by
 
 __all__ = ["ModelView"]
 
@@ -140,7 +140,7 @@ class ModelView:
         is_own = (
             origin is not None
             and (origin.wire, origin.profile) == (profile.wire, profile.id)
-            and is_same_model(origin.model, profile.model)  # under whichever of its names
+            and is_made_by(origin, profile.model)  # under whichever of its names
         )
         return self.facade.render_message(message, is_own=is_own, losses=losses)
 

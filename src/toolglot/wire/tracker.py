@@ -86,7 +86,8 @@ class ToolCallTracker:
         self._id = self._id or id
         if model and not self._has_model:
             self._has_model = True
-            self.origin = Origin(self.origin.wire, self.origin.profile, model)
+            requested = self.origin.model if self.origin.model != model else ""
+            self.origin = Origin(self.origin.wire, self.origin.profile, model, requested)
         if (id or model) and not self._is_announced:
             self._is_announced = True  # at most once
             if not self._ordered_slots:

@@ -106,7 +106,7 @@ class Writer:
         # Signatures and ciphertext are bound to an endpoint: Azure refuses OpenAI's, Vertex those of the Gemini API.
         if origin.profile and origin.profile != self.profile.id:
             return False
-        return self.profile.state == "profile" or is_same_model(origin.model, self.model)
+        return self.profile.state == "profile" or is_made_by(origin, self.model)
 
     @property
     def is_own(self) -> bool:
@@ -212,6 +212,14 @@ def is_same_model(first: str, second: str) -> bool:
     """Return whether two names denote one model, through a router or not, alias or snapshot. "" matches any."""
     first, second = (_SNAPSHOT_SUFFIX.sub("", name.rpartition("/")[2]) for name in (first, second))
     return not first or not second or first == second
+
+
+def is_made_by(origin: Origin, model: str) -> bool:
+    """Return whether a model made a message: the one that the reply names, or the one that was requested."""
+    # Providers resolve aliases (claude-sonnet-4-0, gemini-flash-latest) and routers choose (openrouter/auto). Whoever is asked
+    # under the same name again must get its own signatures back, even in the middle of a tool loop.
+    names = (origin.model, origin.requested) if origin.requested else (origin.model,)
+    return any(is_same_model(name, model) for name in names)
 
 
 def format_result_text(result: ToolResult) -> str:
