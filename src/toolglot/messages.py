@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from toolglot.errors import MalformedData, ToolErrorKind
+from toolglot.errors import MalformedData, ToolErrorKind, UsageError
 from toolglot.jsontext import dumps, loads_object
 
 FORMAT_VERSION = 1
@@ -203,6 +203,10 @@ class Conversation(Sequence[Message]):
         """Append messages."""
         self._messages.extend(messages)
 
+    def retract(self, length: int) -> None:
+        """Remove the messages from `length` on: they were refused. Whoever has encoded them has to start anew."""
+        del self._messages[length:]
+
     @overload
     def __getitem__(self, index: int) -> Message: ...
     @overload
@@ -225,12 +229,19 @@ class Conversation(Sequence[Message]):
         return f"Conversation({self._messages!r})"
 
 
-def _to_blocks(content: "str | Block | Iterable[str | Block]") -> tuple[Block, ...]:
+def _to_blocks(content: Any) -> tuple[Block, ...]:
     if isinstance(content, str):
         return (Text(content),)
-    if isinstance(content, _Block):
+    if isinstance(content, Block):
         return (content,)
-    return tuple(Text(part) if isinstance(part, str) else part for part in content)
+    if isinstance(content, bytes | dict) or not isinstance(content, Iterable):  # the first two would be taken apart
+        raise UsageError(f"the content of a message is text or blocks, not {type(cast(Any, content)).__name__}")
+    parts = [Text(part) if isinstance(part, str) else part for part in cast(Iterable[Any], content)]
+    for part in parts:
+        if not isinstance(part, _Block):
+            hint = "; put it into a Media block" if isinstance(part, bytes) else ""
+            raise UsageError(f"a part of a message is text or a block, not {type(part).__name__}{hint}")
+    return tuple(parts)
 
 
 def system(content: "str | Block | Iterable[str | Block]") -> Message:

@@ -43,6 +43,8 @@ class ConversationState:
         self.data: Any = None
         """Passed to the present run, or to the paused one, for its tools; None: the agent's data."""
         self.system_messages: tuple[Message, ...] = ()
+        self.prompt_start = 0
+        """Where the prompt of the present run begins."""
         self._engine_state: EngineState | None = None
         self._window: ConversationWindow | None = None
         self.is_busy = False
@@ -127,6 +129,12 @@ class ConversationState:
         result = driver.result()
         self.paused = driver.run if result.stop == "approval" else None
         return result
+
+    def retract(self) -> None:
+        """Take back the prompt of a request that the provider refused as invalid: it would be refused for ever."""
+        self.conversation.retract(self.prompt_start)
+        self.meter.rewind(self.prompt_start)
+        self._engine_state = self._window = None
 
     def rewind(self, length: int) -> None:
         """Continue with the first `length` messages only; what was learned, counted and allowed is kept."""

@@ -17,6 +17,7 @@ from msgspec.structs import astuple
 from toolglot.engine.engine import EngineState
 from toolglot.errors import (
     ContextTooLong,
+    InvalidRequest,
     MalformedReply,
     MissingOutput,
     ProviderError,
@@ -123,6 +124,8 @@ class Driver:
             run.interrupt(partial_text)
         else:
             run.abandon("cancelled", "the run ended with an error")
+            if isinstance(error, InvalidRequest) and len(run.conversation) == self._start and not run.iteration:
+                self._requests.state.retract()
         return False
 
     def _spend(self, usage: Usage, price: Price | None) -> None:

@@ -5,7 +5,7 @@ result = agent.run_sync("Weather in Paris?")
 agent.switch("gemini:gemini-3-pro-preview")
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from hashlib import sha256
 from logging import getLogger
@@ -22,10 +22,11 @@ from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.driver import Driver
+from toolglot.loop.prompts import Prompt, to_messages
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import Decision, Run, find_last_prompt
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
-from toolglot.messages import Block, Conversation, Message, load, save, user
+from toolglot.messages import Conversation, Message, load, save, user
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import Request
 from toolglot.tools.registry import ToolRegistry
@@ -35,7 +36,6 @@ from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 __all__ = ["Orchestrator", "PromptContext"]
 
 log = getLogger("toolglot.loop")
-Prompt = str | Message | Block | Sequence[str | Block]
 Decisions = Mapping[str, Decision] | None
 Start = Callable[[bool], Awaitable[Driver]]
 """Begins or resumes a run; the argument says whether somebody reads its events."""
@@ -208,10 +208,12 @@ class Orchestrator(AgentCore):
         return state
 
     async def _start(self, state: ConversationState, prompt: Prompt, data: Any, streaming: bool) -> Driver:
+        messages = to_messages(prompt)
         if state.paused is not None:
             state.paused.interrupt()  # the user moved on: what waited did not run
             state.paused = None
-        state.conversation.append(prompt if isinstance(prompt, Message) else user(prompt))
+        state.prompt_start = len(state.conversation)
+        state.conversation.append(*messages)
         state.executor.policy.begin_prompt()
         state.data = data
         return await self._new_driver(state, self.new_run(state.conversation), streaming)

@@ -1,0 +1,83 @@
+"""A prompt as messages: text, blocks, messages, and what programs for OpenAI's API have at hand."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from toolglot.errors import MalformedRequest, UsageError
+from toolglot.messages import Block, Message, user
+from toolglot.wire.codec import decode_request
+from toolglot.wire.spec import OPENAI_CHAT
+
+__all__ = ["Prompt", "to_messages"]
+
+ChatMessage = Mapping[str, Any]
+"""A message of Chat Completions: `{"role": "user", "content": …}`."""
+Prompt = str | Message | Block | ChatMessage | Sequence[str | Block] | Sequence[str | Message | ChatMessage]
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_EXPECTED = 'a prompt is text, blocks, messages, or {"role": …, "content": …}'
+
+
+def to_messages(prompt: Any) -> list[Message]:
+    """Return the messages of a prompt. Raises UsageError for what cannot be one; nothing is left out."""
+    if isinstance(prompt, Message):
+        return [prompt]
+    if isinstance(prompt, str | Block):
+        return [user(prompt)]
+    if isinstance(prompt, Mapping):
+        prompt = [prompt]
+    if isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Iterable):
+        raise UsageError(f"{_EXPECTED}, not {type(prompt).__name__}")
+    items = list(cast(Iterable[Any], prompt))
+    if not items:
+        raise UsageError(f"the prompt is empty: {_EXPECTED}")
+    if not any(isinstance(item, Message) or (isinstance(item, Mapping) and "role" in item) for item in items):
+        # Parts of one message: text, blocks, or OpenAI's `{"type": "image_url", …}`.
+        parts = [
+            _decode([{"role": "user", "content": item}])[0] if isinstance(item, Mapping) else user([item]) for item in items
+        ]
+        return [user([block for part in parts for block in part.blocks])]
+    messages: list[Message] = []
+    chat_messages: list[Any] = []  # decoded together: a result takes its tool's name from the call before it
+    for item in items:
+        if isinstance(item, Mapping):
+            chat_messages.append(item)
+            continue
+        messages += _decode(chat_messages)
+        chat_messages = []
+        messages.append(item if isinstance(item, Message) else user(item))
+    return messages + _decode(chat_messages)
+
+
+def _decode(messages: list[Any]) -> list[Message]:
+    if not messages:
+        return []
+    for message in messages:
+        role = message.get("role")
+        if role not in _ROLES:
+            raise UsageError(f"a message has one of the roles {', '.join(_ROLES)}, not {role!r}")
+        if message.get("content") is None and role != "assistant":
+            raise UsageError(f"the {role} message has no content")
+    chat = [{**message, "content": _to_parts(message.get("content"))} for message in messages]
+    try:
+        decoded = decode_request(OPENAI_CHAT, {"model": "", "messages": chat}).messages
+    except MalformedRequest as e:
+        raise UsageError(f"the messages of the prompt cannot be read: {e}") from e
+    return [message if _is_bound(message) else replace(message, origin=None) for message in decoded]
+
+
+def _to_parts(content: Any) -> Any:
+    if content is None or isinstance(content, str):
+        return content
+    parts = cast(list[Any], content if isinstance(content, list | tuple) else [content])
+    for part in parts:
+        if not isinstance(part, str) and not (isinstance(part, Mapping) and "type" in part):
+            raise UsageError(f'a part of a message is text or {{"type": …}}, not {type(cast(Any, part)).__name__}')
+    return [{"type": "text", "text": part} if isinstance(part, str) else dict(part) for part in parts]
+
+
+def _is_bound(message: Message) -> bool:
+    """Return whether a message has parts that only OpenAI understands."""
+    return bool(message.opaque) or any(getattr(block, "opaque", True) for block in message.blocks)

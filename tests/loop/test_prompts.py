@@ -1,0 +1,113 @@
+"""Prompts: what can be one, what OpenAI's programs have at hand, and errors that name what cannot."""
+
+from typing import Any
+
+import pytest
+
+from toolglot.errors import InvalidRequest, UsageError
+from toolglot.messages import Media, Message, Text, ToolCall, assistant, system, user
+
+from .agents import PROVIDERS, Wiretap, agent, check, outcome, run
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+PNG = "data:image/png;base64,iVBORw0KGgo="
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+# prompt, the messages that it stands for
+PROMPTS: list[tuple[Any, list[Message]]] = [
+    ("say hi", [user("say hi")]),
+    (user("say hi"), [user("say hi")]),
+    (Text("say hi"), [user("say hi")]),
+    (["say", " hi"], [user(["say", " hi"])]),
+    ((Text("say hi"),), [user("say hi")]),
+    ({"role": "user", "content": "say hi"}, [user("say hi")]),
+    ([{"role": "user", "content": "say hi"}], [user("say hi")]),
+    ([user("a"), assistant("b"), user("say hi")], [user("a"), assistant("b"), user("say hi")]),
+    (
+        [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "say hi"}]}],
+        [system("s"), user("say hi")],
+    ),
+    ([{"role": "assistant", "content": "b"}, user("a"), "say hi"], [assistant("b"), user("a"), user("say hi")]),
+    ([{"type": "text", "text": "say hi"}], [user("say hi")]),
+    (["say", {"type": "text", "text": " hi"}], [user(["say", " hi"])]),
+    ({"role": "user", "content": ["say hi"]}, [user("say hi")]),
+]
+
+
+@pytest.mark.parametrize(("prompt", "messages"), PROMPTS)
+@LIVE
+def test_prompts_have_many_forms(prompt: Any, messages: list[Message], live: bool) -> None:
+    talker = agent("openai-chat")
+    assert run(outcome(talker, prompt, streamed=live)).text == "hi"
+    assert talker.conversation[: len(messages)] == messages
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_image_of_openai_reaches_every_provider(provider: str) -> None:
+    tap = Wiretap()
+    content = [{"type": "text", "text": "say hi"}, {"type": "image_url", "image_url": {"url": PNG}}]
+    talker = agent(provider, tap)
+    result = run(talker.run({"role": "user", "content": content}))
+    assert result.text == "hi"
+    assert [type(block) for block in talker.conversation[0].blocks] == [Text, Media]
+    assert b"iVBORw0KGgo=" in tap.requests[0].body
+
+
+def test_calls_and_results_of_openai_are_paired() -> None:
+    results = {"role": "tool", "tool_call_id": "c1", "content": "3"}
+    talker = agent("anthropic")
+    run(talker.run([user("add"), {"role": "assistant", "content": None, "tool_calls": [CALL]}, results, user("say hi")]))
+    assert talker.conversation[1].blocks == (ToolCall("c1", "add", {"a": 1}, '{"a": 1}'),)
+    assert [(result.call_id, result.name) for result in talker.conversation[2].results] == [("c1", "add")]
+    check(talker.conversation)
+
+
+WRONG: list[tuple[Any, str]] = [
+    (None, "NoneType"),
+    (7, "int"),
+    (object(), "object"),
+    (b"bytes", "bytes"),
+    ([], "empty"),
+    (["x", 3], "int"),
+    (["x", b"png"], "bytes; put it into a Media block"),
+    ([None], "NoneType"),
+    ({"text": "hi"}, "dict"),
+    ({"role": "usr", "content": "hi"}, "'usr'"),
+    ({"role": "user"}, "no content"),
+    ({"role": "user", "content": ["x", 3]}, "int"),
+    ({"role": "user", "content": 3}, "int"),
+    ([user("a"), 3], "int"),
+    ([{"role": "user", "content": "a"}, None], "NoneType"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "words"), WRONG)
+@LIVE
+async def test_a_prompt_that_is_none_is_an_error_that_names_it(prompt: Any, words: str, live: bool) -> None:
+    talker = agent("anthropic")
+    with pytest.raises(UsageError, match=words):
+        await outcome(talker, prompt, streamed=live)
+    assert len(talker.conversation) == 0
+    assert (await talker.run("say hi")).text == "hi"
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("make", [user, system, assistant])
+@pytest.mark.parametrize("content", [{"role": "user"}, b"x", 3, ["x", 3], ["x", b"y"], [{"type": "text"}]])
+def test_messages_are_made_of_text_and_blocks(make: Any, content: Any) -> None:
+    with pytest.raises(UsageError, match=r"not (dict|bytes|int)"):
+        make(content)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@LIVE
+async def test_a_refused_prompt_does_not_stay(provider: str, live: bool) -> None:
+    tap = Wiretap(errors=[None, InvalidRequest("no such image")])
+    talker = agent(provider, tap)
+    await talker.run("say one")
+    before = list(talker.conversation)
+    with pytest.raises(InvalidRequest, match="no such image"):
+        await outcome(talker, "say two", streamed=live)
+    assert list(talker.conversation) == before
+    assert (await talker.run("say three")).text == "three"
+    assert b"two" not in tap.requests[-1].body
+    check(talker.conversation)
