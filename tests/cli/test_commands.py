@@ -70,6 +70,45 @@ def test_h_is_help() -> None:
         assert run_cli(*words, "-h") == run_cli(*words, "--help")
 
 
+class TestStreams:
+    @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
+    def test_characters_that_the_output_cannot_show_are_replaced(self, encoding: str, tmp_path: Path) -> None:
+        def run_encoded(*words: str) -> Outcome:
+            return run_program(*words, cwd=tmp_path, HOME=str(tmp_path), PYTHONIOENCODING=encoding)
+
+        assert run_encoded("run", "say a \u65e5 \U0001f44d b", "-m", "simulator") == (0, "a ? ? b\n", "")
+        assert run_encoded("models", "\u65e5")[:2] == (2, "")
+
+    @pytest.mark.parametrize(
+        ("closed", "code", "out", "err"),
+        [
+            ("<&-", 0, "You said: hi\n", ""),
+            ("2>&-", 0, "You said: hi\n", ""),
+            (
+                ">&-",
+                2,
+                "",
+                "toolglot: stdout is closed: redirect it to a file, or to /dev/null if you do not need the output\n",
+            ),
+        ],
+    )
+    def test_closed_streams(self, closed: str, code: int, out: str, err: str, tmp_path: Path) -> None:
+        command = [sys.executable, "-W", "error", "-m", "toolglot", "run", "hi", "-m", "simulator"]
+        shell = ["sh", "-c", f'"$@" {closed}', "sh", *command]
+        done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)})
+        assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+    @pytest.mark.parametrize("words", [("models",), ("run", "hi", "-m", "simulator"), ("--help",), ("demo",)], ids=" ".join)
+    def test_a_reader_that_has_left_is_no_error_message(self, words: tuple[str, ...], tmp_path: Path) -> None:
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-m", "toolglot", *words]
+        env = {**os.environ, "HOME": str(tmp_path)}
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, env=env)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (1, b"")
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [("ch", ["chat", "check"]), ("decode --wi", ["--wire"]), ("decode --wire gem", ["gemini"]), ("--v", ["--version"])],

@@ -4,7 +4,8 @@ import errno
 import os
 import sys
 from importlib import import_module
-from typing import NoReturn
+from io import TextIOWrapper
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -66,6 +67,7 @@ def app() -> None:
 def main() -> None:
     """Run the command line; report every failure in one sentence."""
     try:
+        _prepare_streams()
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="toolglot", standalone_mode=False))
     except ToolglotError as e:
         _fail(str(e), 2 if isinstance(e, UsageError) else 1)
@@ -84,6 +86,21 @@ def main() -> None:
         if isinstance(e, FileNotFoundError) and _cwd_is_missing():
             _fail("the current directory no longer exists: change to another one", 2)
         _fail(f"unexpected {type(e).__name__}: {e} (this is a bug; please report it with {_save_traceback()})", 1)
+
+
+def _prepare_streams() -> None:
+    """Replace closed streams, and characters that the encoding of the output lacks. Raises UsageError if stdout is closed."""
+    # Python sets closed streams to None, which their type does not say.
+    streams: dict[str, Any] = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
+    for name, stream in streams.items():
+        if stream is None:
+            mode = "r" if name == "stdin" else "w"
+            fd = os.open(os.devnull, os.O_RDWR)  # the number of the closed one, so that no other file gets it
+            setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+        elif name != "stdin" and isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if streams["stdout"] is None:
+        raise UsageError("stdout is closed: redirect it to a file, or to /dev/null if you do not need the output")
 
 
 def _fail(message: str, exit_code: int) -> NoReturn:
