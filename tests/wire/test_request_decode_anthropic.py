@@ -258,7 +258,7 @@ def test_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    "messages", [[{"role": "assistant", "content": [3]}], [{"role": "assistant", "content": [{"type": "text"}]}]]
+    "messages", [[{"role": "assistant", "content": [3]}], [{"role": "assistant", "content": [{"type": "text", "text": 7}]}]]
 )
 def test_wrong_shapes_are_malformed_requests(messages: Any) -> None:
     with pytest.raises(MalformedRequest):

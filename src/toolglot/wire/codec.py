@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
-from toolglot.messages import Message, Origin
+from toolglot.messages import Message, Origin, Text
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
 from toolglot.wire.history import filter_visible, prepare_history
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reader import ReplyDecoder, ReplyReader
+from toolglot.wire.repair import START_TEXT
 from toolglot.wire.reply_encoding import ReplyEncoder
 from toolglot.wire.spec import SPECS, WIRES
 from toolglot.wire.tool_encoding import reserve_names
@@ -70,6 +71,9 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
     stateful = is_stateful(request, profile)
     history = prepare_history(request.messages[count:], writer, stateful=stateful, first=count)
     items = encode_messages(history, encoder, writer, count)
+    if not items and not stateful:  # nothing of the history can be sent: reasoning without what followed it
+        writer.record_repair("user message", "added, because there must be one", at="messages[0]")
+        items = encoder.encode_message(Message("user", (Text(START_TEXT),)), writer)
     body = encoder.encode_body(request, writer, filter_visible(request.messages[:count], writer, 0), items)
     if not items and stateful:
         body.pop("input", None)  # the provider continues from what it stores; there is nothing to add

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from toolglot.messages import Block, Foreign, Message, Role, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.writer import Writer
@@ -75,6 +75,9 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             writer.record_loss(subject, f"only {block.wire} understands it")
             text = extract_text(block)
             return [Text(text)] if text else []  # the model still reads what was found
+        case Media("image", "application/pdf") if not writer.is_own:  # providers accept it only as a file
+            writer.record_repair("image", "it is a PDF; sent as a file")
+            return [replace(block, kind="file")]
         case Text(text="") if not writer.is_own:  # it only carried a signature
             return []
         case ToolCall() if role != "assistant":

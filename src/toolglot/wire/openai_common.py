@@ -49,12 +49,12 @@ def decode_extras(fields: Doc, wire: str) -> dict[str, Doc]:
 
 
 def decode_message(message: Doc, blocks: Iterable[Block], origin: Origin) -> Message:
-    """Decode a message of a user, or of a system or developer."""
+    """Decode a message of a user, or of a system or developer. Text of an unknown role must not become an instruction."""
     role = as_text(message.get("role"))
     opaque = unknown_fields(message, ("role", "content")) or {}
     if role not in ("user", "system"):
         opaque["role"] = role
-    return Message("user" if role == "user" else "system", tuple(blocks), origin, opaque or None)
+    return Message("system" if role in ("system", "developer") else "user", tuple(blocks), origin, opaque or None)
 
 
 def encode_output_schema(output: Output, writer: Writer) -> Doc:

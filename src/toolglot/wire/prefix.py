@@ -113,7 +113,7 @@ class PrefixEncoder:
             messages = request.messages[turn.start : turn.stop]
             # A prefill that the target wants trimmed is trimmed only at the end of a request: it stays open.
             is_prefill = messages[-1].role == "assistant" and self._profile.history.plain_prefill
-            if not turn.is_closed or (is_prefill and turn.stop == len(request.messages)):
+            if not turn.is_closed or (is_prefill and _ends_conversation(request.messages, turn.stop)):
                 break
             history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
             self._closed_items += self._encode_items(history, self._writer, turn.start)  # a bytearray grows in place
@@ -122,3 +122,8 @@ class PrefixEncoder:
     def _encode_items(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:
         items = encode_messages(history, self._encoder, writer, first)
         return dumps(items)[1:-1] + b"," if items else b""
+
+
+def _ends_conversation(messages: Sequence[Message], stop: int) -> bool:
+    """Return whether only system messages follow: they may be blank and be left out."""
+    return all(messages[index].role == "system" for index in range(stop, len(messages)))

@@ -22,7 +22,7 @@ from toolglot.providers.profile import HistoryRules
 _UNKNOWN_TEXT = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
 _INTERRUPTED_TEXT = "The call was interrupted while it ran. It may have had effects."
 _REJECTED_TEXT = "The call was not allowed and did not run."
-_START_TEXT, _CONTINUE_TEXT = "(start of the conversation)", "Continue."
+START_TEXT, _CONTINUE_TEXT = "(start of the conversation)", "Continue."
 FILLER_TEXT = "OK."  # an assistant message that a provider requires between results and the user
 
 
@@ -118,7 +118,7 @@ class HistoryRepairer:
                 repaired.append(Message("assistant", (Text(FILLER_TEXT),)))
             elif self._rules.starts_with_user and last is None and role == "assistant":  # Gemini
                 self._record("user message", index, "added, because the conversation must start with one")
-                repaired.append(Message("user", (Text(_START_TEXT),)))
+                repaired.append(Message("user", (Text(START_TEXT),)))
             repaired.append(normalized)
             if role != "system":
                 self._last = normalized
@@ -134,14 +134,15 @@ class HistoryRepairer:
         rules, last = self._rules, self._last
         if last is None and (rules.needs_turn or not self._has_messages) and not self._stateful:
             self._record("user message", 0, "added, because there must be one")
-            return [*messages, Message("user", (Text(_START_TEXT),))]
+            return [*messages, Message("user", (Text(START_TEXT),))]
         # An assistant message at the end is a prefill, unless the provider paused the turn and expects it back unchanged.
         if last is None or last.role != "assistant" or any(isinstance(block, Foreign | ToolCall) for block in last.blocks):
             return messages
         if rules.ends_with_user:  # current Claude models refuse a prefill
             self._record("user message", 0, "added at the end, because the conversation must end with one")
             return [*messages, Message("user", (Text(_CONTINUE_TEXT),))]
-        if rules.plain_prefill and messages and (plain := _strip_prefill(last)) != last:
+        # A system message after it is sent as a message, too: then it is no prefill.
+        if rules.plain_prefill and messages and messages[-1] is last and (plain := _strip_prefill(last)) != last:
             self._record("assistant message", 0, "a prefill must not contain thinking or end with white space")
             return [*messages[:-1], *([plain] if plain.blocks else [])]
         return messages
@@ -215,7 +216,9 @@ class HistoryRepairer:
         for index, message in enumerate(messages, first):
             for result in message.results:
                 id = result.call_id
-                if id in results:
+                if id in results and replace(result, opaque=results[id].opaque) == results[id]:
+                    self._record(f"result of {id!r}", index, "the same result again; dropped")
+                elif id in results:
                     self._record(f"result of {id!r}", index, "a second result; added to the first")
                     results[id] = _join_results(results[id], result)
                 elif id in calls:

@@ -79,6 +79,8 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
         if choice and choice.mode == "required":
             writer.record_loss("tool_choice", "there are no tools to choose from", at="tool_choice")
         return tools, None
+    if choice.mode == "none":  # whatever names it has: OpenAI refuses a list of allowed tools with the mode "none"
+        return _emulate_choice(tools, "none", (), writer)
     names = tuple(tool.name for tool in tools if tool.name in choice.names)
     if choice.names and not names:
         writer.record_loss("tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice")

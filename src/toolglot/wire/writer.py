@@ -24,7 +24,7 @@ _SILENT_KEYS = frozenset(
 # What grows while messages are encoded. Everything else is settled with the head and shared between copies.
 _COPIED_FIELDS = (
     *("losses", "repairs", "names", "_wire_names", "_ids", "_wire_ids"),
-    *("calls", "wire_call_ids", "native_item_types"),
+    *("calls", "wire_call_ids", "native_item_types", "item_ids"),
 )
 # An alias and its dated snapshot are one model: "-latest", "-2025-09-29", "-0613", "@20250929", ":free".
 _SNAPSHOT_SUFFIX = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
@@ -67,6 +67,7 @@ class Writer:
         self.calls: dict[str, ToolCall] = {}  # of the history, by id: a result's encoding depends on its call
         self.wire_call_ids: dict[str, str] = {}  # Gemini: call -> the id it was sent with, "" for none
         self.native_item_types: dict[str, str] = {}  # Responses: call -> type of its item, if it is not a function call
+        self.item_ids: set[str] = set()  # Responses: ids of items that were sent
         self.native_types: dict[str, str] = {}  # tools that the target's models are trained on: name -> type
         self.prompt_hints: list[str] = []  # instructions that replace fields the target does not have
         self.freeform: set[str] = set()  # wire names of freeform tools that are sent as functions

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from toolglot.jsontext import dumps, dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import count_leading_system as leading_count
@@ -81,7 +82,7 @@ def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
     for result in message.results:
         state = writer.echo_opaque(result.opaque)
         name = writer.result_tool_name(result) or "unknown"
-        response: Doc = {"name": name, "response": _response_object(result)}
+        response: Doc = {"name": name, "response": _response_object(result, writer, has_parts="parts" in state)}
         wire_id = writer.wire_call_ids.get(result.call_id)
         if wire_id:
             state = {**state, "id": wire_id}
@@ -101,9 +102,13 @@ def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
         yield {"role": "user", "parts": _encode_parts(detached, writer)}
 
 
-def _response_object(result: ToolResult) -> Doc:
+def _response_object(result: ToolResult, writer: Writer, *, has_parts: bool) -> Doc:
     """Return the result as an object. Gemini gives the keys `output` and `error` a meaning."""
     data: Any = result.data
+    # Gemini takes `$ref` for the name of one of the result's parts, and refuses the request if there is none.
+    if isinstance(data, dict) and not has_parts and b'"$ref":' in dumps(cast(Doc, data)):
+        writer.record_repair(f"result of {result.call_id!r}", "Gemini gives the key '$ref' a meaning; sent as text")
+        return {"error" if result.is_error else "output": result.text or dumps_text(data)}
     if isinstance(data, dict):
         response = cast(Doc, data)
         if not result.is_error or "error" in response:

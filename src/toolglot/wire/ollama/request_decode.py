@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
-from toolglot.messages import Media, Message, Origin, Text, ToolCall, ToolResult
+from toolglot.messages import Media, Message, Origin, Role, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, parse_effort
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, to_text, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.ollama.reply_decode import OllamaReplyDecoder
 from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
 from toolglot.wire.spec import OLLAMA_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
 _NEUTRAL_FIELDS = ("model", "messages", "tools", "options", "format", "stream", "think")
+_ROLES: dict[str, Role] = {"assistant": "assistant", "system": "system", "developer": "system"}
 
 
 def decode(body: Doc, profile: Profile) -> Request:
@@ -21,7 +22,10 @@ def decode(body: Doc, profile: Profile) -> Request:
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
     options = as_dict(body.get("options"))
     neutral = decode_options(options, OLLAMA_CHAT)
-    if extra := unknown_fields(options, SPECS[OLLAMA_CHAT].options.values()):  # num_ctx, mirostat …
+    extra = unknown_fields(options, SPECS[OLLAMA_CHAT].options.values()) or {}  # num_ctx, mirostat …
+    if as_int(neutral.get("max_tokens", 1)) < 1:  # no limit, which other wires express by omitting it
+        extra["num_predict"] = neutral.pop("max_tokens")
+    if extra:
         extras["options"] = extra
     think, format = body.get("think"), body.get("format")
     if effort := "none" if think is False else parse_effort(think):
@@ -51,7 +55,8 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
             continue
         decoder = OllamaReplyDecoder(ToolCallTracker(origin))
         decoder.read_message(message)
-        decoded = decoder.to_message(role if (role := message.get("role")) in ("assistant", "user") else "system")
+        # Text of an unknown role must not become an instruction.
+        decoded = decoder.to_message(_ROLES.get(role := as_text(message.get("role")), "user"))
         if role == "assistant":
             open_calls += decoded.calls
         yield decoded

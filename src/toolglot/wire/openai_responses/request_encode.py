@@ -19,6 +19,7 @@ from toolglot.wire.writer import Writer, format_result_text
 __all__ = ["encode_body", "encode_call", "encode_message", "leading_count"]
 
 _MIN_MAX_TOKENS = 16  # the least value that the API is believed to accept
+_CALL_ID_PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc"}  # of the item's id, not of its `call_id`
 _SHELL_OUTPUT_KEYS = {"stdout", "stderr", "outcome"}
 # Arguments without which a call cannot be sent as the native item of a trained tool.
 _REQUIRED_ARGUMENTS = {"shell_call": ("commands",), "apply_patch_call": ("type", "path")}
@@ -38,7 +39,7 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
     """Encode one neutral message as input items."""
     match message.role:
         case "assistant":
-            return list(encode_assistant(message, writer))
+            return [checked for item in encode_assistant(message, writer) if (checked := _check_id(item, writer))]
         case "tool":
             return [encode_result(result, writer) for result in message.results]
         case _:
@@ -76,6 +77,25 @@ def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
                 yield block.item
             case ToolResult():  # results have a message of their own
                 pass
+
+
+def _check_id(item: Doc, writer: Writer) -> Doc | None:
+    """Drop an id that the API refuses, of an item that does not need one; a repeated item that needs it is dropped whole."""
+    kind, id = item.get("type"), item.get("id")
+    if not isinstance(id, str):
+        return item
+    # 400 "Expected an ID that begins with 'fc'": compatible servers use others. 400 "Duplicate item found with id …".
+    is_refused = kind in _CALL_ID_PREFIXES and not id.startswith(_CALL_ID_PREFIXES[kind])
+    if not is_refused and id not in writer.item_ids:
+        writer.item_ids.add(id)
+        return item
+    if not is_refused and kind not in ("message", *_CALL_ID_PREFIXES):
+        writer.record_repair(f"item {id!r}", "dropped: it was already sent")
+        return None
+    writer.record_repair(
+        f"item id {id!r}", f"not valid for {writer.profile.title}; left out" if is_refused else "used twice; left out"
+    )
+    return unknown_fields(item, ("id",)) or {}
 
 
 def _item_state(block: Text) -> Opaque:
