@@ -102,3 +102,18 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert 'id="toolglot.ApprovalRequest.effects"' in tools, "fields without a docstring are missing"
     assert "https://fonts" not in page
     assert "Orchestrator" in (tmp_path / "site" / "search.json").read_text(encoding="utf-8")
+
+
+def test_every_requirement_names_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z]?\d+) \| [^|]+ \| (yes|partly: [^|]+|open) \|(.*)\|$", text, re.MULTILINE)
+    counts = {"F": 13, "A": 10, "P": 10, "G": 9, "E": 20}
+    parts = [f"{letter}{number}" for letter, count in counts.items() for number in range(1, count + 1)]
+    assert [name for name, _, _ in rows] == [*parts, "9", "27", "48"]
+    for name, state, shown in rows:
+        tests = re.findall(r"`([\w/.]+)(?:::(\w+))?`", shown)
+        assert bool(tests) == (state != "open"), name
+        for path, function in tests:
+            file = ROOT / path
+            assert file.is_file(), path
+            assert not function or f"def {function}(" in file.read_text(encoding="utf-8"), f"{path}::{function}"
