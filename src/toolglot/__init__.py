@@ -10,14 +10,23 @@ __version__ = "0.1.0"
 
 # For type checkers; `X as X` marks a name that is exported.
 if TYPE_CHECKING:
+    from toolglot.builtin.files.roots import Root as Root
+    from toolglot.builtin.shell.manager import ShellOptions as ShellOptions
+    from toolglot.builtin.tool_state import AskUser as AskUser, UserAnswer as UserAnswer, UserQuestion as UserQuestion
     from toolglot.builtin.tools import BuiltinOptions as BuiltinOptions, builtins as builtins, coding_tools as coding_tools
+    from toolglot.builtin.web.config import WebConfig as WebConfig
     from toolglot.config.setup import from_config as from_config
     from toolglot.engine.engine import Engine as Engine
-    from toolglot.engine.factory import create_engine as create_engine
+    from toolglot.engine.factory import EngineOptions as EngineOptions, create_engine as create_engine
     from toolglot.engine.http import HttpTransport as HttpTransport
     from toolglot.engine.recording import RecordingTransport as RecordingTransport, ReplayTransport as ReplayTransport
     from toolglot.engine.simulated import SimulatedTransport as SimulatedTransport
-    from toolglot.engine.transport import HttpRequest as HttpRequest, Timeouts as Timeouts, Transport as Transport
+    from toolglot.engine.transport import (
+        HttpRequest as HttpRequest,
+        HttpResponse as HttpResponse,
+        Timeouts as Timeouts,
+        Transport as Transport,
+    )
     from toolglot.errors import (
         AuthenticationFailed as AuthenticationFailed,
         ConnectFailed as ConnectFailed,
@@ -71,11 +80,19 @@ if TYPE_CHECKING:
         ToolProgress as ToolProgress,
         ToolStarted as ToolStarted,
     )
+    from toolglot.facades.catalog import facade_for_model as facade_for_model, find_facade as find_facade
     from toolglot.facades.toml_loader import load_facade as load_facade
-    from toolglot.facades.view import Facade as Facade
-    from toolglot.loop.context_window import ContextPolicy as ContextPolicy
+    from toolglot.facades.view import (
+        Case as Case,
+        Facade as Facade,
+        Field as Field,
+        RenderContext as RenderContext,
+        View as View,
+    )
+    from toolglot.loop.agent_core import AgentOptions as AgentOptions
+    from toolglot.loop.context_window import ContextPolicy as ContextPolicy, ContextUsage as ContextUsage
     from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
-    from toolglot.loop.run import Run as Run
+    from toolglot.loop.run import Decision as Decision, Run as Run
     from toolglot.losses import Loss as Loss, Repair as Repair
     from toolglot.messages import (
         Conversation as Conversation,
@@ -109,9 +126,14 @@ if TYPE_CHECKING:
     )
     from toolglot.simulator.core import Script as Script, Simulator as Simulator
     from toolglot.tools.audit import AuditLog as AuditLog
-    from toolglot.tools.config import Rate as Rate, RetryConfig as RetryConfig, ToolConfig as ToolConfig
+    from toolglot.tools.config import Effect as Effect, Rate as Rate, RetryConfig as RetryConfig, ToolConfig as ToolConfig
     from toolglot.tools.context import Context as Context
-    from toolglot.tools.executor import ApprovalRequest as ApprovalRequest, ToolExecutor as ToolExecutor
+    from toolglot.tools.executor import (
+        ApprovalAnswer as ApprovalAnswer,
+        ApprovalRequest as ApprovalRequest,
+        Approve as Approve,
+        ToolExecutor as ToolExecutor,
+    )
     from toolglot.tools.hooks import Hooks as Hooks, Veto as Veto
     from toolglot.tools.metrics import ToolMetrics as ToolMetrics
     from toolglot.tools.options import SchemaToolOptions as SchemaToolOptions, ToolOptions as ToolOptions
@@ -136,7 +158,7 @@ if TYPE_CHECKING:
         encode_tools as encode_tools,
     )
     from toolglot.wire.partial import PartialArguments as PartialArguments
-    from toolglot.wire.prefix import PrefixEncoder as PrefixEncoder
+    from toolglot.wire.prefix import EncodedBody as EncodedBody, PrefixEncoder as PrefixEncoder
     from toolglot.wire.repair import repair_history as repair_history
     from toolglot.wire.restore_calls import restore_reply as restore_reply
 
@@ -160,24 +182,29 @@ _HOMES = {
     "wire.codec": "decode_request encode_request create_reader",
     "wire.converters": "EncodedResults decode_tools encode_results encode_tools",
     "wire.partial": "PartialArguments",
-    "wire.prefix": "PrefixEncoder",
+    "wire.prefix": "EncodedBody PrefixEncoder",
     "wire.repair": "repair_history",
     "engine.engine": "Engine",
-    "engine.factory": "create_engine",
+    "engine.factory": "EngineOptions create_engine",
     "engine.http": "HttpTransport",
     "engine.recording": "RecordingTransport ReplayTransport",
     "engine.simulated": "SimulatedTransport",
-    "engine.transport": "HttpRequest Timeouts Transport",
+    "engine.transport": "HttpRequest HttpResponse Timeouts Transport",
+    "builtin.files.roots": "Root",
+    "builtin.shell.manager": "ShellOptions",
+    "builtin.tool_state": "AskUser UserAnswer UserQuestion",
+    "builtin.web.config": "WebConfig",
     "builtin.tools": "BuiltinOptions builtins coding_tools",
     "config.setup": "from_config",
-    "loop.context_window": "ContextPolicy",
+    "loop.agent_core": "AgentOptions",
+    "loop.context_window": "ContextPolicy ContextUsage",
     "loop.orchestrator": "Orchestrator PromptContext",
-    "loop.run": "Run",
+    "loop.run": "Decision Run",
     "simulator.core": "Script Simulator",
     "tools.audit": "AuditLog",
-    "tools.config": "Rate RetryConfig ToolConfig",
+    "tools.config": "Effect Rate RetryConfig ToolConfig",
     "tools.context": "Context",
-    "tools.executor": "ApprovalRequest ToolExecutor",
+    "tools.executor": "ApprovalAnswer ApprovalRequest Approve ToolExecutor",
     "tools.hooks": "Hooks Veto",
     "tools.metrics": "ToolMetrics",
     "tools.options": "SchemaToolOptions ToolOptions",
@@ -185,7 +212,8 @@ _HOMES = {
     "tools.results": "ToolOutput",
     "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",
     "facades.toml_loader": "load_facade",
-    "facades.view": "Facade",
+    "facades.catalog": "facade_for_model find_facade",
+    "facades.view": "Case Facade Field RenderContext View",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -6,12 +6,13 @@ A run consists of replies, and between them `ToolStarted` … `ToolFinished` for
 Attributes with a `rename` keep their older names in the JSON of `toolglot run --json`.
 """
 
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 import msgspec
 
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Foreign, Media, Message, Opaque, Reply, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.type_parameters import OutputValue
 
 
 class _Event(msgspec.Struct, frozen=True, tag_field="type", tag=True):
@@ -164,13 +165,14 @@ class ContextTruncated(
 RunStop = Literal["end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "approval", "interrupted"]
 
 
-class RunResult(msgspec.Struct, frozen=True):
-    """The result of a run. `output`: the structured output, if one was requested."""
+class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
+    """The result of a run."""
 
     text: str
     stop: RunStop = "end"
     reply: Reply | None = None
-    output: Any = None
+    output: OutputValue = None  # pyright: ignore[reportAssignmentType]
+    """The structured output, of the agent's `output_type`; None without one, or while the run waits for approval."""
     usage: Usage = Usage()
     outcomes: tuple[ToolOutcome, ...] = ()
     losses: tuple[Loss, ...] = ()

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     Returned = TypeVar("Returned", default=Any)
     Data = TypeVar("Data", default=Any)
     OutputValue = TypeVar("OutputValue", default=Any)
+    OtherData = TypeVar("OtherData", default=Any)  # of an agent that a class method creates
+    OtherOutput = TypeVar("OtherOutput", default=Any)
 else:
     from typing import ParamSpec, TypeVar
 
     Parameters = ParamSpec("Parameters")
     Returned, Data, OutputValue = TypeVar("Returned"), TypeVar("Data"), TypeVar("OutputValue")
+    OtherData, OtherOutput = TypeVar("OtherData"), TypeVar("OtherOutput")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -26,12 +26,14 @@ from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_base_tools
 from toolglot.facades.view import Facade
+from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import ALIASES, SURFACES, resolve_profile, select_row
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.registry import ToolRegistry
+from toolglot.type_parameters import Data, OutputValue
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
 __all__ = ["Setup", "find_unmatched", "from_config", "load_configured_tools"]
@@ -44,15 +46,16 @@ Number = TypeVar("Number", int, float)
 def from_config(
     model: str | None = None,
     *,
-    tools: "Iterable[Any] | ToolRegistry" = (),
     directory: Path | None = None,
     flags: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Orchestrator:
+    **options: Unpack[AgentOptions[Data, OutputValue]],
+) -> Orchestrator[Data, OutputValue]:
     """Create an agent from the configuration, with its tools and these. `options`: for `Orchestrator`. Raises UsageError."""
     configuration = read_configuration(directory=directory, flags=flags)
     loaded = load_configured_tools(configuration)
-    return Setup(configuration.settings).create_agent(model, tools=[*loaded, *tools] if loaded else tools, **options)
+    if loaded:
+        options["tools"] = [*loaded, *options.get("tools", ())]
+    return Setup(configuration.settings).create_agent(model, **cast(dict[str, Any], options))
 
 
 def load_configured_tools(configuration: Configuration) -> list[Any]:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from toolglot.providers.profile import Profile
 from toolglot.redact import redact
 from toolglot.tools.config import RetryConfig
 
-__all__ = ["SIMULATED_MODELS", "create_engine", "default_transport"]
+__all__ = ["SIMULATED_MODELS", "EngineOptions", "create_engine", "default_transport"]
 
 # The model that the simulator plays if none is named, by profile.
 SIMULATED_MODELS = {
@@ -34,6 +35,27 @@ _VERTEX_HOSTS = {
     "https://us-aiplatform.googleapis.com": "https://aiplatform.us.rep.googleapis.com",
     "https://eu-aiplatform.googleapis.com": "https://aiplatform.eu.rep.googleapis.com",
 }
+
+
+class UrlParameters(TypedDict, total=False):
+    """The placeholders in the URLs of Azure and of Vertex."""
+
+    resource: str
+    version: str
+    project: str
+    location: str
+
+
+class EngineOptions(UrlParameters, total=False):
+    """The options of `create_engine`."""
+
+    base_url: str | None
+    key: Key | None
+    transport: Transport | None
+    retry: RetryConfig
+    headers: Mapping[str, str] | None
+    heal: bool
+    strict: bool
 
 
 @cache
@@ -54,7 +76,7 @@ def create_engine(
     headers: Mapping[str, str] | None = None,
     heal: bool = True,
     strict: bool = False,
-    **url_parameters: str,
+    **url_parameters: Unpack[UrlParameters],
 ) -> Engine:
     """Create an engine for "PROVIDER:MODEL", or "simulator", "simulator:PROVIDER", "simulator:PROVIDER/MODEL".
 
@@ -72,7 +94,7 @@ def create_engine(
         profile = resolve_profile(profile.id, name)
         # Whatever was passed for the real provider: the simulator has one address, and takes any key.
         base_url, key, engine_name = f"http://simulator/@{profile.id}", "simulated", f"simulator:{profile.id}/{name}"
-        url_parameters = dict.fromkeys(profile.url_parameter_env, "simulated")
+        url_parameters = cast(UrlParameters, dict.fromkeys(profile.url_parameter_env, "simulated"))
         transport = transport or SimulatedTransport()
     else:
         if not name:
@@ -84,7 +106,7 @@ def create_engine(
             known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.url_parameter_env)
             raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
     return Engine(
-        _fill_urls(profile, base_url, url_parameters),
+        _fill_urls(profile, base_url, cast(Mapping[str, str], url_parameters)),
         transport=transport or default_transport(),
         key=key,
         retry=retry,

@@ -2,12 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
-from typing import Any, Self
+from types import UnionType
+from typing import Any, Generic, Self, Unpack
 
 import msgspec
 
 from toolglot.engine.engine import Engine
-from toolglot.engine.factory import create_engine
+from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
@@ -28,53 +29,77 @@ from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
+from toolglot.type_parameters import Data, OutputValue
 
-__all__ = ["AgentCore", "PromptContext", "SystemPrompt"]
+__all__ = ["AgentCore", "AgentOptions", "PromptContext", "SystemPrompt"]
 
 _SHARED_ENGINE_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are not about one provider
 _NO_HOOKS = HookChain()
 _DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(cache=True), ContextPolicy()
 
 
-class PromptContext(msgspec.Struct, frozen=True):
+class PromptContext(msgspec.Struct, Generic[Data], frozen=True):
     """What a function that writes the system prompt can use."""
 
     model: str
-    data: Any
+    data: Data
     messages: Sequence[Message]
     tools: tuple[ToolDefinition, ...]
     """As the model sees them."""
 
 
-SystemPrompt = str | Callable[[PromptContext], str | Awaitable[str]]
+SystemPrompt = str | Callable[[PromptContext[Data]], str | Awaitable[str]]
+OutputType = type[OutputValue] | UnionType | Schema | None
+AnyTools = Iterable[Tool | Callable[..., Any] | ToolDefinition] | ToolRegistry
 
 
-class AgentCore:
+class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
+    """The options of `Orchestrator`, for functions that pass them on."""
+
+    tools: AnyTools
+    hosted: Iterable[str]
+    system: SystemPrompt[Data] | None
+    config: ToolConfig
+    options: Options
+    context: ContextPolicy
+    facade: str | Facade
+    output_type: OutputType[OutputValue]
+    approve: Approve | None
+    summarize: Summarize | None
+    hooks: Iterable[Hooks]
+    fallbacks: Iterable[str | Engine]
+    audit: AuditLog | None
+    data: Data | None
+    conversation: Conversation | None
+
+
+class AgentCore(Generic[Data, OutputValue]):
     """A model, tools and settings. `Orchestrator` adds conversations and runs."""
 
     def __init__(
         self,
         model: str | Engine = "simulator",
         *,
-        tools: Iterable[Any] | ToolRegistry = (),
+        tools: AnyTools = (),
         hosted: Iterable[str] = (),
-        system: SystemPrompt | None = None,
+        system: SystemPrompt[Data] | None = None,
         config: ToolConfig = _DEFAULT_CONFIG,
         options: Options = _DEFAULT_OPTIONS,
         context: ContextPolicy = _DEFAULT_CONTEXT,
         facade: str | Facade = "auto",
-        output_type: "type[Any] | Schema | None" = None,
+        output_type: OutputType[OutputValue] = None,
         approve: Approve | None = None,
         summarize: Summarize | None = None,
         hooks: Iterable[Hooks] = (),
         fallbacks: Iterable[str | Engine] = (),
         audit: AuditLog | None = None,
-        data: Any = None,
+        data: Data | None = None,
         conversation: Conversation | None = None,
-        **engine: Any,
+        **engine: Unpack[EngineOptions],
     ) -> None:
         self.engine = model if isinstance(model, Engine) else create_engine(model, **engine)
-        self._engine_options, self._options_profile = engine, self.engine.profile.id
+        self._engine_options: dict[str, Any] = {**engine}
+        self._options_profile = self.engine.profile.id
         self.system, self.options, self.output_type, self.data = system, options, output_type, data
         self.context, self.summarize = context, summarize
         self.facade: str | Facade = facade
@@ -105,12 +130,13 @@ class AgentCore:
         """PROVIDER:MODEL."""
         return self.engine.name
 
-    def switch(self, model: str | Engine, **engine: Any) -> None:
+    def switch(self, model: str | Engine, **engine: Unpack[EngineOptions]) -> None:
         """Continue with another model: same conversation, same tools. The next result's losses say what it cannot receive."""
         if not engine:
             self.engine = self.create_engine(model)
             return
-        options = {name: value for name, value in self._engine_options.items() if name in _SHARED_ENGINE_OPTIONS} | engine
+        shared = {name: value for name, value in self._engine_options.items() if name in _SHARED_ENGINE_OPTIONS}
+        options: dict[str, Any] = {**shared, **engine}
         self.engine = model if isinstance(model, Engine) else create_engine(model, **options)
         self._engine_options, self._options_profile = options, self.engine.profile.id
 

@@ -10,14 +10,14 @@ from contextlib import aclosing
 from hashlib import sha256
 from logging import getLogger
 from threading import Event
-from typing import Any
+from typing import Any, Unpack, cast
 from weakref import WeakKeyDictionary, finalize
 
 from toolglot.engine.engine import Engine
 from toolglot.errors import MalformedData, NameConflict, UsageError
 from toolglot.events import RunDone, RunEvent, RunResult
 from toolglot.jsontext import dumps
-from toolglot.loop.agent_core import AgentCore, PromptContext
+from toolglot.loop.agent_core import AgentCore, AgentOptions, PromptContext
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.conversation_state import ConversationState
@@ -31,6 +31,7 @@ from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import Request
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
+from toolglot.type_parameters import Data, OtherData, OtherOutput, OutputValue
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
 __all__ = ["Orchestrator", "PromptContext"]
@@ -41,8 +42,8 @@ Start = Callable[[bool], Awaitable[Driver]]
 """Begins or resumes a run; the argument says whether somebody reads its events."""
 
 
-class Orchestrator(AgentCore):
-    """A model, tools and a conversation.
+class Orchestrator(AgentCore[Data, OutputValue]):
+    """A model, tools and a conversation. `Orchestrator[Data, OutputValue]`: the types of `data` and of `result.output`.
 
     Args:
         model: PROVIDER:MODEL, or an engine.
@@ -78,7 +79,9 @@ class Orchestrator(AgentCore):
         """Whether a run waits to be resumed."""
         return self._state.paused is not None
 
-    async def run(self, prompt: Prompt, *, data: Any = None, conversation: Conversation | None = None) -> RunResult:
+    async def run(
+        self, prompt: Prompt, *, data: Data | None = None, conversation: Conversation | None = None
+    ) -> RunResult[OutputValue]:
         """Ask the model, run its tools and ask again, until there is an answer.
 
         `data`: for this run instead of the agent's; concurrent runs, each with its own conversation, do not see each other's.
@@ -86,18 +89,22 @@ class Orchestrator(AgentCore):
         state = self._state_for(conversation)
         return await _finish(state, lambda streaming: self._start(state, prompt, data, streaming))
 
-    def run_sync(self, prompt: Prompt, *, data: Any = None, conversation: Conversation | None = None) -> RunResult:
+    def run_sync(
+        self, prompt: Prompt, *, data: Data | None = None, conversation: Conversation | None = None
+    ) -> RunResult[OutputValue]:
         """Like `run`, for callers without an event loop. Ctrl-C leaves a valid conversation."""
         return run_sync(self.run(prompt, data=data, conversation=conversation))
 
-    def stream(self, prompt: Prompt, *, data: Any = None, conversation: Conversation | None = None) -> AsyncGenerator[RunEvent]:
+    def stream(
+        self, prompt: Prompt, *, data: Data | None = None, conversation: Conversation | None = None
+    ) -> AsyncGenerator[RunEvent]:
         """Like `run`, as it happens; the last event is `RunDone`. Leaving the stream interrupts the run."""
         state = self._state_for(conversation)
         return _watch(state, lambda streaming: self._start(state, prompt, data, streaming))
 
     async def resume(
-        self, decisions: Decisions = None, *, data: Any = None, conversation: Conversation | None = None
-    ) -> RunResult:
+        self, decisions: Decisions = None, *, data: Data | None = None, conversation: Conversation | None = None
+    ) -> RunResult[OutputValue]:
         """Continue a run that waits for approvals. `decisions`: call id -> yes or no.
 
         `data`: what the run was started with by default; it is not saved, so pass it again after `load`.
@@ -106,13 +113,13 @@ class Orchestrator(AgentCore):
         return await _finish(state, lambda streaming: self._resume(state, decisions, data, streaming))
 
     def resume_sync(
-        self, decisions: Decisions = None, *, data: Any = None, conversation: Conversation | None = None
-    ) -> RunResult:
+        self, decisions: Decisions = None, *, data: Data | None = None, conversation: Conversation | None = None
+    ) -> RunResult[OutputValue]:
         """Like `resume`, for callers without an event loop."""
         return run_sync(self.resume(decisions, data=data, conversation=conversation))
 
     def resume_stream(
-        self, decisions: Decisions = None, *, data: Any = None, conversation: Conversation | None = None
+        self, decisions: Decisions = None, *, data: Data | None = None, conversation: Conversation | None = None
     ) -> AsyncGenerator[RunEvent]:
         """Like `resume`, as it happens."""
         state = self._state_for(conversation)
@@ -125,12 +132,14 @@ class Orchestrator(AgentCore):
         return save(self.conversation, model=self.engine.name, **self._state.save_header(_fingerprint(self.registry)))
 
     @classmethod
-    def load(cls, data: bytes, model: str | Engine | None = None, **options: Any) -> "Orchestrator":
+    def load(
+        cls, saved: bytes, /, model: str | Engine | None = None, **options: Unpack[AgentOptions[OtherData, OtherOutput]]
+    ) -> "Orchestrator[OtherData, OtherOutput]":
         """Return an agent that continues what `save` wrote; all other options are passed anew. Raises MalformedData."""
-        if model is None and not isinstance(model := load(data)[1].get("model", "simulator"), str):
+        if model is None and not isinstance(model := load(saved)[1].get("model", "simulator"), str):
             raise MalformedData("line 1: the saved model is not a string")
-        agent = cls(model, **options)
-        agent.restore(data)
+        agent = cast(type[Orchestrator[OtherData, OtherOutput]], cls)(model, **options)
+        agent.restore(saved)
         return agent
 
     def restore(self, data: bytes) -> None:
@@ -235,7 +244,7 @@ class Orchestrator(AgentCore):
         if self.output_type is not None:
             if FINAL_ANSWER_TOOL in self.registry:
                 raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
-            output = StructuredOutput(self.output_type)
+            output = StructuredOutput(cast(Any, self.output_type))
         data = state.executor.data = self.data if state.data is None else state.data
         requests = RequestBuilder(self, state, output, await self.system_prompt(state.conversation, data))
         return Driver(run, requests, streaming=streaming)

@@ -1,5 +1,6 @@
 """How tools are run; immutable data."""
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 import msgspec
@@ -72,9 +73,9 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds per run."""
     max_parallel: int = 8
     """Calls that run in parallel."""
-    allowed_tools: frozenset[str] | None = None
+    allowed_tools: Collection[str] | None = None
     """Names of the tools that may run; others are not shown to the model."""
-    approval_effects: frozenset[Effect] = frozenset()
+    approval_effects: Collection[Effect] = frozenset()
     """Effects that need approval; a tool's own `approval` takes precedence."""
     max_uses: dict[str, int] = {}
     """Calls per conversation, by tool; a tool's own `max_uses` takes precedence."""

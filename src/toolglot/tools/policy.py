@@ -115,7 +115,7 @@ class ToolPolicy:
 
     def needs_approval(self, tool: Tool) -> bool:
         """Return whether somebody has to approve the calls of a tool."""
-        needed = tool.approval or (tool.approval is None and bool(tool.effects & self.config.approval_effects))
+        needed = tool.approval or (tool.approval is None and not tool.effects.isdisjoint(self.config.approval_effects))
         return needed and tool.key not in self._always_allowed
 
     # ---- what happened

@@ -1,0 +1,145 @@
+"""A program as a user writes it: every public type that it relies on is checked, strictly, against the installed package."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_type
+
+from pydantic import BaseModel
+
+from toolglot import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    BuiltinOptions,
+    Context,
+    Effect,
+    HttpRequest,
+    HttpResponse,
+    Orchestrator,
+    PromptContext,
+    RunDone,
+    RunResult,
+    ShellOptions,
+    SimulatedTransport,
+    Tool,
+    ToolConfig,
+    Transport,
+    WebConfig,
+    find_facade,
+    from_config,
+    tool,
+)
+
+
+@dataclass
+class User:
+    name: str
+
+
+class City(BaseModel):
+    name: str
+    population: int
+
+
+@tool
+def look_up(city: str, *, context: Context[User]) -> int:
+    """Look up a population."""
+    assert_type(context.data, User)
+    return len(city) + len(context.data.name)
+
+
+@tool(effects="write", timeout=5)
+async def store(city: str, population: int = 0) -> bool:
+    """Store a population."""
+    return bool(city) and population > 0
+
+
+class Atlas:
+    @tool(effects={"read"})
+    def count(self, prefix: str) -> int:
+        """Count the cities with a prefix."""
+        return len(prefix)
+
+
+def ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+    effects: frozenset[Effect] = request.effects
+    return "yes" if "write" in effects and request.tool == "store" else "no"
+
+
+class CountingTransport:
+    """Any object with `send` is a Transport."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner, self.count = inner, 0
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        self.count += 1
+        return await self.inner.send(request)
+
+
+def system(context: PromptContext[User]) -> str:
+    return f"You help {context.data.name} with {len(context.tools)} tools."
+
+
+def build(transport: Transport) -> Orchestrator[User, City]:
+    return Orchestrator(
+        "simulator:anthropic",
+        tools=[look_up, store, Atlas().count, ping],
+        system=system,
+        config=ToolConfig(approval_effects={"write"}, allowed_tools=["look_up", "store"]),
+        output_type=City,
+        approve=approve,
+        data=User("Ada"),
+        transport=transport,
+    )
+
+
+def check_tools() -> None:
+    assert_type(Atlas().count("a"), int)
+    tools: list[Tool] = [look_up, store]
+    assert [one.name for one in tools] == ["look_up", "store"]
+
+
+async def main() -> None:
+    assert_type(await store("Oslo", population=1), bool)
+    transport = CountingTransport(SimulatedTransport())
+    agent = build(transport)
+    result = await agent.run("respond in JSON", data=User("Bob"))
+    assert_type(result, RunResult[City])
+    assert_type(result.output.population, int)
+    async for event in agent.stream("again"):
+        if isinstance(event, RunDone):
+            print(event.result.text, transport.count)
+
+
+async def check_inference(agent: Orchestrator[User, City]) -> None:
+    inferred = Orchestrator("simulator", output_type=City, data=User("Eve"))
+    assert_type(inferred, Orchestrator[User, City])
+    numbers = Orchestrator("simulator", output_type=list[int])
+    assert_type((await numbers.run("a list")).output, list[int])
+    either = Orchestrator[None, City | None]("simulator", output_type=City | None)
+    assert_type((await either.run("maybe")).output, City | None)
+    resumed = Orchestrator.load(agent.save(), "simulator", output_type=City, data=User("Eve"))
+    assert_type(resumed, Orchestrator[User, City])
+    configured = from_config("simulator", output_type=City, data=User("Eve"))
+    assert_type(configured, Orchestrator[User, City])
+    headers: Mapping[str, str] = {"x-team": "atlas"}
+    agent.switch("openai:gpt-5.1", key="test", headers=headers)
+
+
+async def check_mistakes(agent: Orchestrator[User, City]) -> None:
+    """Each of these is an error to type checkers, else the comment is one."""
+    await store(3)  # type: ignore[arg-type]
+    await agent.run("hi", data="Bob")  # type: ignore[arg-type]
+    Orchestrator("simulator", tool=[store])  # type: ignore[call-arg]
+    agent.switch("openai:gpt-5.1", keys="test")  # type: ignore[call-arg]
+    tool(look_up, effect="read")  # type: ignore[call-overload]
+    ToolConfig(approval_effects={"destroy"})  # type: ignore[arg-type]
+
+
+OPTIONS = BuiltinOptions(shell=ShellOptions(), web=WebConfig())
+FACADE_ID: str = find_facade("claude-code").id
