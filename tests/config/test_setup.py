@@ -78,6 +78,28 @@ class TestModels:
         with pytest.raises(UsageError, match=r"^'fast' is neither PROVIDER:MODEL, such as .*, nor an alias"):
             Setup(Settings()).resolve_model("fast")
 
+    @pytest.mark.parametrize(
+        ("name", "resolved"),
+        [
+            ("claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
+            ("gpt-5.1", "openai:gpt-5.1"),
+            ("o3", "openai:o3"),
+            ("gemini-2.5-pro", "gemini:gemini-2.5-pro"),
+            ("grok-4", "xai:grok-4"),
+            ("deepseek-chat", "deepseek:deepseek-chat"),
+            ("mistral-large-latest", "mistral:mistral-large-latest"),
+            ("gpt-oss-20b", None),
+            ("qwen3", None),
+            ("nope", None),
+        ],
+    )
+    def test_a_model_whose_vendor_is_clear_needs_no_provider(self, name: str, resolved: str | None) -> None:
+        if resolved is not None:
+            assert Setup(Settings()).resolve_model(name) == resolved
+            return
+        with pytest.raises(UsageError, match="neither PROVIDER:MODEL"):
+            Setup(Settings()).resolve_model(name)
+
 
 class TestEngines:
     def test_address_key_and_headers(self, monkeypatch: pytest.MonkeyPatch) -> None:

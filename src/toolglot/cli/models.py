@@ -15,7 +15,7 @@ from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
 from toolglot.jsontext import dumps_text
-from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.catalog import PROFILES, infer_provider, resolve_profile
 from toolglot.providers.model_data import find_window
 from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Profile
@@ -49,6 +49,8 @@ def models(name: str | None, json: bool) -> None:
 
 def find_profile(name: str) -> Profile:
     """Find the profile for PROVIDER or PROVIDER:MODEL; for the simulator, the one it plays. Raises UnknownName."""
+    if ":" not in name and (vendor := infer_provider(name)):
+        name = f"{vendor}:{name}"
     provider, _, model = name.partition(":")
     if provider == "simulator":
         from toolglot.engine.factory import create_engine

@@ -41,7 +41,7 @@ LOGGING = _combine(
     click.option("--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."),
 )
 AGENT = _combine(
-    click.option("-m", "--model", help="PROVIDER:MODEL, an alias, or simulator[:PROVIDER]."),
+    click.option("-m", "--model", help="PROVIDER:MODEL, a well-known MODEL, an alias, or simulator[:PROVIDER]."),
     TOOLS,
     click.option("--system", help="System prompt."),
     click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable."),

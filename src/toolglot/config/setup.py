@@ -28,7 +28,7 @@ from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_base_tools
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.providers.catalog import ALIASES, SURFACES, resolve_profile, select_row
+from toolglot.providers.catalog import ALIASES, SURFACES, infer_provider, resolve_profile, select_row
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, ToolConfig
@@ -83,6 +83,8 @@ class Setup:
             if name in visited:
                 raise UsageError(f"the alias {name!r} refers to itself: {' → '.join((*visited, name))}")
         if ":" not in name and name != SIMULATOR:
+            if provider := infer_provider(name):
+                return f"{provider}:{name}"
             if self.settings.aliases:
                 raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
             raise UsageError(

@@ -15,7 +15,7 @@ from toolglot.providers.model_data import find_price, find_window
 from toolglot.providers.model_facts import FACTS
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
 
-__all__ = ["ALIASES", "PROFILES", "SURFACES", "resolve_profile", "select_row"]
+__all__ = ["ALIASES", "PROFILES", "SURFACES", "infer_provider", "resolve_profile", "select_row"]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}  # `allowed_tools` is OpenAI's own
 
@@ -331,6 +331,22 @@ SURFACES: dict[str, tuple[tuple[str, str], ...]] = {
     "azure": ((_CHAT_MODELS, "azure-chat"), ("", "azure-responses")),
 }
 ALIASES = {"google": "gemini", "grok": "xai", "sglang": "compatible"}
+
+
+# Models whose vendor is clear from the name alone; gpt-oss and others that anybody serves are not among them.
+_VENDOR_PATTERNS = (
+    (r"^claude-", "anthropic"),
+    (r"^(gpt-(?!oss)|chatgpt-|o\d|codex-)", "openai"),
+    (r"^gemini-", "gemini"),
+    (r"^grok-", "xai"),
+    (r"^deepseek-(chat|reasoner)", "deepseek"),
+    (r"^(mistral|magistral|codestral|devstral|ministral|pixtral)-.*-(latest|\d{4})$", "mistral"),
+)
+
+
+def infer_provider(model: str) -> str | None:
+    """Return the provider of a model that is named without one; None if several serve it, or it is not known."""
+    return next((provider for pattern, provider in _VENDOR_PATTERNS if re.search(pattern, model)), None)
 
 
 def select_row(provider: str, model: str) -> str:
