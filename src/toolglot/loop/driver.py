@@ -261,7 +261,7 @@ class Driver:
                 kind, details = result.error_kind or "execution", outcome.details
                 raise ToolError(
                     result.text, kind=kind, code=result.error_code, tool=call.name, call_id=call.id, details=details
-                )
+                ) from self._executor.causes.pop(call.id, None)
         if (output := self._structured_output) is not None:
             output.check_outcomes(self._outcomes)
             if output.is_complete:

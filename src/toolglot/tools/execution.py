@@ -24,6 +24,7 @@ from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.losses import Repair
 from toolglot.messages import Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
+from toolglot.schema.arguments import deep_copy
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.context import CancelFlag, Context
 from toolglot.tools.hooks import apply_hooks
@@ -240,16 +241,20 @@ class Execution:
                 result = as_result(await self._attempt(attempt), call)
                 break
             except ToolError as e:
-                error = e
+                error = cause = e
             except Exception as e:
+                message, cause = escape_surrogates(describe_error(e)), e
+                log.warning("tool %s raised %s", tool.name, message, extra={"tool": tool.name, "call": call.id})
                 log.debug("tool %s raised", tool.name, exc_info=e)
-                error = ToolError(describe_error(e))
+                error = ToolError(message)
             delay = error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
             may_retry = error.retryable or (
                 executor.config.on_error == "retry" and tool.idempotent and error.kind in ("execution", "timeout")
             )
             if attempt >= retry.max_retries or not may_retry or delay > retry.max_wait:
                 result, details = error_outcome(call, error).result, error.details
+                if executor.config.on_error == "abort":
+                    executor.causes[call.id] = cause
                 break
             fields = {"tool": tool.name, "call": call.id, "kind": error.kind, "attempt": attempt + 1}
             log.info("tool %s failed (%s); retried in %.2f s", tool.name, error.kind, delay, extra=fields)
@@ -301,8 +306,9 @@ class Execution:
     def _make_context(self, attempt: int) -> Context:
         executor = self._batch.executor
         flag = self._cancel_flag = CancelFlag()
+        call = self._prepared.call
         return Context(
-            self._prepared.call,
+            replace(call, arguments=deep_copy(call.arguments)),  # the call itself is part of the history
             attempt=attempt + 1,
             data=executor.data,
             model=executor.model,

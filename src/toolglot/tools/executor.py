@@ -86,6 +86,8 @@ class ToolExecutor:
         """Tools that the loop adds to those of the registry, by name."""
         self.native_names: tuple[str, ...] | None = None
         """The model's own names for the built-in tools, if a facade gives it some."""
+        self.causes: dict[str, Exception] = {}
+        """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
         self._run_id = run_id
         self._audit = audit
 
