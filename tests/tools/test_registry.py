@@ -89,6 +89,9 @@ def test_merge_is_all_or_nothing() -> None:
     with pytest.raises(NameConflict, match="new"):
         registry.merge([made("new"), made("new")])
     assert len(registry) == 3
+    other = Tool(find, name="look")
+    registry.merge([other], replace=True)
+    assert (registry.get("look"), names(registry)) == (other, ["look", "find", "more"])
 
 
 def test_every_change_is_a_version() -> None:

@@ -45,9 +45,9 @@ class ToolRegistry:
             self._state = version + 1, {key: other for key, other in tools.items() if key != tool.key}
             return tool
 
-    def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]") -> None:
-        """Add all tools of another registry, or none if a name is taken. Raises NameConflict."""
-        self._add([_to_tool(tool) for tool in other])
+    def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]", *, replace: bool = False) -> None:
+        """Add all tools of another registry, or none if a name is taken and `replace` is not set. Raises NameConflict."""
+        self._add([_to_tool(tool) for tool in other], replace=replace)
 
     def _add(self, added: Iterable[Tool], *, replace: bool = False) -> None:
         with _WRITE_LOCK:
