@@ -1,7 +1,7 @@
 """From "PROVIDER:MODEL" to an engine: which row, which URL, which headers."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -10,7 +10,7 @@ from scripted_transport import HELLO_WORLD, KEY, ScriptedTransport, text_request
 from toolglot.engine.factory import SIMULATED_MODELS, create_engine, default_transport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
-from toolglot.errors import ToolglotError, UsageError
+from toolglot.errors import ToolglotError, UnknownName, UsageError
 from toolglot.messages import Usage
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, resolve_profile, select_row
 from toolglot.providers.model_data import PRICES
@@ -394,3 +394,10 @@ def test_a_simulated_engine_sends_the_users_headers() -> None:
     engine = create_engine("simulator:anthropic", headers={"x-simulate": "unauthorized"})
     with pytest.raises(ToolglotError, match="x-api-key"):
         asyncio.run(engine.ask(text_request()))
+
+
+@pytest.mark.parametrize("model", ["simulator", "simulator:gemini", "openai:gpt-4o"])
+@pytest.mark.parametrize("option", ["tool", "instructions", "timeout"])
+def test_an_unknown_option_is_an_error(model: str, option: str) -> None:
+    with pytest.raises(UnknownName, match=f"unknown option of an engine for .*{option}"):
+        create_engine(model, **cast(Any, {option: "x"}))

@@ -466,3 +466,13 @@ def test_keys_are_redacted_when_requests_are_compared(tmp_path: Path) -> None:
     request = text_request(f"my key is {KEY}, and sk-abcdefgh12345678")
     record(path, ScriptedTransport(whole_reply(f'so "{KEY}" is it')), request)
     assert replay(path, request) == ['so "[hidden]" is it']
+
+
+@pytest.mark.usefixtures("nobody_signed_in")
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-4-5", "openai-chat:gpt-4o", "gemini:gemini-3-pro-preview"])
+def test_a_replay_needs_no_key(model: str, tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    simulated = create_engine(model, transport=RecordingTransport(SimulatedTransport(), path), key=KEY)
+    recorded = asyncio.run(simulated.ask(text_request("say hello"))).reply
+    replayed = asyncio.run(create_engine(model, transport=ReplayTransport(path)).ask(text_request("say hello"))).reply
+    assert replayed.text == recorded.text == "hello"

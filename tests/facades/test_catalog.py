@@ -125,3 +125,8 @@ def test_every_facade_is_a_table_that_holds_together(id: str) -> None:
         shown = (view.parameters or {}).get("properties", {})
         assert all(shown[name] != view.accepts[name] for name in shown.keys() & view.accepts), view.qualified_name
         assert not view.ignored & {*view.accepts}, view.qualified_name
+
+
+@pytest.mark.parametrize(("alias", "id"), [("claude", "claude-code"), ("gemini", "gemini-cli"), ("gpt", "codex")])
+def test_a_facade_has_the_name_of_its_family_too(alias: str, id: str) -> None:
+    assert find_facade(alias) is find_facade(id)

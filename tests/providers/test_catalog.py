@@ -6,7 +6,7 @@ from operator import attrgetter
 import pytest
 
 from toolglot.errors import UnknownName
-from toolglot.providers.catalog import ALIASES, PROFILES, resolve_profile
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, resolve_profile
 from toolglot.providers.model_facts import FACTS
 from toolglot.providers.profile import ANY_CHOICE, Profile
 from toolglot.schema import dialects
@@ -52,7 +52,7 @@ def test_rows_have_the_usual_names() -> None:
     wanted = "openai-chat openai-responses azure-chat azure-responses anthropic gemini vertex ollama openrouter "
     wanted += "copilot xai deepseek mistral groq compatible"
     assert {*wanted.split()} <= {*PROFILES}
-    assert {*ALIASES.values()} <= {*PROFILES}
+    assert {*ALIASES.values()} <= {*PROFILES, *SURFACES}
     assert not {*ALIASES} & {*PROFILES}
     assert {wire: PROFILES[id].wire for wire, id in ((spec.name, spec.default_profile) for spec in SPECS.values())} == {
         wire: wire for wire in WIRES
@@ -63,7 +63,11 @@ def test_rows_have_the_usual_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "id"), [("openai", "openai-responses"), ("azure", "azure-responses"), ("google", "gemini"), ("grok", "xai")]
+    ("name", "id"),
+    [
+        *(("openai", "openai-responses"), ("azure", "azure-responses"), ("google", "gemini"), ("grok", "xai")),
+        *(("claude", "anthropic"), ("gpt", "openai-responses")),
+    ],
 )
 def test_aliases(name: str, id: str) -> None:
     assert resolve_profile(name, "m").id == id

@@ -102,7 +102,7 @@ class Engine:
         self.profile = profile
         self.transport = transport
         self.retry = retry
-        self.keys = KeySource(profile, key)
+        self.keys = KeySource(profile, getattr(transport, "key", None) if key is None else key)
         self.applied_heals: tuple[Repair, ...] = ()
         self._extra_headers = _lowercase_names(headers or {})
         self._heals_refusals, self.is_strict = heal, strict

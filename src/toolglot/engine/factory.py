@@ -92,6 +92,7 @@ def create_engine(
         profile = resolve_profile(provider or "anthropic", name)
         name = name or SIMULATED_MODELS.get(profile.id, "simulated")
         profile = resolve_profile(profile.id, name)
+        _check_options(url_parameters, profile)
         # Whatever was passed for the real provider: the simulator has one address, and takes any key.
         base_url, key, engine_name = f"http://simulator/@{profile.id}", "simulated", f"simulator:{profile.id}/{name}"
         url_parameters = cast(UrlParameters, dict.fromkeys(profile.url_parameter_env, "simulated"))
@@ -102,9 +103,7 @@ def create_engine(
         if ".." in name.split("/"):  # it would escape from the provider's path
             raise UsageError(f"{name!r} is not the name of a model")
         profile = resolve_profile(provider, name)
-        if unknown := set(url_parameters) - set(profile.url_parameter_env):
-            known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.url_parameter_env)
-            raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
+        _check_options(url_parameters, profile)
     return Engine(
         _fill_urls(profile, base_url, cast(Mapping[str, str], url_parameters)),
         transport=transport or default_transport(),
@@ -115,6 +114,12 @@ def create_engine(
         strict=strict,
         name=engine_name,
     )
+
+
+def _check_options(options: Mapping[str, str], profile: Profile) -> None:
+    if unknown := set(options) - set(profile.url_parameter_env):
+        known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.url_parameter_env)
+        raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
 
 
 def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[str, str]) -> Profile:

@@ -48,6 +48,7 @@ FACADE_MODULES: dict[str, str] = {
     "kimi": "kimi",
     NEUTRAL: "neutral",
 }
+FACADE_ALIASES = {"claude": "claude-code", "gemini": "gemini-cli", "google": "gemini-cli", "gpt": "codex", "qwen": "qwen-code"}
 # Where the name of a known family starts: after a router's slash, a region's dot, a provider's colon or a host.
 _MODEL_FAMILY = re.compile(r"(?:^|[:.~]|^databricks-)((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|qwq|kimi).*)")
 # The first pattern that matches decides. Newer generations of Claude have no tools for a plan.
@@ -99,7 +100,8 @@ def facade_id_for_provider(provider: str) -> str:
 
 @cache
 def find_facade(facade_id: str) -> Facade:
-    """A facade by its id. Raises UnknownName."""
+    """A facade by its id or alias. Raises UnknownName."""
+    facade_id = FACADE_ALIASES.get(facade_id, facade_id)
     if facade_id not in FACADE_MODULES:
         raise UnknownName("facade", facade_id, FACADE_MODULES)
     tables: tuple[Facade, ...] = import_module(f"toolglot.facades.{FACADE_MODULES[facade_id]}").TABLES

@@ -330,7 +330,7 @@ SURFACES: dict[str, tuple[tuple[str, str], ...]] = {
     "openai": ((_CHAT_MODELS, "openai-chat"), ("", "openai-responses")),
     "azure": ((_CHAT_MODELS, "azure-chat"), ("", "azure-responses")),
 }
-ALIASES = {"google": "gemini", "grok": "xai", "sglang": "compatible"}
+ALIASES = {"claude": "anthropic", "google": "gemini", "gpt": "openai", "grok": "xai", "sglang": "compatible"}
 
 
 # Models whose vendor is clear from the name alone; gpt-oss and others that anybody serves are not among them.
@@ -351,10 +351,8 @@ def infer_provider(model: str) -> str | None:
 
 def select_row(provider: str, model: str) -> str:
     """Return the id of the row for a provider (id or alias) and a model."""
-    for pattern, row in SURFACES.get(provider, ()):
-        if re.search(pattern, model):
-            return row
-    return ALIASES.get(provider, provider)
+    provider = ALIASES.get(provider, provider)
+    return next((row for pattern, row in SURFACES.get(provider, ()) if re.search(pattern, model)), provider)
 
 
 @lru_cache(maxsize=512)
