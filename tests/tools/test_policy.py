@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
 from toolglot.messages import Text, ToolCall, ToolResult
-from toolglot.tools.config import Rate, ToolConfig
+from toolglot.tools.config import Rate, RetryConfig, ToolConfig
 from toolglot.tools.executor import ApprovalRequest, ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.policy import ToolPolicy
@@ -522,3 +523,25 @@ def test_the_guard_does_not_grow() -> None:
     sizes = [len(value) for name in ToolPolicy.__slots__ if hasattr(value := getattr(guard, name), "__len__")]
     assert max(sizes) < 100
     assert len(guard._start_times["", "look"]) <= 5  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), [
+    ("tool_choice", "required", "tool_choice of ToolConfig: expected `ToolChoice | null`, got `str`"),
+    ("approval_effects", ["destroy"], "invalid enum value 'destroy'; known are read, write, execute, network"),
+    ("on_error", "ignore", "on_error of ToolConfig: invalid enum value 'ignore'; known are continue, abort, retry"),
+    ("timeout", "3", "timeout of ToolConfig: expected `float | null`, got `str`"),
+    ("max_parallel", 0, "max_parallel of ToolConfig: expected `int` >= 1"),
+    ("rates", {"look": 3}, "rates of ToolConfig: expected `Rate`, got `int`"),
+    ("retry", {"factor": 0.5}, "retry of ToolConfig: expected `float` >= 1.0"),
+])  # fmt: skip
+def test_a_wrong_value_is_refused_when_the_configuration_is_made(field: str, value: Any, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ToolConfig(**{field: value})
+    assert message in str(caught.value)
+
+
+def test_names_may_come_in_any_collection() -> None:
+    config = ToolConfig(allowed_tools=["look"], approval_effects={"write"})
+    assert (config.allowed_tools, config.approval_effects) == (frozenset({"look"}), frozenset({"write"}))
+    fields: Any = {"rates": {"look": {"calls": 1, "seconds": 2}}, "retry": {"base": 1}}
+    assert (ToolConfig(**fields).rates, ToolConfig(**fields).retry) == ({"look": Rate(1, 2)}, RetryConfig(base=1))

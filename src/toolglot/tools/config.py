@@ -1,7 +1,8 @@
 """How tools are run; immutable data."""
 
-from collections.abc import Collection
-from typing import Annotated, Literal
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +17,38 @@ ToolErrorHandling = Literal["continue", "abort", "retry"]
 Effect = Literal["read", "write", "execute", "network"]
 ANY_EFFECT: frozenset[Effect] = frozenset({"read", "write", "execute", "network"})
 """The effects of a tool that declares none."""
+Count = Annotated[int, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0)]
+
+
+def check_values(config: msgspec.Struct) -> None:
+    """Check every field against its type and bounds, which msgspec does only for decoded values. Raises UsageError."""
+    for name, kind in _field_types(type(config)).items():
+        try:
+            value = getattr(config, name)
+            converted = msgspec.convert(value, kind)
+            if isinstance(value, dict):  # a struct may be given as its fields
+                msgspec.structs.force_setattr(config, name, converted)
+        except msgspec.ValidationError as e:
+            leaves = list(_leaves(kind))
+            structs = [leaf.__name__ for leaf in leaves if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)]
+            reason = str(e).partition(" - at")[0].replace("object", structs[0] if structs else "object")
+            choices = ", ".join(leaf for leaf in leaves if isinstance(leaf, str))
+            advice = f"; known are {choices}" if choices else ""
+            raise UsageError(f"{name} of {type(config).__name__}: {reason[0].lower()}{reason[1:]}{advice}") from None
+
+
+def _leaves(kind: Any) -> Iterator[Any]:
+    """The types and literals that a type consists of."""
+    if not (parts := get_args(kind)):
+        yield kind
+    for part in parts:
+        yield from _leaves(part)
+
+
+@cache
+def _field_types(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,11 +68,7 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Do not retry if a provider asks to wait for more seconds than this."""
 
     def __post_init__(self) -> None:
-        for name in ("max_retries", "base", "factor", "max_delay", "jitter", "max_wait"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name} of a retry must be at least 0")
-        if self.jitter > 1:
-            raise UsageError("jitter of a retry must be at most 1")
+        check_values(self)
 
     def delay(self, attempt: int, random_fraction: float) -> float:
         """Return the seconds to wait after an attempt (the first is 0). `random_fraction`: in [0, 1)."""
@@ -65,13 +94,13 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """For the first request of a run; later ones are auto, so that a forced choice cannot loop."""
     parallel: bool | None = None
     """False asks the model to make one call at a time."""
-    max_iterations: int = 25
+    max_iterations: Count = 25
     """Requests with tools per run; one last request follows in which no tool may be called."""
-    timeout: float | None = 120.0
+    timeout: Amount | None = 120.0
     """Seconds per call; a tool's own `timeout` takes precedence."""
-    run_timeout: float | None = None
+    run_timeout: Amount | None = None
     """Seconds per run."""
-    max_parallel: int = 8
+    max_parallel: Annotated[int, Meta(ge=1)] = 8
     """Calls that run in parallel."""
     allowed_tools: Collection[str] | None = None
     """Names of the tools that may run; others are not shown to the model."""
@@ -83,25 +112,20 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Calls per conversation in a span of time, by tool; a tool's own `rate` takes precedence."""
     on_error: ToolErrorHandling = "continue"
     retry: RetryConfig = RetryConfig()
-    max_result: int = 60_000
+    max_result: Annotated[int, Meta(ge=100)] = 60_000
     """Characters of a result that the model sees; it can read the rest with `read_result`."""
-    max_tokens: int | None = None
+    max_tokens: Count | None = None
     """Input and output tokens per run."""
-    max_cost: float | None = None
+    max_cost: Amount | None = None
     """US dollars per run, if the model's price is known."""
-    max_repeats: int = 3
+    max_repeats: Count = 3
     """Equal calls with equal results before the next one is refused. 0: no limit."""
     eager_start: bool = False
     """Start read-only tools while the reply still streams."""
 
     def __post_init__(self) -> None:
-        minimums = {"max_parallel": 1, "max_iterations": 0, "max_result": 100, "max_repeats": 0}
-        minimums |= dict.fromkeys(("timeout", "run_timeout", "max_tokens", "max_cost"), 0)
-        for name, minimum in minimums.items():
-            value = getattr(self, name)
-            if value is not None and value < minimum:
-                raise UsageError(f"{name} must be at least {minimum}")
         for name in ("allowed_tools", "approval_effects"):  # any collection of names is accepted
             value = getattr(self, name)
             if value is not None and not isinstance(value, frozenset):
                 msgspec.structs.force_setattr(self, name, frozenset((value,) if isinstance(value, str) else value))
+        check_values(self)
