@@ -393,7 +393,7 @@ def render_reference_page(page: str) -> str:
 def summarize(name: str) -> str:
     """Return the first sentence about a public name; that of a union or an alias stands below it in its module."""
     value = getattr(toolglot, name)
-    if inspect.isclass(value) or callable(value):
+    if inspect.isclass(value) or inspect.isroutine(value):
         doc = inspect.getdoc(value) or ""
     else:
         source = inspect.getsource(import_module(f"toolglot.{toolglot._HOME[name]}"))

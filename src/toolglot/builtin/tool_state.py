@@ -54,6 +54,7 @@ class UserQuestion:
 
 
 UserAnswer = str | list[str]
+"""The answer to a question; a list if several options may be chosen."""
 AskUser = Callable[[list[UserQuestion]], "list[UserAnswer] | Awaitable[list[UserAnswer]]"]
 """Asks the user; one answer for each question."""
 

@@ -21,6 +21,7 @@ from toolglot.wire.repair import make_interrupted_result, make_unknown_result
 __all__ = ["AskModel", "CallTools", "Decision", "Done", "NeedApproval", "Run", "RunState", "Step", "with_unique_ids"]
 
 Decision = Literal["yes", "no"]
+"""On a call that waits for approval; see `Orchestrator.resume`."""
 NO_CALLS = ToolChoice("none")
 _LOOP_ORIGIN = Origin("toolglot")  # of messages that the loop adds in the user's place
 _USER_INTERRUPTED, _TIME_RAN_OUT = "the user interrupted", "the time limit was reached"

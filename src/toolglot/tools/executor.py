@@ -51,8 +51,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 
 ApprovalAnswer = Literal["yes", "no", "always", "later"]
-Approve = Callable[[ApprovalRequest], "ApprovalAnswer | bool | Awaitable[ApprovalAnswer | bool]"]
 """yes: this once. always: do not ask about this tool again. later: the run pauses and can be resumed."""
+Approve = Callable[[ApprovalRequest], "ApprovalAnswer | bool | Awaitable[ApprovalAnswer | bool]"]
+"""Decides about a call; `Orchestrator(approve=…)`."""
 AnyCall = ToolCall | InterpretedCall
 _DEFAULT_CONFIG = ToolConfig()
 
