@@ -81,7 +81,7 @@ def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
 
 def _check_id(item: Doc, writer: Writer) -> Doc | None:
     """Drop an id that the API refuses, of an item that does not need one; a repeated item that needs it is dropped whole."""
-    kind, id = item.get("type"), item.get("id")
+    kind, id = as_text(item.get("type")), item.get("id")
     if not isinstance(id, str):
         return item
     # 400 "Expected an ID that begins with 'fc'": compatible servers use others. 400 "Duplicate item found with id …".
