@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from toolglot.events import ToolFinished
 from toolglot.messages import Reply, ToolCall
 from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 
-from .agents import PROVIDERS, StuckTool, Wiretap, agent, check, hook, kinds_of, noting, outcome, run, texts_of
+from .agents import PROVIDERS, StuckTool, Wiretap, agent, check, gathered, hook, kinds_of, noting, outcome, run, texts_of
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
@@ -126,6 +127,35 @@ def test_a_tool_that_hangs_is_stopped_in_time(live: bool) -> None:
     assert hang.ended == 1
     assert kinds_of(talker.conversation) == [None, "interrupted"]
     check(talker.conversation)
+
+
+@LIVE
+@pytest.mark.parametrize("max_parallel", [1, 8])
+def test_every_call_has_an_outcome_when_the_time_is_up(live: bool, max_parallel: int) -> None:
+    hang = StuckTool("hang")
+    config = ToolConfig(run_timeout=0.3, max_parallel=max_parallel)
+    talker = agent("anthropic", tools=[hang.tool, noting([], "quick")], config=config)
+    result = run(outcome(talker, "call quick {} call hang {} call quick {}", streamed=live))
+    expected = [("quick", None, True), ("hang", "interrupted", True), ("quick", None, True)]
+    if max_parallel == 1:
+        expected[2] = ("quick", "cancelled", False)
+    assert [(one.call.name, one.result.error_kind, one.ran) for one in result.outcomes] == expected
+
+
+def test_a_call_that_the_time_limit_stopped_is_an_event_too() -> None:
+    hang = StuckTool("hang")
+    talker = agent("anthropic", tools=[hang.tool], config=ToolConfig(run_timeout=0.3))
+    events = run(gathered(talker.stream("call hang {}")))
+    assert [event.outcome.result.error_kind for event in events if isinstance(event, ToolFinished)] == ["interrupted"]
+
+
+@LIVE
+def test_a_call_that_the_budget_stopped_has_an_outcome(live: bool) -> None:
+    ran: list[str] = []
+    talker = agent("anthropic", tools=[noting(ran, "quick")], config=ToolConfig(max_tokens=1))
+    result = run(outcome(talker, "call quick {}", streamed=live))
+    assert ran == []
+    assert [(one.result.error_kind, one.ran) for one in result.outcomes] == [("limit", False)]
 
 
 @LIVE

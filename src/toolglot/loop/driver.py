@@ -79,11 +79,15 @@ class Driver:
                 async with aclosing(work) as batches:
                     async for batch in batches:
                         yield batch
+            if (events := self._record_refusals()) and self._streaming:
+                yield events
             if self._pending:
                 yield [ApprovalNeeded(self._pending)]
         except BaseException as error:
             if not self._handle_early_end(error):
                 raise
+            if (events := self._record_refusals()) and self._streaming:
+                yield events
         finally:
             if self._eager_tools is not None:
                 await self._eager_tools.stop()
@@ -322,9 +326,11 @@ class Driver:
         events: list[RunEvent] = []
         for index, call, result in self.run.take_refusals():
             approved = False if result.error_kind == "rejected" else None
-            outcome = ToolOutcome(call, result, ran=False)
-            self._turn_outcomes[index] = self._executor.record(outcome, self._executor.find_tool(call), approved=approved)
-            events.append(ToolFinished(self._turn_outcomes[index]))
+            outcome = ToolOutcome(call, result, ran=result.error_kind in ("interrupted", "unknown_outcome"))
+            if not outcome.ran:  # one that ran was recorded when it was stopped
+                outcome = self._executor.record(outcome, self._executor.find_tool(call), approved=approved)
+            self._turn_outcomes[index] = outcome
+            events.append(ToolFinished(outcome))
         return events
 
     def _close_turn(self) -> None:

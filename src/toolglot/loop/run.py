@@ -196,7 +196,7 @@ class Run:
         self._refusals += [(index, call, result) for index, (call, result) in results if result is not None]
 
     def take_refusals(self) -> list[tuple[int, ToolCall, ToolResult]]:
-        """Return the calls that were answered without being run since this was last called."""
+        """Return the calls that were answered here, and not by a tool, since this was last called."""
         refusals, self._refusals = self._refusals, []
         return refusals
 
@@ -263,8 +263,7 @@ class Run:
         """
         reason = _TIME_RAN_OUT if timed_out else _USER_INTERRUPTED
         if self._turn.calls:
-            self._turn.refuse("cancelled", _NOT_STARTED.format(reason), started=make_interrupted_result)
-            self._close_turn()
+            self._answer_open("cancelled", _NOT_STARTED.format(reason), make_interrupted_result)
         elif partial_text is not None:
             if partial_text.strip():
                 self.conversation.append(assistant(partial_text))
@@ -275,8 +274,18 @@ class Run:
     def abandon(self, kind: ToolErrorKind, reason: str) -> None:
         """Answer the open calls without running them: those that were started have an unknown outcome."""
         if self._turn.calls:
-            self._turn.refuse(kind, _NOT_RUN.format(reason))
-            self._close_turn()
+            self._answer_open(kind, _NOT_RUN.format(reason))
+
+    def _answer_open(
+        self, kind: ToolErrorKind, text: str, started: Callable[[ToolCall], ToolResult] = make_unknown_result
+    ) -> None:
+        turn, open_indexes = self._turn, self._turn.open_indexes()
+        turn.refuse(kind, text, started=started)
+        for index in open_indexes:
+            result = turn.results[index]
+            assert result is not None
+            self._refusals.append((index, turn.calls[index], result))
+        self._close_turn()
 
     def _close_turn(self) -> None:
         """Append the results of all calls as one message, in call order; each under the id and the name of its call."""
