@@ -122,6 +122,31 @@ def test_what_is_left_out_of_a_call_is_reported(words: tuple[str, ...]) -> None:
     assert err == "toolglot: parameter 'zoom' at Read: there is no such parameter; it was ignored\n"
 
 
+@pytest.mark.parametrize(
+    "name", ["call_tools", "call_tools.py", "./call_tools.py", "call_tools.py:picture", "inner/json.py", "call_tools:picture"]
+)
+def test_tools_of_a_file_or_a_module(name: str, directory: Path) -> None:
+    (directory / "inner").mkdir()
+    (directory / "inner" / "json.py").write_text(TOOLS)  # the name of a module that is loaded already
+    assert call("picture", None, "--tools", name)[:2] == (0, "see\n[image image/png a.png]\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nope.py", "cannot load 'nope.py': .*No such file"),
+        ("listed.py", "'listed.py' has no tools of its own: write listed.py:all"),
+        ("empty", "'empty' has no tools of its own: decorate a function with @tool, or write MODULE:OBJECT"),
+    ],
+)
+def test_files_without_tools(name: str, message: str, directory: Path) -> None:
+    (directory / "listed.py").write_text("def f(): pass\nall = [f]\n")
+    (directory / "empty.py").write_text("")
+    code, _, err = call("f", None, "--tools", name)
+    assert code == 2
+    assert re.search(message, err), err
+
+
 def test_arguments_from_stdin() -> None:
     assert run_cli("call", "read", "-", stdin=json.dumps(READ))[:2] == (0, LINES)
 

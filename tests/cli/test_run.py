@@ -208,7 +208,7 @@ class TestErrors:
             (["-m", "compatible:x", "hi"], 2, "needs a base URL"),
             (["-a", "nope.png", "hi"], 2, "cannot read attachment 'nope.png'"),
             (["--tools", "nope:tools", "hi"], 2, "cannot load 'nope:tools'"),
-            (["--tools", "my_tools", "hi"], 2, "'my_tools' names no object: write MODULE:OBJECT, such as my_tools:tools"),
+            (["--tools", "my_toolz", "hi"], 2, "cannot load 'my_toolz': No module named 'my_toolz'"),
             (["--tools", "json:dumps.nope", "hi"], 2, "cannot load"),
             (["--tools", "my_tools:all", "--allow", "lock", "hi"], 2, "unknown tool in --allow 'lock'; did you mean 'look'?"),
             (["--log-file", ".", "say hi"], 2, "cannot write the log"),

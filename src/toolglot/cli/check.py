@@ -27,7 +27,7 @@ from toolglot.wire.converters import decode_tools
 def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
     """Report what providers would reject or lose of your tools.
 
-    Nothing is sent. TOOLS is a JSON file, - for stdin, or module:object.
+    Nothing is sent. TOOLS is a JSON file, - for stdin, a Python file, or module:object.
     """
     definitions, printer, exit_code = load_definitions(tools), Printer(sys.stdout), 0
     for target in targets or sorted(PROFILES):
@@ -52,7 +52,7 @@ def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
 
 def load_definitions(name: str) -> list[ToolDefinition]:
     """Load tool definitions from a JSON file, from stdin (`-`), or from `module:object`. Raises UsageError."""
-    if ":" in name and not Path(name).exists():
+    if name.endswith(".py") or (":" in name and not Path(name).exists()):
         loaded = load_tools(name)
         registry = ToolRegistry(item for item in loaded if not isinstance(item, ToolDefinition))
         definitions = [*registry.definitions(), *(item for item in loaded if isinstance(item, ToolDefinition))]

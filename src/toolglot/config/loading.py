@@ -4,7 +4,9 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from toolglot.errors import UnknownName, UsageError
@@ -17,17 +19,20 @@ __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_too
 
 
 def import_object(name: str, directory: Path | None = None) -> Any:
-    """Import the object that `module:object` names, looking for the module in the directory first. Raises UsageError."""
+    """Import the object that `module:object` or `file.py:object` names, or the module itself if it names no object.
+
+    Modules are looked for in the directory first. Raises UsageError.
+    """
     module_name, _, path = name.partition(":")
-    if not path:
-        raise UsageError(f"{name!r} names no object: write MODULE:OBJECT, such as {Path(module_name).stem}:tools")
-    entry = str(directory or Path.cwd())
+    directory = directory or Path.cwd()
+    file = directory / os.path.expanduser(module_name) if module_name.endswith(".py") else None
+    entry = str(directory if file is None else file.parent)
     sys.path.insert(0, entry)
     try:
-        value: Any = import_module(module_name)
-        for part in path.split("."):
+        value: Any = import_module(module_name) if file is None else _import_file(file)
+        for part in path.split(".") if path else ():
             value = getattr(value, part)
-    except (ImportError, AttributeError, ValueError) as e:
+    except (ImportError, AttributeError, ValueError, OSError) as e:
         raise UsageError(f"cannot load {name!r}: {e}") from None
     except (Exception, SystemExit) as e:  # the module's own code failed
         raise UsageError(f"cannot load {name!r}: {type(e).__name__}: {e}") from None
@@ -37,12 +42,37 @@ def import_object(name: str, directory: Path | None = None) -> Any:
     return value
 
 
+def _import_file(file: Path) -> ModuleType:
+    """Import a file, even if another module has its name."""
+    loaded = sys.modules.get(file.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(file):
+        return loaded
+    spec = spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is not a Python file")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules.setdefault(file.stem, module)
+    return module
+
+
 def load_tools(name: str, directory: Path | None = None) -> list[Any]:
-    """Load tools: a function, a Tool, a ToolRegistry, a list of them, or an object whose public methods are tools."""
+    """Load tools: a function, a Tool, a ToolRegistry, a list of them, an object whose public methods are tools, or a module.
+
+    Of a module, all that `@tool` made are loaded.
+    """
     from toolglot.tools.registry import ToolRegistry
     from toolglot.tools.tool import Tool, tools_of
 
     value = import_object(name, directory)
+    if isinstance(value, ModuleType):
+        public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
+        made: dict[Any, None] = {item: None for item in public.values() if isinstance(item, Tool)}
+        if made:
+            return list(made)
+        lists = [key for key, item in public.items() if isinstance(item, list | ToolRegistry)]
+        hint = f"write {name}:{lists[0]}" if lists else "decorate a function with @tool, or write MODULE:OBJECT"
+        raise UsageError(f"{name!r} has no tools of its own: {hint}")
     if isinstance(value, ToolRegistry):
         return value.list()
     if isinstance(value, list | tuple):
