@@ -27,7 +27,9 @@ INPUT_FILE = click.argument(
 JSON = click.option("--json", is_flag=True, help="Print JSON.")
 JSONL = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
 YES = click.option("-y", "--yes", is_flag=True, help="Approve every call that needs approval.")
-TOOLS = click.option("--tools", multiple=True, metavar="NAME", help="Load tools of FILE.py, MODULE or MODULE:OBJECT. Repeatable.")
+TOOLS = click.option(
+    "--tools", multiple=True, metavar="NAME", help="Load tools of FILE.py, MODULE or MODULE:OBJECT. Repeatable."
+)
 ROOT = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
