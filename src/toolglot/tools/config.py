@@ -15,7 +15,7 @@ __all__ = ["Effect", "Rate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 ToolErrorHandling = Literal["continue", "abort", "retry"]
 """continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried, then continue."""
 Effect = Literal["read", "write", "execute", "network"]
-"""What a tool does to the world; approvals, retries and eager starts depend on it."""
+"""What a tool does to the world; approvals and eager starts depend on it."""
 ANY_EFFECT: frozenset[Effect] = frozenset({"read", "write", "execute", "network"})
 """The effects of a tool that declares none."""
 Count = Annotated[int, Meta(ge=0)]
