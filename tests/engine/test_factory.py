@@ -307,6 +307,11 @@ def test_cost() -> None:
     assert price.cost(Usage(input=1_000_000, cached=1_000_000)) == pytest.approx(0.5)
     assert price.cost(Usage(input=5, cached=10)) == pytest.approx(0.000005)
     assert price.cost(Usage()) == 0.0
+    assert price.cost(Usage(input=1_000_000, cache_write=400_000)) == pytest.approx(2.0)  # no other price is known
+    claude = create_engine("anthropic:claude-sonnet-4-5").profile.price
+    assert claude is not None
+    usage = Usage(input=1_000_000, cached=500_000, cache_write=400_000)
+    assert claude.cost(usage) == pytest.approx(0.1 * 3.00 + 0.5 * 0.30 + 0.4 * 3.75)
 
 
 # ---- headers

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.providers.profile import Price
 
@@ -257,7 +258,13 @@ def find_window(profile_id: str, model: str) -> Window | None:
     return next((row for row in WINDOWS.get(vendor, ()) if re.search(row.model, name)), None)
 
 
+# Of the price of input. Anthropic: for 5 minutes, the lifetime of the marks that we set (its page on prompt caching).
+_CACHE_WRITE_FACTORS = {"anthropic": 1.25}
+
+
 def find_price(profile_id: str, model: str) -> Price | None:
     """Return the price of a model at an endpoint, if it is known."""
     rows = PRICES.get(find_vendor(profile_id), ())
-    return next((price for pattern, price in rows if re.search(pattern, model)), None)
+    price = next((price for pattern, price in rows if re.search(pattern, model)), None)
+    factor = _CACHE_WRITE_FACTORS.get(find_vendor(profile_id))
+    return price if price is None or factor is None else replace(price, cache_write=price.input * factor)

@@ -100,11 +100,15 @@ class Price(msgspec.Struct, frozen=True):
     cached: float
     output: float
     as_of: str = ""
+    cache_write: float | None = None
+    """For input that is written to the prompt cache, where that costs more than other input."""
 
     def cost(self, usage: Usage) -> float:
         """Return the cost in US dollars."""
-        uncached = max(0, usage.input - usage.cached)
-        return (uncached * self.input + usage.cached * self.cached + usage.output * self.output) / 1_000_000
+        written = usage.cache_write if self.cache_write is not None else 0
+        uncached = max(0, usage.input - usage.cached - written)
+        cost = uncached * self.input + usage.cached * self.cached + usage.output * self.output
+        return (cost + written * (self.cache_write or 0.0)) / 1_000_000
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
