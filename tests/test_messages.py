@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot import Conversation, Media, Reply, assistant, load, save, system, tool_results, user
+from toolglot import Conversation, Media, Reply, RunResult, assistant, load, save, system, tool_results, user
 from toolglot.errors import MalformedData, ToolglotError
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import BaseCall, Block, Foreign, Message, Origin, Text, Thinking, ToolCall, ToolResult, Usage
@@ -78,7 +78,7 @@ def test_a_conversation_is_an_append_only_sequence() -> None:
     assert talk == Conversation([user("a"), assistant("b"), user("c")])
     assert talk != Conversation()
     assert talk != [user("a"), assistant("b"), user("c")]
-    assert repr(Conversation([user("a")])) == f"Conversation([{user('a')!r}])"
+    assert repr(Conversation([user("a")])) == "<Conversation of 1 message, last: user 'a'>"
     for change in ("__setitem__", "__delitem__", "insert", "pop", "clear"):
         assert not hasattr(talk, change)
     with pytest.raises(TypeError, match="unhashable"):
@@ -210,3 +210,19 @@ def test_keys_of_older_files_are_read() -> None:
     assert header["run"]["calls"][0]["base_call"] == {"tool": "read", "arguments": {}}
     assert b'"meant":{' not in save(conversation)
     assert b'"base_call":{' in save(conversation)
+
+
+def markdown(value: Any) -> str:
+    return value._repr_markdown_()
+
+
+def test_results_and_conversations_are_short_in_a_shell_and_readable_in_a_notebook() -> None:
+    call = ToolCall("1", "look", {"at": "x"})
+    conversation = Conversation(
+        [user("a" * 1000), Message("assistant", (call,)), tool_results(ToolResult("1", (Text("y"),), "look"))]
+    )
+    assert len(repr(conversation)) < 120
+    assert markdown(conversation).endswith('**assistant** `look({"at":"x"})`\n\n**tool** `look` → y')
+    result = RunResult("b" * 1000, messages=tuple(conversation), iterations=2)
+    assert len(repr(result)) < 200
+    assert markdown(result) == result.text

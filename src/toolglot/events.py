@@ -185,6 +185,15 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     cost: float | None = None
     """US dollars, where the model's price is known."""
 
+    def __repr__(self) -> str:
+        output = f", output={self.output!r:.100}" if self.output is not None else ""
+        calls = f", {len(self.outcomes)} calls" if self.outcomes else ""
+        return f"<RunResult {self.text!r:.100}, stop={self.stop!r}{output}{calls}, {self.iterations} iterations>"
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks: the answer."""
+        return self.text
+
 
 class RunDone(_Event, frozen=True, gc=False):
     """The run is over."""

@@ -15,6 +15,7 @@ import msgspec
 
 from toolglot.errors import MalformedData, ToolErrorKind, UsageError
 from toolglot.jsontext import dumps, loads_object
+from toolglot.textutil import pluralize
 
 FORMAT_VERSION = 1
 
@@ -226,7 +227,17 @@ class Conversation(Sequence[Message]):
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # a growing list has no stable hash
 
     def __repr__(self) -> str:
-        return f"Conversation({self._messages!r})"
+        last = f", last: {self._messages[-1].role} {self._messages[-1].text!r:.60}" if self._messages else ""
+        return f"<Conversation of {pluralize(len(self), 'message')}{last}>"
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks: who said what, and the calls with their results."""
+        return "\n\n".join(f"**{message.role}** {_to_markdown(message)}" for message in self._messages)
+
+
+def _to_markdown(message: Message) -> str:
+    parts = [message.text, *(f"`{call.name}({call.text:.200})`" for call in message.calls)]
+    return "\n\n".join(filter(None, [*parts, *(f"`{result.name}` → {result.text:.500}" for result in message.results)]))
 
 
 def _to_blocks(content: Any) -> tuple[Block, ...]:
