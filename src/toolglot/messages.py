@@ -193,10 +193,12 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Conversation(Sequence[Message]):
     """An append-only list of messages. Nothing is ever changed, so that encodings can be cached."""
 
-    __slots__ = ("__weakref__", "_messages", "attachments")
+    __slots__ = ("__weakref__", "_messages", "active_run", "attachments")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = list(messages)
+        self.active_run: Any = None
+        """Whose run is in progress; a conversation has one at a time, whichever agent it belongs to."""
         self.attachments: WeakKeyDictionary[Any, Any] | None = None
         """Per-owner state of this conversation; it lives as long as both the owner and the conversation."""
 

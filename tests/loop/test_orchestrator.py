@@ -206,6 +206,24 @@ async def test_two_runs_at_once_on_one_conversation_are_refused(is_own: bool) ->
     check(there["conversation"])
 
 
+async def test_two_agents_at_once_on_one_conversation_are_refused() -> None:
+    stuck, shared = StuckTool(), Conversation()
+    one, other = agent("anthropic", tools=[stuck.tool]), agent("gemini", conversation=shared)
+    task = asyncio.create_task(one.run("call slow {}", conversation=shared))
+    await stuck.inside.wait()
+    with pytest.raises(UsageError, match="in progress"):
+        await other.run("say hi")
+    stuck.gate.set()
+    await task
+    assert (await other.run("say hi")).text == "hi"
+    check(shared)
+
+
+def test_without_an_asyncio_loop_the_error_says_what_to_do() -> None:
+    with pytest.raises(UsageError, match="run_sync"):
+        agent("anthropic").run("say hi").send(None)  # as another framework would drive it
+
+
 @EVERYWHERE
 async def test_other_conversations_are_kept_apart(provider: str) -> None:
     talker = agent(provider, tools=TOOLS)

@@ -47,29 +47,44 @@ class ConversationState:
         """Where the prompt of the present run begins."""
         self._engine_state: EngineState | None = None
         self._window: ConversationWindow | None = None
-        self.is_busy = False
-        """Whether a run is in progress."""
         self._reader_gone: Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- one run at a time
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run is in progress on the conversation, of this agent or of another one."""
+        return self.conversation.active_run is not None
 
     async def enter(self, reader_gone: Event | None) -> None:
         """Start a run. A stream that nobody reads any more is about to end, and is waited for.
 
         `reader_gone` is set when the stream of the run was garbage collected without being closed.
         """
-        while self.is_busy and self._reader_gone is not None and self._reader_gone.is_set():
-            if self._loop is not None and self._loop.is_closed():  # nobody is left who could end it
-                self.leave()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise UsageError(
+                "run and stream need a running asyncio event loop; elsewhere, as with trio, use run_sync"
+            ) from None
+        active: ConversationState | None
+        while (active := self.conversation.active_run) is not None and active.is_reader_gone:
+            if active._loop is not None and active._loop.is_closed():  # nobody is left who could end it
+                active.leave()
             await asyncio.sleep(0.001)
         if self.is_busy:
             raise UsageError("a run is in progress on this conversation; wait for it, or pass another conversation")
-        self.is_busy, self._reader_gone, self._loop = True, reader_gone, asyncio.get_running_loop()
+        self.conversation.active_run, self._reader_gone, self._loop = self, reader_gone, loop
+
+    @property
+    def is_reader_gone(self) -> bool:
+        """Whether the run is a stream that nobody reads any more."""
+        return self._reader_gone is not None and self._reader_gone.is_set()
 
     def leave(self) -> None:
         """End a run."""
-        self.is_busy, self._reader_gone, self._loop = False, None, None
+        self.conversation.active_run = self._reader_gone = self._loop = None
 
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
 
