@@ -111,10 +111,7 @@ class TestTools:
             (Flags(allow=("read_file",)), "--allow 'read_file' matches no tool: none are loaded"),
             (Flags(deny=("zzz",)), "unknown tool in --deny 'zzz'"),
             (Flags(facade="nope"), "unknown facade 'nope'"),
-            *(
-                (Flags(tools=(name,)), ".")
-                for name in ("nowhere:x", "start_tools:missing", "start_tools:ODD", "", ":", "start_tools")
-            ),
+            *((Flags(tools=(name,)), ".") for name in ("nowhere:x", "start_tools:missing", "start_tools:ODD", "", ":")),
         ],
     )
     def test_wrong_flag_is_an_error(self, flags: Flags, message: str, capsys: Capture) -> None:

@@ -160,8 +160,8 @@ class FaultRun:
 
     async def check_next_run(self) -> None:
         """The next run works, and the history is unchanged."""
-        before = list(self.agent.conversation)
-        assert [note for note in list_unpaired(before) if self.case.fault != "duplicate-ids"] == []
+        before = list(self.agent.conversation)  # empty if the prompt was refused: then it was taken back
+        assert not before or [note for note in list_unpaired(before) if self.case.fault != "duplicate-ids"] == []
         result = await run_agent(self.agent, "say It works again.", live=self.case.live)
         assert (result.text, result.stop) == ("It works again.", "end")
         assert list(self.agent.conversation)[: len(before)] == before
