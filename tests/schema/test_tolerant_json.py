@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolglot.schema.tolerant_json import MAX_DEPTH, tolerant_loads
+from toolglot.jsontext import MAX_DEPTH
+from toolglot.schema.tolerant_json import tolerant_loads
 
 A1 = {"a": 1}
 REPAIRED: list[tuple[str, Any, tuple[str, ...]]] = [

@@ -116,7 +116,7 @@ def create_engine(
     )
 
 
-def _check_options(options: Mapping[str, str], profile: Profile) -> None:
+def _check_options(options: Mapping[str, object], profile: Profile) -> None:
     if unknown := set(options) - set(profile.url_parameter_env):
         known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.url_parameter_env)
         raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
