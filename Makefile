@@ -57,6 +57,7 @@ check: $(READY) ## check formatting, lint, types, import contracts, style and do
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright --warnings
+	@$(BIN)/pyright --warnings --pythonplatform Windows $(filter-out %/builtin,$(wildcard src/toolglot/*))
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_docs.py tests/test_style.py
 

@@ -21,8 +21,8 @@ LINUX_NAMES = "O_PATH memfd_create pidfd_open getxattr setxattr listxattr remove
 UNIX_NAMES = (
     "O_CLOEXEC O_DIRECTORY O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC WNOHANG chown fchmod fchown fork forkpty getegid geteuid "
     "getgid getgroups getloadavg getpgid getpgrp getpriority getresuid getsid getuid initgroups killpg lchown lockf mkfifo "
-    "mknod nice openpty pipe2 posix_fadvise posix_fallocate posix_spawn pread preadv pwrite pwritev sendfile setpgid "
-    "setpriority setsid setuid statvfs sync sysconf tcgetpgrp tcsetpgrp ttyname uname wait wait3 wait4 waitid"
+    "mknod nice openpty pipe2 posix_fadvise posix_fallocate posix_spawn pread preadv pwrite pwritev register_at_fork sendfile "
+    "setpgid setpriority setsid setuid statvfs sync sysconf tcgetpgrp tcsetpgrp ttyname uname wait wait3 wait4 waitid"
 )
 UNIX_SIGNALS = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH"
 LOADED = (asyncio, subprocess, tempfile, aiohttp)  # these have to choose their parts before anything is missing

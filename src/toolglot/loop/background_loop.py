@@ -90,4 +90,5 @@ def _forget_loop() -> None:
 
 
 atexit.register(_close_loop)
-os.register_at_fork(after_in_child=_forget_loop)  # a forked child has the loop but not its thread
+if register_at_fork := getattr(os, "register_at_fork", None):  # Windows does not fork
+    register_at_fork(after_in_child=_forget_loop)  # a forked child has the loop but not its thread
