@@ -34,6 +34,7 @@ from toolglot.simulator.core import Script
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ApprovalRequest
+from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool, tool
 from toolglot.wire.codec import decode_request
 
@@ -501,11 +502,12 @@ def test_a_native_call_that_is_started_early_runs_once() -> None:
 
 def test_a_long_result_is_paged_as_the_model_has_seen_it() -> None:
     files = {"long.txt": "\n".join(f"line {number}" for number in range(1, 200))}
-    prompt = 'call Read {"file_path": "long.txt"}\nthen call read_result {"handle": "r1", "offset": 0, "limit": 40}'
+    handle = ResultStore().put("\n".join(f"{number}\tline {number}" for number in range(1, 200)))
+    prompt = f'call Read {{"file_path": "long.txt"}}\nthen call read_result {{"handle": "{handle}", "offset": 0, "limit": 40}}'
     outcomes = run_on_claude(prompt, tools=base_tools(files), config=ToolConfig(max_result=300))
     first, page = (one.result.text for one in outcomes)
     assert first.startswith("1\tline 1\n2\tline 2\n")
-    assert 'read_result(handle="r1"' in first
+    assert f'read_result(handle="{handle}"' in first
     assert page.startswith("1\tline 1\n2\tline 2\n3\tline 3\n4\t")
 
 

@@ -17,6 +17,7 @@ from toolglot.messages import Reply, Text, Thinking, ToolCall
 from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Script
 from toolglot.tools.config import ToolConfig
+from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool, tool
 
 from .harness import (
@@ -32,6 +33,7 @@ from .harness import (
 )
 
 CONFIG = ToolConfig(retry=QUICK, max_result=300)
+LONG = "".join(f"line {number} of the result\n" for number in range(100))
 BROKEN = '{"a": 1, "b": oops'
 SCRIPT = Script(
     (
@@ -56,7 +58,7 @@ SCRIPT = Script(
         ),
         Reply((Text("Again."), ToolCall("", "add", None, BROKEN)), "tools"),
         Reply((ToolCall("", "long", {"lines": 100}),), "tools"),
-        Reply((ToolCall("", "read_result", {"handle": "r1", "offset": 200, "limit": 40}),), "tools"),
+        Reply((ToolCall("", "read_result", {"handle": ResultStore().put(LONG), "offset": 200, "limit": 40}),), "tools"),
         Reply((Text("All of it is done."),)),
         Reply((ToolCall("", "add", {"a": "10", "b": 5}),), "tools"),
         Reply((Text("Fifteen."),)),
@@ -126,7 +128,7 @@ def make_tools(ran: list[str]) -> list[Tool]:
     async def long(lines: int) -> str:
         """A long text."""
         ran.append("long")
-        return "".join(f"line {number} of the result\n" for number in range(lines))
+        return LONG
 
     return [weather, add, broken, slow, flaky, long]
 

@@ -16,7 +16,6 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ApprovalRequest, ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool, tool
 
 CALL = ToolCall("c1", "add", {"a": 1, "b": 2})
@@ -172,19 +171,13 @@ def test_what_is_hidden_reaches_nobody() -> None:
 
 async def test_what_is_hidden_does_not_come_back_page_by_page() -> None:
     """What was cut off a long result is read through the same hooks, or was hidden before it was kept."""
-    store = ResultStore()
 
     def tell() -> str:
         return "x" * 500 + "secret" + "y" * 500
 
-    runner = ToolExecutor(
-        ToolRegistry([tool(inline=True)(tell), read_result_tool(store)]),
-        ToolConfig(max_result=100),
-        hooks=[Redact()],
-        store=store,
-    )
-    await runner.run(ToolCall("c", "tell", {}))
-    page = (await runner.run(ToolCall("d", "read_result", {"handle": "r1", "offset": 480}))).result.text
+    runner = ToolExecutor(ToolRegistry([tool(inline=True)(tell)]), ToolConfig(max_result=100), hooks=[Redact()])
+    handle = (await runner.run(ToolCall("c", "tell", {}))).result.text.partition('handle="')[2].partition('"')[0]
+    page = (await runner.run(ToolCall("d", "read_result", {"handle": handle, "offset": 480}))).result.text
     assert "•••" in page
     assert "secret" not in page
 

@@ -27,7 +27,6 @@ from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
 from toolglot.type_parameters import Data, OutputValue
 
@@ -103,7 +102,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self.system, self.options, self.output_type, self.data = system, options, output_type, data
         self.context, self.summarize = context, summarize
         self.facade: str | Facade = facade
-        self.metrics, self.store = ToolMetrics(), ResultStore()
+        self.metrics = ToolMetrics()
         self.hooks = HookChain(hooks) if hooks else _NO_HOOKS
         self.approve = approve
         self._audit, self._fallbacks = audit, tuple(fallbacks)
@@ -119,7 +118,6 @@ class AgentCore(Generic[Data, OutputValue]):
         elif facade != "auto":
             find_facade(facade)
         self._view: ModelView | None = None
-        self._read_result_tool: Tool | None = None
         self._config = config
         self._state = self.new_state(conversation if conversation is not None else Conversation())
 
@@ -206,18 +204,17 @@ class AgentCore(Generic[Data, OutputValue]):
             self._view = view
         return self._view
 
-    def loop_tools(self, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
+    def loop_tools(self, state: ConversationState, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
         """Return the tools that the loop adds: for structured output, and to read on in results that were too long."""
-        if self._read_result_tool is None and len(self.store) and "read_result" not in self.registry:
-            self._read_result_tool = read_result_tool(self.store)
-        return tuple(tool for tool in (answer_tool, self._read_result_tool) if tool is not None)
+        has_results = len(state.executor.store) and "read_result" not in self.registry
+        return tuple(tool for tool in (answer_tool, state.executor.read_result_tool if has_results else None) if tool)
 
-    async def system_prompt(self, conversation: Sequence[Message], data: Any) -> str:
+    async def system_prompt(self, state: ConversationState, data: Any) -> str:
         """Return the system prompt; it is the caller's text, or written by the caller's function."""
         prompt = self.system
         if callable(prompt):
-            tools = self.view().tools(self.loop_tools())
-            prompt = prompt(PromptContext(self.engine.name, data, conversation, tools))
+            tools = self.view().tools(self.loop_tools(state))
+            prompt = prompt(PromptContext(self.engine.name, data, state.conversation, tools))
             if isawaitable(prompt):
                 prompt = await prompt
         return prompt or ""
@@ -233,7 +230,6 @@ class AgentCore(Generic[Data, OutputValue]):
             hooks=self.hooks,
             audit=self._audit,
             metrics=self.metrics,
-            store=self.store,
             data=self.data,
         )
         return ConversationState(conversation, executor)

@@ -31,6 +31,8 @@ class _SavedState(msgspec.Struct, frozen=True):
     run: RunState | None = None
     """A run that waits for approvals."""
     context: Truncation = Truncation()
+    results: list[str] = []
+    """Texts that were too long for the model to see whole; it can still read them."""
 
 
 class ConversationState:
@@ -123,6 +125,8 @@ class ConversationState:
             header["run"] = self.paused.snapshot(tools)
         if self.meter.truncation.start:
             header["context"] = self.meter.truncation
+        if results := self.executor.store.texts:
+            header["results"] = results
         return header
 
     def restore_header(self, header: dict[str, Any]) -> RunState | None:
@@ -137,6 +141,8 @@ class ConversationState:
             raise MalformedData("line 1: the saved context does not fit the conversation")
         self.executor.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
         self.meter = ContextMeter(saved.context)
+        for text in saved.results:
+            self.executor.store.put(text)
         return saved.run
 
     def take_result(self, driver: "Driver") -> RunResult:

@@ -49,7 +49,7 @@ class ModelView:
         self.profile, self.registry, self.config = profile, registry, config
         self._facade, self._hosted = facade, hosted
         self._version = registry.version
-        self._tools: tuple[Sequence[Tool], tuple[ToolDefinition, ...]] | None = None
+        self._tools: tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]] | None = None
 
     def is_current(self, profile: Profile, facade: str | Facade, config: ToolConfig) -> bool:
         """Return whether this is still what the model sees."""
@@ -82,9 +82,9 @@ class ModelView:
 
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
         """Return the tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
-        if self._tools is not None and self._tools[0] == loop_tools:
-            return self._tools[1]
         added = tuple(tool.definition for tool in loop_tools)
+        if self._tools is not None and self._tools[0] == added:
+            return self._tools[1]
         if not self.config.enabled:  # a structured output still needs its tool
             return tuple(definition for definition in added if definition.name == FINAL_ANSWER_TOOL)
         facade, allowed = self.facade, self.config.allowed_tools
@@ -97,7 +97,7 @@ class ModelView:
             definitions = tuple(item for item in definitions if item.name in allowed or item.name in native)
             hosted = tuple(definition for definition in hosted if definition.name in allowed)
         tools = (*definitions, *added, *hosted) if added or hosted else definitions
-        self._tools = (loop_tools, tools)
+        self._tools = (added, tools)
         return tools
 
     def names_for(self, tool: Tool) -> tuple[str, ...]:

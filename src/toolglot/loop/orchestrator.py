@@ -177,8 +177,8 @@ class Orchestrator(AgentCore[Data, OutputValue]):
     async def context_usage(self) -> ContextUsage:
         """Return how full the model's context window is, and of what; an estimate."""
         state, profile, view = self._state, self.engine.profile, self.view()
-        instructions = sum(map(estimate_message, view.system_messages(await self.system_prompt(state.conversation, self.data))))
-        tools = sum(map(estimate_tool, view.tools(self.loop_tools())))
+        instructions = sum(map(estimate_message, view.system_messages(await self.system_prompt(state, self.data))))
+        tools = sum(map(estimate_tool, view.tools(self.loop_tools(state))))
         meter = state.meter
         parts = {
             "instructions": meter.scale_tokens(profile, instructions),
@@ -197,10 +197,10 @@ class Orchestrator(AgentCore[Data, OutputValue]):
         """Return the next request, with one more prompt, and what would be lost and repaired. Nothing is sent."""
         engine = self.engine if model is None else self.create_engine(model)
         view, state = self.view(engine), self._state
-        system_messages = view.system_messages(await self.system_prompt(state.conversation, self.data))
+        system_messages = view.system_messages(await self.system_prompt(state, self.data))
         conversation = [*state.conversation, user("…")]
         messages = ConversationWindow(system_messages, conversation, state.meter.truncation, view.render_message)
-        request = Request(engine.model, messages, view.tools(self.loop_tools()), options=self.options)
+        request = Request(engine.model, messages, view.tools(self.loop_tools(state)), options=self.options)
         return PrefixEncoder(engine.profile).encode(request)
 
     # ---- inside
@@ -246,7 +246,7 @@ class Orchestrator(AgentCore[Data, OutputValue]):
                 raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
             output = StructuredOutput(cast(Any, self.output_type))
         data = state.executor.data = self.data if state.data is None else state.data
-        requests = RequestBuilder(self, state, output, await self.system_prompt(state.conversation, data))
+        requests = RequestBuilder(self, state, output, await self.system_prompt(state, data))
         return Driver(run, requests, streaming=streaming)
 
 

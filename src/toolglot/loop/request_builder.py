@@ -51,7 +51,7 @@ class RequestBuilder:
         output, answer_tool = self.structured_output, None
         if output is not None:
             answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
-        loop_tools = agent.loop_tools(answer_tool)
+        loop_tools = agent.loop_tools(self.state, answer_tool)
         executor.loop_tools = {tool.name: tool for tool in loop_tools}
         view = self.view = agent.view()
         self._tools = view.tools(loop_tools)

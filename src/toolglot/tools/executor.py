@@ -29,7 +29,7 @@ from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.policy import REPEATED_CALL, ToolPolicy
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.results import ResultStore
+from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
 
 __all__ = ["ApprovalAnswer", "ApprovalRequest", "Approve", "ToolExecutor"]
@@ -97,6 +97,11 @@ class ToolExecutor:
         """Identifies this conversation in the audit log. Made on demand: without a log, nobody needs it."""
         return self._run_id or uuid4().hex[:12]
 
+    @cached_property
+    def read_result_tool(self) -> Tool:
+        """Reads on in the results of this conversation that were too long."""
+        return read_result_tool(self.store)
+
     def configure(self, config: ToolConfig) -> None:
         """Use other rules from now on; what was counted stays counted."""
         self.config = self.policy.config = config
@@ -136,7 +141,8 @@ class ToolExecutor:
         if isinstance(call, InterpretedCall) and call.error is not None:
             return None
         base = base_call(call)
-        return self.loop_tools.get(base.name) or self.registry.find(base.name, base.namespace)
+        tool = self.loop_tools.get(base.name) or self.registry.find(base.name, base.namespace)
+        return self.read_result_tool if tool is None and base.name == "read_result" else tool
 
     async def prepare(self, call: AnyCall) -> PreparedCall | ToolOutcome:
         """Return a call that is ready to run, or the outcome that says why it does not run."""

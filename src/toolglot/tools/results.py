@@ -11,6 +11,8 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, KeysView, ValuesView
 from contextlib import suppress
 from dataclasses import is_dataclass
+from functools import cache
+from hashlib import blake2b
 from io import BytesIO
 from os import PathLike, fspath
 from threading import Lock
@@ -254,25 +256,33 @@ async def collect_async_generator(pieces: AsyncIterator[Any]) -> Any:
 
 
 class ResultStore:
-    """Long texts behind handles; the oldest are dropped beyond `max_bytes`. Safe to use from several threads."""
+    """Long texts of one conversation behind handles; the oldest are dropped beyond `max_bytes`. Thread-safe.
+
+    A handle depends on the text alone: in a conversation that was loaded or copied it means the same text, or none.
+    """
 
     def __init__(self, max_bytes: int = MAX_STORED) -> None:
         self.max_bytes = max_bytes
         self._texts: dict[str, str] = {}  # oldest first
-        self._bytes = self._count = 0
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._texts)
+
+    @property
+    def texts(self) -> list[str]:
+        """Everything that is stored, the oldest first."""
+        with _STORE_LOCK:
+            return [*self._texts.values()]
 
     def put(self, text: str) -> str:
         """Store a text and return its handle. Only the beginning of a text that is larger than the whole store is kept."""
         if sys.getsizeof(text) > self.max_bytes:
             text = text[: self.max_bytes // 4]
+        handle = "r" + blake2b(text.encode(errors="surrogatepass"), digest_size=5).hexdigest()
         with _STORE_LOCK:
-            self._count += 1
-            handle = f"r{self._count}"
-            self._texts[handle] = text
-            self._bytes += sys.getsizeof(text)
+            self._bytes += 0 if handle in self._texts else sys.getsizeof(text)
+            self._texts[handle] = self._texts.pop(handle, text)  # the newest is the last
             while self._bytes > self.max_bytes and len(self._texts) > 1:
                 self._bytes -= sys.getsizeof(self._texts.pop(next(iter(self._texts))))
         return handle
@@ -294,11 +304,8 @@ class ResultStore:
             text, known = self._texts.get(handle), list(self._texts)
         if text is not None:
             return text
-        number = handle[1:]
-        if handle[:1] == "r" and number.isdecimal() and 0 < int(number[:9]) <= self._count:
-            raise ToolError(f"result {handle!r} was dropped to make room for newer ones; run the tool again", kind="not_found")
-        available = f"there are {', '.join(known[-5:])}" if known else "no result is stored"
-        raise ToolError(f"there is no result {handle!r}; {available}", kind="not_found")
+        available = f"; there are {', '.join(known[-5:])}" if known else ""
+        raise ToolError(f"there is no result {handle!r} (any more): run the tool again{available}", kind="not_found")
 
 
 def limit_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResult:
@@ -338,6 +345,17 @@ def _truncate(text: str, limit: int, handle: str) -> str:
     return f"{text[:head]}{separator}{note}\n{text[start:]}"
 
 
+@cache
+def _read_result_definition(page_size: int) -> ToolDefinition:
+    properties = {
+        "handle": {"type": "string", "description": "The handle of the result, as the truncated result names it."},
+        "offset": {"type": "integer", "description": "The first character to read (default 0)."},
+        "limit": {"type": "integer", "description": f"Characters to read, at most {page_size} (default {page_size})."},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["handle"], "additionalProperties": False}
+    return ToolDefinition("read_result", "Read a part of a tool result that was too long to be shown in full.", schema)
+
+
 def read_result_tool(store: ResultStore, page_size: int = MAX_PAGE) -> "Tool":
     """Make the tool with which a model reads the rest of a truncated result, `page_size` characters at a time."""
     from toolglot.tools.tool import tool_from_definition
@@ -348,13 +366,5 @@ def read_result_tool(store: ResultStore, page_size: int = MAX_PAGE) -> "Tool":
         hint = f"; continue with offset={end}" if end < size else "; this is the end"
         return f"{text}\n[characters {offset} to {end} of {size}{hint}]"
 
-    properties = {
-        "handle": {"type": "string", "description": 'The handle of the result, such as "r1".'},
-        "offset": {"type": "integer", "description": "The first character to read (default 0)."},
-        "limit": {"type": "integer", "description": f"Characters to read, at most {page_size} (default {page_size})."},
-    }
-    schema = {"type": "object", "properties": properties, "required": ["handle"], "additionalProperties": False}
-    description = "Read a part of a tool result that was too long to be shown in full. The truncated result names its handle."
-    definition = ToolDefinition("read_result", description, schema)
-    max_result = page_size + LINE_END_WINDOW
+    definition, max_result = _read_result_definition(page_size), page_size + LINE_END_WINDOW
     return tool_from_definition(definition, read_result, effects="read", inline=True, idempotent=True, max_result=max_result)

@@ -1,0 +1,91 @@
+"""Results that were too long: whoever saw the beginning can read the rest, also after a restart, and nobody else can."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Conversation, Message, ToolResult
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import Tool, tool
+
+from .agents import PROVIDERS, Wiretap, agent, check, outcome, results_of, run
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
+CONFIG = ToolConfig(max_result=300)
+REPORT = 'call report {"name": "ann"}'
+
+
+@tool(effects="read", inline=True)
+def report(name: str) -> str:
+    """Reports about somebody."""
+    return f"{name} " * 200 + f"[secret of {name}]" + f" {name}" * 200
+
+
+def read_on(messages: Sequence[Message]) -> str:
+    """The prompt that makes the model read the first result that was truncated."""
+    handles = [handle for result in results_of(messages) for handle in re.findall(r'handle="(\w+)"', result.text)]
+    return f'call read_result {{"handle": "{handles[0]}"}}'
+
+
+async def last_result(
+    talker: Orchestrator, prompt: str, conversation: Conversation | None = None, live: bool = False
+) -> ToolResult:
+    result = await outcome(talker, prompt, streamed=live, conversation=conversation)
+    return result.outcomes[-1].result
+
+
+@LIVE
+@EVERYWHERE
+def test_a_conversation_cannot_read_what_was_left_out_of_another(provider: str, live: bool) -> None:
+    async def talk() -> None:
+        talker, ann, bob = agent(provider, tools=[report], config=CONFIG), Conversation(), Conversation()
+        await last_result(talker, REPORT, ann, live)
+        await last_result(talker, REPORT.replace("ann", "bob"), bob, live)
+        stolen = await last_result(talker, read_on(ann), bob, live)
+        assert stolen.error_kind == "not_found"
+        assert re.match(r"there is no result 'r\w+' \(any more\): run the tool again", stolen.text)
+        assert "[secret of ann]" in (await last_result(talker, read_on(ann), ann, live)).text
+        check(ann)
+        check(bob)
+
+    run(talk())
+
+
+@LIVE
+@EVERYWHERE
+def test_the_rest_can_be_read_after_a_restart(provider: str, live: bool) -> None:
+    talker = agent(provider, tools=[report], config=CONFIG)
+    run(talker.run(REPORT))
+    tap = Wiretap()
+    again = Orchestrator.load(talker.save(), f"simulator:{provider}", transport=tap, tools=[report], config=CONFIG)
+    assert "[secret of ann]" in run(last_result(again, read_on(again.conversation), live=live)).text
+    assert "read_result" in str(tap.bodies[0].get("tools")), "the tool is offered from the first request on"
+    saved = again.save()
+    assert Orchestrator.load(saved, transport=tap, tools=[report]).save() == saved
+    check(again.conversation)
+
+
+@EVERYWHERE
+def test_a_handle_of_messages_that_came_alone_is_an_error_and_never_another_text(provider: str) -> None:
+    talker = agent(provider, tools=[report], config=CONFIG)
+    run(talker.run(REPORT))
+    copied = agent(provider, tools=[report], config=CONFIG, conversation=Conversation(talker.conversation))
+    for prompt in ("hi", REPORT.replace("ann", "bob")):
+        run(copied.run(prompt))
+        gone = run(last_result(copied, read_on(copied.conversation)))
+        assert gone.error_kind == "not_found"
+        assert "run the tool again" in gone.text
+    check(copied.conversation)
+
+
+def test_a_tool_of_the_users_called_read_result_stays_theirs() -> None:
+    def read_result(handle: str, offset: int = 0) -> str:
+        """Reads."""
+        return "mine"
+
+    talker = agent("anthropic", tools=[report, Tool(read_result)], config=CONFIG)
+    run(talker.run(REPORT))
+    assert run(last_result(talker, read_on(talker.conversation))).text == "mine"
