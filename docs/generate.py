@@ -232,7 +232,7 @@ def load_builtin_tools() -> list[Tool]:
     with tempfile.TemporaryDirectory() as directory:
         state = builtins(directory, state_dir=Path(directory) / "state")
         state.close()
-    return state.tools
+    return state.all_tools
 
 
 def render_builtin_tools() -> str:

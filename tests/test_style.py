@@ -125,9 +125,9 @@ def test_functions_classes_and_modules_are_small() -> None:
 def test_every_tool_and_parameter_is_described(facade_id: str, tmp_path: Path) -> None:
     state = builtins(tmp_path, state_dir=tmp_path / "state")
     state.close()
-    facade = BoundFacade(find_facade(facade_id), "", [tool.name for tool in state.tools])
+    facade = BoundFacade(find_facade(facade_id), "", [tool.name for tool in state.all_tools])
     missing: list[str] = []
-    for definition in facade.visible_tools(tuple(tool.definition for tool in state.tools)):
+    for definition in facade.visible_tools(tuple(tool.definition for tool in state.all_tools)):
         missing += [] if definition.description else [definition.name]
         missing += [f"{definition.name}.{path}" for path in undescribed(definition.parameters or {}, "")]
     assert not missing, "write a description with unit, range and default:\n" + "\n".join(missing)

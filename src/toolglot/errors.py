@@ -42,7 +42,7 @@ class UsageError(ToolglotError):
     """The caller asked for something that does not exist or is not possible."""
 
 
-_MAX_LISTED_NAMES = 12
+_MAX_LISTED_NAMES = 30
 _MAX_NAME_SHOWN = 80  # characters: a model can make up any name
 
 

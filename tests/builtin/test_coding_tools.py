@@ -12,7 +12,8 @@ from toolglot.builtin.configured import configured_builtins
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.tool_state import UserQuestion
-from toolglot.builtin.tools import BuiltinOptions, coding_tools
+from toolglot.builtin.tools import BuiltinOptions, builtins, coding_tools
+from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
 from toolglot.config.settings import BuiltinSettings, PolicySettings, Settings
 from toolglot.errors import UnknownName, UsageError
 from toolglot.request import BUILTIN_TAG
@@ -79,6 +80,35 @@ def test_a_question_that_nobody_answers_cannot_be_asked_for_by_name(tmp_path: Pa
         coding_tools(tmp_path, names=[name])
 
 
+@pytest.mark.parametrize(
+    ("web", "has_search"),
+    [
+        (WebConfig(), False),
+        (WebConfig(searxng_url="http://localhost"), True),
+        (WebConfig(brave_key="k"), True),
+        (WebConfig(tavily_key=lambda: "k"), True),
+    ],
+)
+def test_a_tool_that_cannot_be_used_is_not_offered(tmp_path: Path, web: WebConfig, has_search: bool) -> None:
+    options = BuiltinOptions(web=web)
+    assert ("web_search" in names(tmp_path, options=options)) == has_search
+    assert builtins(tmp_path, options=options).unusable == ({} if has_search else {"web_search": NO_SEARCH_SERVICE})
+    for name in ("web_search", "WebSearch", "google_web_search"):
+        if has_search:
+            assert names(tmp_path, options=options, names=[name]) == ["web_search"]
+        else:
+            with pytest.raises(UsageError, match=f"^{name} cannot be used: no search service is configured: set BRAVE_API_KEY"):
+                coding_tools(tmp_path, options=options, names=[name])
+
+
+def test_a_tool_whose_extra_is_missing_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"ast_search", "ast_rewrite"} <= {*names(tmp_path)}
+    monkeypatch.setitem(sys.modules, "ast_grep_py", None)
+    assert not {"ast_search", "ast_rewrite"} & {*names(tmp_path)}
+    with pytest.raises(UsageError, match=r"ast_search cannot be used: .* run `pip install 'toolglot\[ast\]'`"):
+        coding_tools(tmp_path, names=["ast_search"])
+
+
 def test_memory_is_there_where_it_has_a_folder(tmp_path: Path) -> None:
     more = set(names(tmp_path, state_dir=tmp_path / "state")) - set(names(tmp_path))
     assert more
@@ -116,7 +146,9 @@ def test_which_tools_ask(
 ) -> None:
     """Each tool declares whether it asks by default; `policy.ask` decides by effects alone."""
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
-    settings = Settings(builtin=BuiltinSettings(root=str(tmp_path)), policy=PolicySettings(ask=ask))
+    settings = Settings(
+        builtin=BuiltinSettings(root=str(tmp_path), searxng_url="http://localhost"), policy=PolicySettings(ask=ask)
+    )
     loaded = configured_builtins(settings)
     loaded.close()
     policy = ToolPolicy(ToolConfig(approval_effects=frozenset(ask or ())))

@@ -297,3 +297,14 @@ def test_a_failure_of_the_system_is_a_sentence_too(monkeypatch: Patch, directory
     code, _, err = run_cli()
     assert code == 1
     assert "unexpected PermissionError" in err
+
+
+@pytest.mark.parametrize(
+    "words", [("web_search",), ("WebSearch", "-m", "claude-opus-5"), ("google_web_search", "--facade", "gemini")]
+)
+def test_a_tool_that_cannot_be_used_says_what_is_missing(words: tuple[str, ...]) -> None:
+    name, *flags = words
+    reason = "no search service is configured: set BRAVE_API_KEY, TAVILY_API_KEY or builtin.searxng_url (in Python: WebConfig)"
+    assert call(name, {"query": "x"}, *flags) == (2, "", f"toolglot: {name} cannot be used: {reason}\n")
+    line = run_cli("call", "--jsonl", *flags, stdin=json_lines({"id": 1, "tool": name}))
+    assert (line.code, line.records()[0]["error"]["message"]) == (1, f"{name} cannot be used: {reason}")

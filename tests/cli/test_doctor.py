@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,23 @@ def test_programs_are_found_but_not_started(doctor: Doctor) -> None:
     programs = doctor.report()["programs"]
     assert programs == {"rg": None, "git": str(directory / "git"), "chromium": str(directory / "google-chrome")}
     assert not (doctor.directory / "started").exists()
+
+
+def test_tools_that_are_not_offered(doctor: Doctor, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("toolglot.builtin.web.browser._INSTALL_PATHS", ())
+    search, parser = "no search service is configured", "code cannot be parsed: run `pip install 'toolglot[ast]'`"
+    tools = doctor.report()["tools"]
+    assert tools.pop("web_search").startswith(f"not offered: {search}: set BRAVE_API_KEY")
+    assert tools == {"web_open": "opens pages without running their scripts: no Chrome or Chromium is installed"}
+    for name in ("ast_grep_py", "playwright"):
+        monkeypatch.setitem(sys.modules, name, None)
+    doctor.setenv("BRAVE_API_KEY", KEY)
+    assert doctor.report()["tools"] == {
+        "ast_search": f"not offered: {parser}",
+        "ast_rewrite": f"not offered: {parser}",
+        "web_open": "opens pages without running their scripts: playwright is not installed (pip install 'toolglot[web]')",
+    }
+    assert "Built-in tools\n  ast_search   not offered: code cannot be parsed:" in doctor.text()
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,22 @@ def sent_by_an_agent(model: str, tools: list[Any], **options: Any) -> Any:
     return transport.bodies[0]["tools"]
 
 
+def test_tools_that_cannot_be_used_are_named_with_the_reason(monkeypatch: Patch) -> None:
+    note = "not offered: web_search: no search service is configured: set BRAVE_API_KEY"
+    outcome = run_cli("tools")
+    assert note in outcome.out
+    assert "\nweb_search\n" not in outcome.out
+    outcome = run_cli("tools", "--json", "-m", "claude-sonnet-4-5")
+    assert note in outcome.err
+    names = [tool["name"] for tool in json.loads(outcome.out)]
+    assert "WebFetch" in names
+    assert "WebSearch" not in names
+    monkeypatch.setenv("TAVILY_API_KEY", "tvly-0123456789")
+    outcome = run_cli("tools")
+    assert "\nweb_search\n" in outcome.out
+    assert "not offered" not in outcome.out
+
+
 @pytest.mark.untraced
 @pytest.mark.parametrize("model", MODELS)
 def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(model: str, tmp_path: Path, capsys: Capture) -> None:

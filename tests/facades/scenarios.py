@@ -68,7 +68,7 @@ def base_schemas() -> dict[str, Arguments]:
     """The parameters of the base tools, internal ones too."""
     tools = builtins(HERE, state_dir=HERE / "never")
     tools.close()
-    return {tool.name: cast(Arguments, tool.definition.parameters) for tool in tools.tools}
+    return {tool.name: cast(Arguments, tool.definition.parameters) for tool in tools.all_tools}
 
 
 def without_prose(node: Any) -> Any:

@@ -218,7 +218,7 @@ def test_our_own_tables_can_work(name: str) -> None:
 def test_our_tables_name_tools_and_parameters_that_exist(tmp_path: Path) -> None:
     own = builtins(tmp_path, state_dir=tmp_path)
     own.close()
-    parameters = {tool.name: tool.accepted_parameters for tool in own.tools}
+    parameters = {tool.name: tool.accepted_parameters for tool in own.all_tools}
     assert parameters.keys() >= BASE_TOOLS
     for facade in map(find_facade, FACADE_MODULES):
         assert facade.hides <= BASE_TOOLS

@@ -6,24 +6,33 @@ from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.tool_state import AskUser
 from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
-from toolglot.builtin.web.config import WebConfig
+from toolglot.builtin.web.config import Secret, WebConfig
 from toolglot.config.settings import Settings
 from toolglot.engine.signin.environment import read_key_variable
 from toolglot.user_dirs import config_file, data_directory, ensure_private_directory, state_directory
 
-__all__ = ["configured_builtins"]
+__all__ = ["configured_builtins", "configured_web"]
+
+
+def configured_web(settings: Settings) -> WebConfig:
+    """Return what the settings say about the web tools."""
+    own = settings.builtin
+
+    def key(variable: str) -> Secret:
+        return (lambda: read_key_variable(variable)) if read_key_variable(variable) else ""
+
+    return WebConfig(
+        searxng_url=own.searxng_url or "",
+        brave_key=key(own.brave_key_env),
+        tavily_key=key(own.tavily_key_env),
+        allow_private=own.allow_private,
+        browser=own.browser or "",
+    )
 
 
 def configured_builtins(settings: Settings, *, ask: AskUser | None = None, require_read: bool = True) -> Builtins:
     """Create the built-in tools. `require_read=False`: files may be changed that were not read before. Raises UsageError."""
     own = settings.builtin
-    web = WebConfig(
-        searxng_url=own.searxng_url or "",
-        brave_key=lambda: read_key_variable(own.brave_key_env),
-        tavily_key=lambda: read_key_variable(own.tavily_key_env),
-        allow_private=own.allow_private,
-        browser=own.browser or "",
-    )
     # Commands must not see the user's configuration: it may hold headers with keys.
     hidden = (config_file().parent, data_directory(), state_directory())
     options = BuiltinOptions(
@@ -34,7 +43,7 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, requi
         unprotected=own.unprotected,
         require_read=own.require_read and require_read,
         shell=ShellOptions(network=own.network, hidden=hidden),
-        web=web,
+        web=configured_web(settings),
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())
     loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)

@@ -13,6 +13,7 @@ import msgspec
 
 from toolglot import builtin
 from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools
+from toolglot.builtin.code.ast_worker import NO_PARSER, find_parser
 from toolglot.builtin.edit.edit_tools import edit_tools
 from toolglot.builtin.edit.notebook import notebook_tools
 from toolglot.builtin.edit.patch_tool import patch_tools
@@ -26,14 +27,14 @@ from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.builtin.web.client import WebClient
-from toolglot.builtin.web.config import WebConfig
+from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
 from toolglot.builtin.web.tools import web_tools
-from toolglot.errors import UnknownName
+from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_base_tools
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.tool import Tool
 
-__all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools"]
+__all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools", "find_unusable"]
 
 
 class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +50,17 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     web: WebConfig = WebConfig()
 
 
+def find_unusable(web: WebConfig) -> dict[str, str]:
+    """Return the built-in tools that would fail here whatever they are called with: name -> what is missing."""
+    unusable = {} if find_parser() else {"ast_search": NO_PARSER, "ast_rewrite": NO_PARSER}
+    return unusable if web.can_search else {**unusable, "web_search": NO_SEARCH_SERVICE}
+
+
 class Builtins:
-    """The tools and what they share. `close` ends commands and the browser; so does the end of the program."""
+    """The tools and what they share. `close` ends commands and the browser; so does the end of the program.
+
+    `tools` are offered to models. `unusable` names those that are not, because something is missing here, and says what.
+    """
 
     def __init__(self, root: str | Path, options: BuiltinOptions, state_dir: Path | None, ask: AskUser | None) -> None:
         workspace = Workspace(
@@ -77,9 +87,17 @@ class Builtins:
             *_discover_tools(state),
         ]
         # Calls that change files or run commands keep their order within a turn: a test runs after the edit before it.
-        self.tools = [
+        self.all_tools = [
             tool.replace(tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"})) for tool in tools
         ]
+        self.unusable = find_unusable(options.web)
+        self.tools = [tool for tool in self.all_tools if tool.name not in self.unusable]
+
+    def check_usable(self, name: str) -> None:
+        """Raise UsageError if a tool, by its name or a name that models have for it, cannot be used here."""
+        bases = {name, *find_base_tools(name)}
+        if bases & self.unusable.keys() and not bases & {tool.name for tool in self.tools}:
+            raise UsageError(f"{name} cannot be used: {next(self.unusable[base] for base in bases if base in self.unusable)}")
 
     def close(self) -> None:
         """End what is still running."""
@@ -115,10 +133,13 @@ def coding_tools(
 ) -> list[Tool]:
     """Return the built-in tools for a directory as a list for `Orchestrator`. Raises UsageError.
 
+    Tools that need an extra or a search service are absent without it; `builtins` says which, in `unusable`.
+
     `names`: only these, also by the names that models have for them (`Bash`). `state_dir`: a private directory for backups,
     saved output and memory. `ask`: asks the user for `ask_user`, which is absent without it.
     """
-    tools = builtins(root, options=options, state_dir=state_dir, ask=ask).tools
+    loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)
+    tools = loaded.tools
     if ask is None:
         tools = [tool for tool in tools if tool.name != "ask_user"]
     if names is None:
@@ -128,6 +149,7 @@ def coding_tools(
     for name in names:
         matches = {name} & known or known.intersection(find_base_tools(name))
         if not matches:
+            loaded.check_usable(name)
             raise UnknownName("built-in tool", name, known)
         wanted |= matches
     return [tool for tool in tools if tool.name in wanted]

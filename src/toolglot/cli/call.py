@@ -76,6 +76,8 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
         def execute(call: ToolCall) -> ToolOutcome:
             with redirect_stdout(sys.stderr):  # what a tool prints is not its result
                 outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
+            if outcome.result.error_kind == "not_found" and not outcome.ran and cli_setup.builtins is not None:
+                cli_setup.builtins.check_usable(call.name)
             for repair in outcome.repairs:
                 print(f"toolglot: {escape_controls(str(repair))}", file=sys.stderr)
             if approve is None and outcome.result.error_kind == "rejected":

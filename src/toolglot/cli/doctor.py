@@ -20,6 +20,7 @@ import msgspec
 
 from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
+from toolglot.builtin.web.browser import BrowserUnavailable, find_browser
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
@@ -92,6 +93,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, str | None]
     """provider -> where its key would come from."""
     sandbox: dict[str, str]
+    tools: dict[str, str]
+    """built-in tool -> why it is not offered, or what it lacks."""
     programs: dict[str, str | None]
     audit: AuditSummary
     problems: list[str]
@@ -138,6 +141,7 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
         held_back=[WithheldSetting(value.key, _format_value(value), value.reason) for value in configuration.withheld],
         keys=keys,
         sandbox=_describe_sandbox(),
+        tools=_describe_tools(settings),
         programs={name: next(filter(None, map(shutil.which, names)), None) for name, names in _PROGRAMS.items()},
         audit=_read_audit(settings, problems),
         problems=problems,
@@ -205,6 +209,22 @@ def _describe_sandbox() -> dict[str, str]:
     return rows
 
 
+def _describe_tools(settings: Settings) -> dict[str, str]:
+    """Describe the built-in tools that something is missing for."""
+    if NOT_SUPPORTED:
+        return {"all": f"not offered: {NOT_SUPPORTED}"}
+    from toolglot.builtin.configured import configured_web
+    from toolglot.builtin.tools import find_unusable
+
+    web = configured_web(settings)
+    rows = {name: f"not offered: {reason}" for name, reason in find_unusable(web).items()}
+    try:
+        find_browser(web.browser)
+    except BrowserUnavailable as e:
+        rows["web_open"] = f"opens pages without running their scripts: {e}"
+    return rows
+
+
 def _read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
     """Summarize the audit log by tool; append to `problems` if it cannot be read."""
     if settings.audit is False:
@@ -258,6 +278,7 @@ def _print_report(printer: Printer, report: Report) -> None:
         printer.print_section("Ignored until the directory is trusted", rows)
     printer.print_section("Keys", _key_rows(report.keys))
     printer.print_section("Sandbox", report.sandbox.items())
+    printer.print_section("Built-in tools", report.tools.items() or [("all", "usable")])
     printer.print_section("Programs", [(name, path or "not found") for name, path in report.programs.items()])
     _print_audit(printer, report.audit)
     printer.print_text("")

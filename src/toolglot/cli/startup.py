@@ -169,7 +169,7 @@ def prepare(
         from toolglot.cli.demo_samples import CHAT_SAMPLES
 
         tools = [*CHAT_SAMPLES]
-    _check_patterns(setup, flags, tools)
+    _check_patterns(setup, flags, tools, builtins)
     return CliSetup(configuration, setup, tools, model, model_reason, flags.base_url, builtins, has_demo_tools)
 
 
@@ -216,7 +216,7 @@ def logins_file() -> Path:
     return data_directory() / "logins"
 
 
-def _check_patterns(setup: Setup, flags: Flags, tools: list[Any]) -> None:
+def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None") -> None:
     """Report patterns that match no tool: in a flag as an error, in the configuration as a warning."""
     names = [tool(item).name if callable(item) else getattr(item, "name", "") for item in tools]
     if "" in names:
@@ -225,6 +225,10 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any]) -> None:
     for pattern in find_unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
         if not names:
             raise UsageError(f"--allow {pattern!r} matches no tool: none are loaded (use --builtin or --tools)")
+        if "*" in pattern:
+            raise UsageError(f"--allow {pattern!r} matches no tool (run `toolglot tools` to list them)")
+        if builtins is not None:
+            builtins.check_usable(pattern)
         raise UnknownName("tool in --allow", pattern, names)
     # Denying a built-in tool that is not loaded is fine.
     for pattern in find_unmatched(flags.deny, (*names, *BASE_TOOLS)):

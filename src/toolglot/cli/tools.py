@@ -39,10 +39,18 @@ def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: s
 
     TOOLS are module:object or JSON files; without them, the configured and built-in tools are shown.
     """
-    loaded = [item for name in tools for item in load_definitions(name)] if tools else prepare(Flags(), want_builtin=True).tools
+    unusable: dict[str, str] = {}
+    if tools:
+        loaded = [item for name in tools for item in load_definitions(name)]
+    else:
+        with prepare(Flags(), want_builtin=True) as cli_setup:
+            loaded, unusable = cli_setup.tools, cli_setup.builtins.unusable if cli_setup.builtins is not None else {}
     settings = read_configuration().settings
     resolved = Setup(settings).resolve_model(model) if model and (wire is None or model in settings.aliases) else model
-    return show_tools(loaded, model=resolved, wire=wire, facade=facade or settings.facade, json=json)
+    exit_code = show_tools(loaded, model=resolved, wire=wire, facade=facade or settings.facade, json=json)
+    for name, reason in unusable.items():
+        Printer(sys.stderr if json else sys.stdout).print_text(f"not offered: {name}: {reason}", "dim", "", "  ")
+    return exit_code
 
 
 def show_tools(

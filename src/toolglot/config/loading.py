@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
+from toolglot.facades.catalog import BASE_TOOLS, FACADE_ALIASES, FACADE_MODULES, find_facade
 from toolglot.facades.view import Facade
 from toolglot.request import Schema, ToolDefinition
 from toolglot.tools.tool import Tool
@@ -86,7 +86,7 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
 
 def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
     """The file that a facade's name refers to, relative to the directory; None for an id, auto and `module:object`."""
-    if name == "auto" or name in FACADE_MODULES:
+    if name == "auto" or name in FACADE_MODULES or name in FACADE_ALIASES:
         return None
     file = (directory or Path()) / os.path.expanduser(name)
     return file if file.suffix == ".toml" or "/" in name or os.path.isfile(file) else None
@@ -94,7 +94,7 @@ def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
 
 def load_facade_by_name(name: str) -> Facade:
     """Load a facade by its id, from a TOML file, or as `module:object`. Raises UsageError."""
-    if name in FACADE_MODULES:
+    if name in FACADE_MODULES or name in FACADE_ALIASES:
         return find_facade(name)
     if (file := find_facade_file(name)) is None:
         if ":" not in name:
@@ -125,4 +125,4 @@ def _load_builtin_tools() -> tuple[Tool, ...]:
     except UsageError:
         return ()
     loaded.close()
-    return tuple(loaded.tools)
+    return tuple(loaded.all_tools)

@@ -221,7 +221,7 @@ class TestParserProcess:
     def test_the_missing_extra_is_named(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         plant(root, {"a.py": "foo(1)\n"})
         monkeypatch.setattr(ast_worker, "find_spec", dict[str, Any]().get)
-        with pytest.raises(ToolError, match=r"install toolglot\[ast\]"):
+        with pytest.raises(ToolError, match=r"pip install 'toolglot\[ast\]'"):
             search(state, "foo($A)")
 
     def test_it_does_not_see_the_environment(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -390,7 +390,7 @@ class TestPlainRequests:
     @pytest.mark.parametrize(
         ("module", "path", "reason"),
         [
-            ("playwright.async_api", "", "playwright is not installed"),
+            ("playwright", "", "playwright is not installed"),
             ("", "/no/such/browser", "the browser '/no/such/browser' does not exist"),
         ],
     )

@@ -10,7 +10,7 @@ from web_site import Caller, Site, SiteRequest, make_response, redirect, serve, 
 
 from toolglot.builtin.web import search as searching
 from toolglot.builtin.web.client import WebClient
-from toolglot.builtin.web.config import WebConfig
+from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
 from toolglot.errors import ToolError
 from toolglot.jsontext import dumps, loads
 from toolglot.tools.tool import Tool
@@ -185,7 +185,7 @@ def test_the_time_range_is_the_shortest_that_includes_the_days(days: int | None,
 def test_without_a_service_the_error_names_the_settings() -> None:
     for config in (WebConfig(), WebConfig(brave_key=lambda: None)):
         kind, text = Caller(WebClient(config)).error("web_search", queries=["it"])
-        assert (kind, text) == ("not_allowed", searching.NOT_CONFIGURED)
+        assert (kind, text) == ("not_allowed", NO_SEARCH_SERVICE)
 
 
 def test_a_service_that_does_not_answer(services: Site, monkeypatch: pytest.MonkeyPatch) -> None:

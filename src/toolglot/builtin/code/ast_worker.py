@@ -18,7 +18,17 @@ import msgspec
 from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_python_worker
 from toolglot.errors import ToolError
 
-__all__ = ["METAVARIABLE", "ParseAnswer", "ParseTask", "ParserFailed", "ParserProcess", "Span", "worker"]
+__all__ = [
+    "METAVARIABLE",
+    "NO_PARSER",
+    "ParseAnswer",
+    "ParseTask",
+    "ParserFailed",
+    "ParserProcess",
+    "Span",
+    "find_parser",
+    "worker",
+]
 
 FILE_TIMEOUT, CPU_SECONDS = 5.0, 120
 _MEMORY_LIMIT = 2 * 1024**3
@@ -131,6 +141,15 @@ def _check_pattern(task: ParseTask) -> ParseAnswer:
 # ---- outside of the process
 
 
+NO_PARSER = "code cannot be parsed: run `pip install 'toolglot[ast]'`"
+
+
+def find_parser() -> str:
+    """Return the directory that has the parser's package; "" if it is not installed."""
+    spec = find_spec("ast_grep_py")
+    return str(Path(spec.origin).parents[1]) if spec is not None and spec.origin is not None else ""
+
+
 class ParserFailed(Exception):
     """The process ended, or did not answer in time."""
 
@@ -139,11 +158,8 @@ class ParserProcess:
     """A running worker. Raises ToolError without ast-grep."""
 
     def __init__(self, should_stop: Callable[[], bool]) -> None:
-        spec = find_spec("ast_grep_py")
-        if spec is None or spec.origin is None:
-            message = "code cannot be parsed here: install toolglot[ast] (pip install 'toolglot[ast]')"
-            raise ToolError(message, code="missing_program")
-        directory = str(Path(spec.origin).parents[1])
+        if not (directory := find_parser()):
+            raise ToolError(NO_PARSER, code="missing_program")
         self._process = start_python_worker("toolglot.builtin.code.ast_worker", subprocess.PIPE, search_path=[directory])
         self._deadline = 0.0
         output = read_output(self._process, lambda _: time.monotonic() > self._deadline or should_stop(), limit=sys.maxsize)

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
+from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -102,7 +103,11 @@ class DownloadStarted(Exception):
 
 
 def find_browser(configured_path: str = "") -> str:
-    """Return the path of a browser. Raises BrowserUnavailable."""
+    """Return the path of a browser that can be started. Raises BrowserUnavailable."""
+    if configured_path == "none":
+        raise BrowserUnavailable("the user has disabled it")
+    if find_spec("playwright") is None:
+        raise BrowserUnavailable("playwright is not installed (pip install 'toolglot[web]')")
     if configured_path:
         if os.path.isfile(configured_path) and os.access(configured_path, os.X_OK):
             return configured_path
@@ -138,11 +143,9 @@ class Chromium:
             await self._stop()
             if self._start_failure:
                 raise BrowserUnavailable(self._start_failure)
-            try:
-                from playwright.async_api import Error, async_playwright
-            except ImportError:
-                raise BrowserUnavailable("playwright is not installed (pip install 'toolglot[web]')") from None
             path = find_browser(self._path)
+            from playwright.async_api import Error, async_playwright
+
             home = self._home = tempfile.mkdtemp(prefix="toolglot-web-")
             inherited: dict[str, str | float | bool] = {
                 name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ

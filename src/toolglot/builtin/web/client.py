@@ -121,15 +121,13 @@ class _Backend:
         await self._guard.resolve_allowed(site.host, site.port)  # the proxy checks again; this one spares starting a browser
         await self._proxy.start()
         ticket = self._proxy.issue(self._config.max_bytes)
-        reason = "the user has disabled it" if self._config.browser == "none" else ""
         try:
-            if not reason:
-                try:
-                    return await _build_page(url, await self._browser.render(ticket, url, self._config.max_bytes, seconds))
-                except BrowserUnavailable as e:
-                    reason = str(e)
-                except DownloadStarted:
-                    reason = "it is a file"
+            try:
+                return await _build_page(url, await self._browser.render(ticket, url, self._config.max_bytes, seconds))
+            except BrowserUnavailable as e:
+                reason = str(e)
+            except DownloadStarted:
+                reason = "it is a file"
             note = f"the page was opened without a browser, so no scripts ran: {reason}"
             async with asyncio.timeout(seconds):
                 loaded = await fetch_page(self._proxy, ticket, url, self._config.max_bytes, self._ssl)

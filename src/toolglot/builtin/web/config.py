@@ -6,7 +6,11 @@ import msgspec
 
 from toolglot.errors import UsageError
 
-__all__ = ["Secret", "WebConfig", "resolve_secret"]
+__all__ = ["NO_SEARCH_SERVICE", "Secret", "WebConfig", "resolve_secret"]
+
+NO_SEARCH_SERVICE = (
+    "no search service is configured: set BRAVE_API_KEY, TAVILY_API_KEY or builtin.searxng_url (in Python: WebConfig)"
+)
 
 Secret = str | Callable[[], str | None]
 """A key, or a function that gets it when it is needed."""
@@ -38,6 +42,11 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name, minimum in (("timeout", 0.1), ("max_bytes", 1000), ("max_chars", 200)):
             if not getattr(self, name) >= minimum:
                 raise UsageError(f"web: {name} is {getattr(self, name)!r}; the minimum is {minimum:g}")
+
+    @property
+    def can_search(self) -> bool:
+        """Whether there is a search service. A function that gets a key counts as one: it is not called before a search."""
+        return bool(self.searxng_url or self.brave_key or self.tavily_key)
 
     def __repr__(self) -> str:
         """Without keys."""

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolglot.builtin.web.config import WebConfig, resolve_secret
+from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig, resolve_secret
 from toolglot.builtin.web.page_text import clean_text, html_to_markdown
 from toolglot.errors import ToolError
 from toolglot.jsontext import loads
@@ -25,7 +25,6 @@ __all__ = ["SearchHit", "SearchQuery", "search_web"]
 MAX_RESPONSE_BYTES = 4_000_000
 MAX_SNIPPET_CHARS = 600
 TIMEOUT_SECONDS = 20.0
-NOT_CONFIGURED = "no search service is configured: the user can set searxng_url, brave_key or tavily_key"
 _TIME_RANGES = ((1, "day"), (7, "week"), (31, "month"), (366, "year"))
 _SPACES = re.compile(r"\s+")
 
@@ -171,7 +170,7 @@ def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
         body |= {"time_range": query.time_range} if query.time_range else {}
         headers, dates = {"Authorization": f"Bearer {key}"}, ("published_date",)
         return _ServiceRequest("tavily", "POST", config.tavily_url, "content", dates, headers, json=body, key=key)
-    raise ToolError(NOT_CONFIGURED, kind="not_allowed", code="search_unavailable")
+    raise ToolError(NO_SEARCH_SERVICE, kind="not_allowed", code="search_unavailable")
 
 
 def _status_error(status: int, service: str, name: str) -> ToolError:

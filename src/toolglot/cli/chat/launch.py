@@ -107,6 +107,8 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, model: str, tool_count: in
         asks_first = cli_setup.configuration.settings.policy.ask is None
         note = "; they ask before they change, run or send anything" if asks_first else ""
         screen.note(f"built-in tools work in {cli_setup.builtins.state.workspace.root}{note}", "dim")
+        if unusable := ", ".join(cli_setup.builtins.unusable):
+            screen.note(f"without {unusable}: toolglot doctor says what is missing", "dim")
     if reason:
         screen.note(reason, "yellow")
     if cli_setup.has_demo_tools:
