@@ -26,7 +26,6 @@ def decode_ours(wire: str, reads: Iterable[bytes]) -> StreamOutcome:
     for data in reads:
         reader.feed(data)
     reader.close()
-    assert reader.reply is not None
     return summarize_reply(reader.reply)
 
 
@@ -61,7 +60,6 @@ def decode_live(wire: str, reads: Iterable[bytes]) -> StreamOutcome:
                 growing.feed(event.text)
                 value = growing.value
     reader.close()
-    assert reader.reply is not None
     if reader.reply.calls[0].raw is not None:
         assert value == reader.reply.calls[0].arguments
     return summarize_reply(reader.reply)

@@ -2,11 +2,13 @@
 
 import contextlib
 import io
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,24 @@ def test_python_block_runs_and_prints_what_its_comments_say(block: str) -> None:
 def test_blocks_that_need_other_libraries_compile(page: Path) -> None:
     for block in re.findall(r"```py\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         compile(block, str(page), "exec")
+
+
+@pytest.mark.untraced
+@pytest.mark.skipif(find_spec("pyright") is None, reason="pyright is not installed")
+def test_examples_pass_pyright_strict(tmp_path: Path) -> None:
+    """Every block that uses toolglot, and every program in examples/, as users have them in their editors."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.finditer(r"^```py(?:thon)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            if "toolglot" in block[1]:  # else it is a program of another library, to compare with
+                name = f"{page.relative_to(ROOT)} line {text.count(chr(10), 0, block.start(1))}".replace("/", ".")
+                (tmp_path / f"{name}.py").write_text(block[1], encoding="utf-8")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "extraPaths": [str(ROOT / "src")]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "pyright", "--warnings", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.untraced

@@ -193,8 +193,7 @@ def recorded() -> list[Recorded]:
                 events = [*reading.feed(data), *reading.close()]
             except ToolglotError:
                 continue
-            if reading.reply is not None:
-                found.append(Recorded(record["id"], reading.reply, events))
+            found.append(Recorded(record["id"], reading.reply, events))
     return found
 
 

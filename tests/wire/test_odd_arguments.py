@@ -40,7 +40,6 @@ def read_call(wire: str, arguments: str) -> ToolCall:
     reader = create_reader(wire, streaming=False)
     reader.feed(REPLIES[wire].replace("TEXT", json.dumps(arguments)).replace("OBJECT", arguments).encode())
     reader.close()
-    assert reader.reply is not None
     [call] = reader.reply.calls
     return call
 

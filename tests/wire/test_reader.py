@@ -18,6 +18,7 @@ from toolglot.errors import (
     ServerFailed,
     ToolglotError,
     TruncatedStream,
+    UsageError,
 )
 from toolglot.events import ReplyStarted, TextDelta
 from toolglot.messages import Origin, Text
@@ -98,9 +99,10 @@ def test_complete_turns_true_with_the_terminal_and_only_then(wire: str) -> None:
         reading.feed(byte)
         said.append(reading.is_complete)
     assert said == [False] * len(body) + [True]
-    assert reading.reply is None
+    with pytest.raises(UsageError, match="call close"):
+        _ = reading.reply
     reading.close()
-    assert reading.reply is not None
+    assert reading.reply.stop == "end"
 
 
 @EVERY_WIRE

@@ -25,7 +25,6 @@ def describe(wire: str, data: bytes) -> dict[str, Any]:
         reader.close()
     except ToolglotError as error:
         return {"error": error.type, "message": str(error)}
-    assert reader.reply is not None
     fields = loads_object(dumps(reader.reply))
     losses = [str(loss) for loss in reader.losses]
     return {"calls": len(reader.reply.calls), **fields, **({"losses": losses} if losses else {})}

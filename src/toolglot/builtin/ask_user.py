@@ -5,6 +5,7 @@ result, in the user's own words if no option fits. If nobody can answer, the mod
 """
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -114,7 +115,7 @@ def _validate_question(question: UserQuestion, number: int) -> UserQuestion:
     )
 
 
-async def _ask(state: ToolState, questions: list[UserQuestion]) -> list[UserAnswer]:
+async def _ask(state: ToolState, questions: list[UserQuestion]) -> Sequence[UserAnswer]:
     if state.ask is None:
         message = "nobody is there to answer: decide yourself, and say what you assumed"
         raise ToolError(message, kind="rejected", code="user_unavailable")
@@ -122,7 +123,7 @@ async def _ask(state: ToolState, questions: list[UserQuestion]) -> list[UserAnsw
         result = state.ask(questions)
         answers = await result if inspect.isawaitable(result) else result
     except EOFError:
-        answers = []
+        answers = list[UserAnswer]()
     except OSError as e:
         message = f"the user could not be asked ({e.strerror or type(e).__name__}): decide yourself"
         raise ToolError(message, code="user_unavailable") from None

@@ -4,7 +4,7 @@ A tool is a function that is created for a `ToolState`. Its parameters are the s
 express; its result is text for a model, and data from which a facade can render the text that another model expects.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -55,7 +55,7 @@ class UserQuestion:
 
 UserAnswer = str | list[str]
 """The answer to a question; a list if several options may be chosen."""
-AskUser = Callable[[list[UserQuestion]], "list[UserAnswer] | Awaitable[list[UserAnswer]]"]
+AskUser = Callable[[list[UserQuestion]], "Sequence[UserAnswer] | Awaitable[Sequence[UserAnswer]]"]
 """Asks the user; one answer for each question."""
 
 

@@ -60,7 +60,6 @@ def _read_reply(reader: ReplyReader, data: bytes) -> Record:
     """Decode a complete response. A call always has all of its fields, even if they are null: scripts rely on it."""
     reader.feed(data)
     reader.close()
-    assert reader.reply is not None
     reply, blocks = reader.reply, list[Any]()
     for block in reply.blocks:
         if isinstance(block, ToolCall):

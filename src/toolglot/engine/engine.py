@@ -391,7 +391,6 @@ class _Exchange:
             if events:
                 return self._emit(events)
         events = self._held_events + reader.close()
-        assert reader.reply is not None
         self._reply = restore_reply(reader.reply, self._encoded) if self._restores_calls else reader.reply
         return self._emit(events)
 

@@ -18,7 +18,6 @@ import msgspec
 from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport
 from toolglot.errors import MalformedData, ReplayMiss, ToolglotError, UsageError
 from toolglot.jsontext import dumps, dumps_text, loads
-from toolglot.messages import Reply
 from toolglot.redact import redact
 from toolglot.simulator.routes import find_route
 from toolglot.wire.codec import create_reader, load_reply_encoder
@@ -248,7 +247,7 @@ def _change_streaming(answer: _ResponseRecord, request: _FlatRequest, *, stream:
     try:
         reader.feed(answer.base64 or answer.body.encode())
         reader.close()
-        reply = cast(Reply, reader.reply)
+        reply = reader.reply
         encoder = load_reply_encoder(wire)(reply.origin.model if reply.origin else "", origin=reply.origin)
         body = b"".join(encoder.feed(event) for event in split_reply(reply)) if stream else dumps(encoder.encode_reply(reply))
         if encoder.losses:

@@ -7,7 +7,7 @@ error in a stream or in a 200 a ProviderError, and bytes that end before the ter
 import re
 from typing import Any, cast
 
-from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, TruncatedStream
+from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, TruncatedStream, UsageError
 from toolglot.events import Event
 from toolglot.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
 from toolglot.losses import Loss
@@ -58,7 +58,7 @@ class ReplyReader:
     """Reads one reply of status 200, streamed or whole: `feed` bytes, then `close`.
 
     `is_complete` tells whether the terminal event has arrived, `is_over` whether nothing more counts. After `close`, `reply`
-    is set, and `losses` has what of the provider's answer a reply cannot express or what came after its end.
+    is there, and `losses` has what of the provider's answer a reply cannot express or what came after its end.
     """
 
     def __init__(self, decoder: type[ReplyDecoder], origin: Origin, *, streaming: bool = True, content_type: str = "") -> None:
@@ -71,7 +71,14 @@ class ReplyReader:
         self._content_type = content_type
         self._start = b""
         self.losses = self._tracker.losses
-        self.reply: Reply | None = None
+        self._reply: Reply | None = None
+
+    @property
+    def reply(self) -> Reply:
+        """The reply. Raises UsageError before `close`."""
+        if self._reply is None:
+            raise UsageError("the reply is not complete: feed all of its bytes, then call close()")
+        return self._reply
 
     @property
     def is_complete(self) -> bool:
@@ -107,7 +114,7 @@ class ReplyReader:
         return []
 
     def close(self) -> list[Event]:
-        """Return the last events and set `reply`. Raises TruncatedStream if the terminal event is missing."""
+        """Return the last events; then there is a `reply`. Raises TruncatedStream if the terminal event is missing."""
         if self._streaming and self._framing is None:
             raise TruncatedStream("the reply is empty")
         if not self._streaming:
@@ -124,7 +131,7 @@ class ReplyReader:
                 wire = self._tracker.origin.wire
                 hint = "" if self._tracker.has_content else f"; nothing in it is a part of a reply of {wire}"
                 raise TruncatedStream(f"the reply ends before its terminal event{hint}")
-            self.reply = self._tracker.finish()
+            self._reply = self._tracker.finish()
         except _SHAPE_ERRORS as e:
             raise MalformedReply(f"the reply has an unexpected shape ({e!r})") from e
         return self._tracker.drain()
