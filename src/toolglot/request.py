@@ -53,12 +53,24 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     opaque: Opaque | None = None
     typed: dict[str, Opaque] = {}
 
+    @property
+    def qualified_name(self) -> str:
+        """The name with its namespace, if it has one."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`auto`: the model decides. `none`: no calls. `required`: at least one call. `names` limits the choice to these tools."""
+    """`auto`: the model decides. `none`: no calls. `required`: at least one call. `names` limits the choice to these tools.
+
+    A tool is named with or without its namespace (`crm.find`, `find`).
+    """
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
+
+    def includes(self, tool: ToolDefinition) -> bool:
+        """Return whether `names` contains the tool."""
+        return tool.name in self.names or tool.qualified_name in self.names
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True):

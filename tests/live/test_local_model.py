@@ -57,7 +57,7 @@ async def test_stream(place: dict[str, Any]) -> None:
 def test_a_history_with_calls_and_a_tool_on_offer(place: dict[str, Any]) -> None:
     """The model is too small to be relied on for calls; the server accepts them, and the conversation stays valid."""
     call = ToolCall("call_000001", "get_weather", {"city": "Paris"})
-    history = Conversation([user("What is the weather in Paris?"), Reply((call,), "tools").message])
+    history = Conversation([user("What is the weather in Paris?"), Reply((Text("Let me look."), call), "tools").message])
     history.append(tool_results(ToolResult(call.id, (Text("Paris: 21 degrees"),), call.name)))
     with Orchestrator(**place, tools=[EXAMPLE["get_weather"]], conversation=history) as agent:
         assert agent.run_sync("How warm is Paris?").text

@@ -11,7 +11,7 @@ from toolglot.request import Request, ToolChoice
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool
 
-from .agents import PROVIDERS, Wiretap, agent, check, gathered, hook, kinds_of, noting, outcome, results_of, run
+from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, gathered, hook, kinds_of, noting, outcome, results_of, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 EVERYONE = (*PROVIDERS, "mistral", "deepseek")
@@ -136,3 +136,16 @@ def test_built_in_tools_are_meant_under_all_of_their_names(tmp_path: Any, name: 
     talker = agent("anthropic", tap, tools=coding_tools(tmp_path), config=config)
     run(talker.run("go"))
     assert kinds_of(talker.conversation) == [kind], results_of(talker.conversation)
+
+
+@PROVIDER
+@LIVE
+@pytest.mark.parametrize("name", ["find", "crm.find"])
+def test_a_tool_in_a_namespace_can_be_forced(provider: str, live: bool, name: str) -> None:
+    ran: list[str] = []
+    tools = [*make_tools(ran), noting(ran, "find", namespace="crm")]
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=tools, config=ToolConfig(tool_choice=ToolChoice("required", (name,))))
+    run(outcome(talker, "Hello", streamed=live))
+    assert ran == ["find"] or not talker.engine.profile.features.choices & {"named", "required"}
+    check_bodies(talker.engine, tap)

@@ -83,6 +83,7 @@ def thought(text: str = "hm", **more: Any) -> Doc:
 
 RESPONSES_LOOP = responses(HI, call(), output())
 TOOL: Doc = {"type": "function", "name": "f", "parameters": SCHEMA, "strict": False}
+SPACE: Doc = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [TOOL]}
 
 # ---- Anthropic
 
@@ -298,6 +299,8 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (responses(tools=[TOOL]), responses(tools=[{**TOOL, "strict": True}]), "'additionalProperties' is required"),
         (responses(tools=[TOOL]), responses(tools=[{**TOOL, "parameters": {"oneOf": []}}]), "at the top level"),
         (responses(tools=[TOOL], tool_choice="required"), responses(tool_choice="required"), "only allowed when 'tools'"),
+        (responses(tools=[SPACE], tool_choice={"type": "function", "name": "crm.f"}),
+         responses(tools=[SPACE], tool_choice={"type": "function", "name": "f"}), "Tool choice 'f' not found"),
         (responses(max_output_tokens=16), responses(max_output_tokens=15), "Expected a value >= 16"),
         (responses(reasoning={"effort": "low"}), responses(reasoning={"effort": "max"}), "does not support 'max'"),
         (responses(), responses(temperature=0.2), "'temperature' is not supported"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.properties.legality import refused
 
 from toolglot.jsontext import loads
 from toolglot.messages import Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
@@ -138,3 +139,22 @@ def test_a_result_with_a_reference_goes_to_gemini_as_text(is_error: bool) -> Non
     response = encoded.body["contents"][2]["parts"][0]["functionResponse"]["response"]
     assert response == {"error" if is_error else "output": '{"schema":[{"$ref":"#/a"}]}'}
     assert any("'$ref'" in repair.reason for repair in encoded.repairs)
+
+
+CRM = (ToolDefinition("find", parameters={"type": "object"}, namespace="crm"), ToolDefinition("find", namespace="erp"))
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_a_tool_in_a_namespace_can_be_chosen_by_its_name(wire: str, mode: Any) -> None:
+    """OpenAI's own agents refuse to choose an inner name: only tools at the top can be named."""
+    profile = resolve_profile(SPECS[wire].default_profile, "m")
+    choice = ToolChoice(mode, ("crm.find",))
+    body = encode(wire, user("q"), tools=(*CRM, ToolDefinition("get")), tool_choice=choice).body
+    assert refused(profile, body) == []
+    back = decode_request(wire, body)
+    chosen = [tool for tool in back.tools if not (back.tool_choice and back.tool_choice.names) or back.tool_choice.includes(tool)]
+    assert [tool.qualified_name for tool in chosen] == ["crm.find" if wire == "openai-responses" else "crm__find"]
+    if wire == "openai-responses":
+        assert (body["tool_choice"], [tool["name"] for tool in body["tools"]]) == (mode, ["crm"])
+        assert "These tools cannot be called now: erp.find, get." in body["instructions"]

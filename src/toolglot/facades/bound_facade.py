@@ -118,7 +118,7 @@ class BoundFacade:
 
     def native_names(self, base: str) -> tuple[str, ...]:
         """The names that the model has for a base tool; its own name if there are none."""
-        names = tuple(view.name for view in self.views if base in view.base_tools)
+        names = tuple(view.qualified_name for view in self.views if base in view.base_tools)
         return names if names and base not in self.visible_base_tools else (base,)
 
     # ---- calls and their results

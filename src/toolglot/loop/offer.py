@@ -27,11 +27,11 @@ class Offer:
         self.is_open = not (self._is_none or self.is_single or self._is_limited)
         """Whether everything may be called, which needs no check."""
         if self._is_limited:
-            self._all_names = {_qualified_name(tool) for tool in all_tools}
+            self._all_names = {tool.qualified_name for tool in all_tools}
             self._names = {
-                _qualified_name(tool)
+                tool.qualified_name
                 for tool in request.tools
-                if not (choice and choice.names) or {tool.name, _qualified_name(tool)} & {*choice.names, FINAL_ANSWER_TOOL}
+                if not (choice and choice.names) or choice.includes(tool) or tool.name == FINAL_ANSWER_TOOL
             }
 
     def check(self, call: ToolCall) -> ToolError | None:
@@ -57,11 +57,7 @@ class Offer:
                 yield index, error
 
     def _is_offered(self, call: ToolCall) -> bool:
-        names = {_qualified_name(call)}
+        names = {f"{call.namespace}.{call.name}" if call.namespace else call.name}
         if not names & self._all_names and self._view.facade is not None:  # an alias or the base name of a built-in tool
             names = {*self._view.facade.native_names(base_call(self._view.interpret(call)).name)}
         return bool(names & self._names) or not names & self._all_names
-
-
-def _qualified_name(item: ToolCall | ToolDefinition) -> str:
-    return f"{item.namespace}.{item.name}" if item.namespace else item.name

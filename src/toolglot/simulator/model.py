@@ -148,7 +148,7 @@ def _improvise(request: Request, situation: Situation) -> Reply:
     choice = request.tool_choice or ToolChoice()
     blocks = list(_shape_calls(turn.blocks, request)) if turn else []
     if choice.mode == "none" or choice.names:
-        allowed = choice.names if choice.mode != "none" else ()
+        allowed = [tool.name for tool in request.tools if choice.mode != "none" and choice.includes(tool)]
         blocks = [block for block in blocks if not isinstance(block, ToolCall) or block.name in allowed]
     if blocks and (choice.mode != "required" or any(isinstance(block, ToolCall) for block in blocks)):
         return _make_reply(blocks, stop)
@@ -182,7 +182,7 @@ def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
     """Give calls the form of their tools: text for freeform ones, a namespace, an item for native tools of Responses."""
     tools = {
         # `SPACE.NAME`, also on wires that write it `SPACE__NAME`
-        f"{tool.namespace}.{tool.name}" if tool.namespace else tool.name.replace("__", ".", 1): tool
+        tool.qualified_name if tool.namespace else tool.name.replace("__", ".", 1): tool
         for tool in request.tools
     } | {tool.name: tool for tool in request.tools}
     for block in blocks:
@@ -208,7 +208,7 @@ def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
     choice = request.tool_choice
     tools = [tool for tool in request.tools if tool.kind != "hosted"]
     if choice and choice.names:
-        tools = [tool for tool in tools if tool.name in choice.names]
+        tools = [tool for tool in tools if choice.includes(tool)]
     if not tools or (choice and choice.mode == "none"):
         return []
     wanted = _guess_calls(situation.prompt, tools)

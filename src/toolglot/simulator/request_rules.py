@@ -120,7 +120,7 @@ def _check_choice(request: Request, rules: WireRules) -> None:
     choice, profile = request.tool_choice, rules.profile
     if choice is None:
         return
-    names = {tool.name for tool in request.tools}
+    names = {tool.qualified_name for tool in request.tools}
     if unknown := next((name for name in choice.names if name not in names), None):
         raise rules.refuse("unknown choice", unknown, param="tool_choice")
     modes = {"required"} if choice.mode == "required" else set[str]()

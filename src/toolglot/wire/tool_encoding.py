@@ -80,39 +80,45 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
             writer.record_loss("tool_choice", "there are no tools to choose from", at="tool_choice")
         return tools, None
     if choice.mode == "none":  # whatever names it has: OpenAI refuses a list of allowed tools with the mode "none"
-        return _emulate_choice(tools, "none", (), writer)
-    names = tuple(tool.name for tool in tools if tool.name in choice.names)
-    if choice.names and not names:
+        return _emulate_choice(tools, "none", [], writer)
+    chosen = [tool for tool in tools if choice.includes(tool)]
+    if choice.names and not chosen:
         writer.record_loss("tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice")
         return tools, None
-    return _emulate_choice(tools, choice.mode, names, writer)
+    return _emulate_choice(tools, choice.mode, chosen, writer)
 
 
 def _emulate_choice(
-    tools: list[ToolDefinition], mode: str, names: tuple[str, ...], writer: Writer
+    tools: list[ToolDefinition], mode: str, chosen: list[ToolDefinition], writer: Writer
 ) -> tuple[list[ToolDefinition], ToolChoice | None]:
-    choices, model = writer.profile.features.choices, writer.model or writer.profile.title
+    features, model = writer.profile.features, writer.model or writer.profile.title
+    choices = features.choices
     if mode == "none" and "none" not in choices:
         _omit_tools(tools, f"{model} has no choice 'none'", writer)
         return [], None
-    is_single = len(names) == 1 and mode == "required"
-    if names and ("named" if is_single else "subset") not in choices:
-        _omit_tools([tool for tool in tools if tool.name not in names], f"{model} has no such choice", writer)
-        tools, names = [tool for tool in tools if tool.name in names], ()
+    is_single = len(chosen) == 1 and mode == "required"
+    # A tool in a namespace cannot be chosen by its name: "Tool choice … not found in 'tools' parameter".
+    is_inner = features.namespaces and any(tool.namespace for tool in chosen)
+    if chosen and (is_inner or ("named" if is_single else "subset") not in choices):
+        _omit_tools([tool for tool in tools if tool not in chosen], f"{model} has no such choice", writer)
+        tools, chosen = chosen, []
     if mode == "required" and "required" not in choices:
         writer.record_loss(
             "tool_choice", f"{model} cannot be forced to call a tool; a prompt hint asks for it", at="tool_choice"
         )
-        wanted = [writer.map_tool_name(tool.name, tool.namespace) for tool in tools if not names or tool.name in names]
+        wanted = [writer.map_tool_name(tool.name, tool.namespace) for tool in chosen or tools]
         # A long list of names distracts the model.
         hint = f"Answer with a call to {' or '.join(wanted)}." if len(tools) <= 3 else "Answer with a call to a tool."
         writer.prompt_hints.append(hint)
-        mode, names = "auto", ()
-    return tools, None if mode == "auto" and "required" not in choices else ToolChoice(mode, names)  # pyright: ignore[reportArgumentType]
+        mode, chosen = "auto", []
+    if mode == "auto" and "required" not in choices:
+        return tools, None
+    return tools, ToolChoice(mode, tuple(tool.qualified_name for tool in chosen))  # pyright: ignore[reportArgumentType]
 
 
 def _omit_tools(tools: list[ToolDefinition], reason: str, writer: Writer) -> None:
-    names = [writer.map_tool_name(tool.name, tool.namespace) for tool in tools]
+    prefixes = [f"{tool.namespace}." if tool.namespace and writer.profile.features.namespaces else "" for tool in tools]
+    names = [prefix + writer.map_tool_name(tool.name, tool.namespace) for prefix, tool in zip(prefixes, tools, strict=True)]
     for name in names:
         writer.record_loss(f"tool {name!r}", f"omitted from this request: {reason}", at="tools")
     if names:  # the history may contain calls to them
@@ -121,7 +127,7 @@ def _omit_tools(tools: list[ToolDefinition], reason: str, writer: Writer) -> Non
 
 def select_chosen(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> list[tuple[ToolDefinition, str]]:
     """Return the tools that a choice names, with their names on the wire."""
-    return [(tool, writer.map_tool_name(tool.name, tool.namespace)) for tool in tools if tool.name in choice.names]
+    return [(tool, writer.map_tool_name(tool.name, tool.namespace)) for tool in tools if tool.qualified_name in choice.names]
 
 
 def native_definition(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:

@@ -21,9 +21,10 @@ from toolglot.builtin.edit.patch_language import (
     locate_chunks,
     operation_to_ops,
     parse_patch,
+    split_file,
 )
 from toolglot.errors import ToolError
-from toolglot.textutil import render_diff, split_lines
+from toolglot.textutil import render_diff
 
 PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-a\n+b\n*** End Patch"
 
@@ -40,7 +41,7 @@ def chunks_of(*lines: str) -> tuple[Chunk, ...]:
 
 def applied(data: bytes, *lines: str) -> bytes:
     text = data.decode()
-    return apply_placements(text, locate_chunks("f", split_lines(text), chunks_of(*lines)))[0].encode()
+    return apply_placements(text, locate_chunks("f", split_file(text)[0], chunks_of(*lines)))[0].encode()
 
 
 BAD_HUNKS: list[tuple[Any, ...]] = [
@@ -165,8 +166,12 @@ class TestFinding:
             ("a\n", ("@@", "-a"), ""),
             ("a\r\nb\r\nc\n", ("@@", "-b", "+B", "+B2"), "a\r\nB\r\nB2\r\nc\n"),
             ("a\nb\nc\r\n", ("@@", " c", "+d"), "a\nb\nc\r\nd\n"),
-            ("a\rb\nc\n", ("@@", "-a\rb", "+x"), "x\nc\n"),  # a return alone ends no line
-            ("a\u2028b\x0cc\nd\n", ("@@", "-a\u2028b\x0cc", "+x"), "x\nd\n"),  # nor do other separators
+            ("a\rb\rc", ("@@", " a", "-b", "+B"), "a\rB\rc\r"),  # a return alone is a line ending too
+            ("a\nb\rc\r\nd\n", ("@@", "-b", "+B", " c", "+x"), "a\nB\nc\r\nx\nd\n"),
+            ("a\rb\nc\n", ("@@", "-a\rb", "+x"), "x\rc\n"),  # as `read` shows it
+            ("a\r\r\nb\n", ("@@", " a\r\r", "-b", "+c\rd"), "a\r\r\nc\rd\r"),
+            ("a\r\nb\nc\n", ("@@", "-b", "+B"), "a\r\nB\r\nc\n"),  # the first ending counts
+            ("a\u2028b\x0cc\nd\n", ("@@", "-a\u2028b\x0cc", "+x"), "x\nd\n"),  # other separators end no line
         ],
     )
     def test_chunks_are_put_where_they_belong(self, file: str, lines: tuple[str, ...], after: str) -> None:
@@ -259,7 +264,7 @@ def read_or_refused(text: str) -> list[PatchOp]:
 
 
 class TestProperties:
-    @given(LINES, LINES, st.sampled_from(["\n", "\r\n"]))
+    @given(LINES, LINES, st.sampled_from(["\n", "\r\n", "\r"]))
     def test_a_whole_diff_makes_the_new_file(self, old: list[str], new: list[str], newline: str) -> None:
         if old == new or not old:
             newline = "\n"
@@ -278,7 +283,7 @@ class TestProperties:
     def test_text_that_is_kept_stays_as_it_is(self, before: str, text: str) -> None:
         got = applied(before.encode(), "@@", f"+{text}").decode()
         assert got.startswith(before)
-        assert got.endswith((f"{text}\n", f"{text}\r\n"))
+        assert got.endswith((f"{text}\n", f"{text}\r\n", f"{text}\r"))
 
     @given(st.data())
     def test_any_text_is_a_patch_or_refused_with_our_error(self, data: st.DataObject) -> None:

@@ -223,6 +223,11 @@ class TestWhatIsDone:
         tools("patch", text=sections("*** Update File: f", "@@", "-head", "+Head", "@@", "-c", "+C"))
         assert (root / "f").read_bytes() == b"\xef\xbb\xbfHead\r\n\xff\xfe caf\xe9\r\nC\r\nlast\r\n"
 
+    def test_a_file_with_returns_alone_keeps_them(self, tools: Tools, root: Path) -> None:
+        (root / "f").write_bytes(b"a\rb\rc\r")
+        tools("patch", text=sections("*** Update File: f", "@@", " a", "-b", "+B", "+B2"))
+        assert (root / "f").read_bytes() == b"a\rB\rB2\rc\r"
+
     def test_rights_stay_with_a_file_also_where_it_moves(self, tools: Tools, root: Path) -> None:
         fill(root, {"run.sh": "a\n", "go.sh": "a\n"})
         for name in ("run.sh", "go.sh"):

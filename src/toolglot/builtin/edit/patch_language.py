@@ -6,6 +6,7 @@ comparison is tried only if a stricter one finds nothing in the whole rest of th
 and patch, never with their product. The description of the tool `patch` explains the language.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -15,7 +16,7 @@ import msgspec
 
 from toolglot.base_errors import InvalidPatch, PatchFailed
 from toolglot.errors import ToolError
-from toolglot.textutil import LineEdit, split_lines, to_ascii_punctuation, truncate
+from toolglot.textutil import LineEdit, to_ascii_punctuation, truncate
 
 __all__ = [
     "AddFile",
@@ -28,6 +29,7 @@ __all__ = [
     "locate_chunks",
     "operation_to_ops",
     "parse_patch",
+    "split_file",
 ]
 
 BEGIN_PATCH, END_PATCH, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
@@ -189,7 +191,8 @@ def _parse_chunk(cursor: _LineCursor, *, is_first: bool) -> Chunk:
         kind = line[:1] or CONTEXT
         if kind not in (CONTEXT, REMOVED, ADDED):
             break
-        lines.append((kind, cursor.advance()[1:]))
+        text = cursor.advance()[1:]
+        lines += [(kind, part) for part in ([text] if kind == ADDED else text.split("\r"))]  # as in files
     if not lines:
         line = cursor.current
         if line is None or line.rstrip() == END_OF_FILE:
@@ -341,15 +344,21 @@ def _describe_mismatch(index: _LineIndex, block: list[str], cursor: int) -> str:
     return f"The file has the first {matching} of them at line {start + 1}, but then {is_line}: {advice}"
 
 
+def split_file(text: str) -> tuple[list[str], list[str]]:
+    """Return the lines of a file without and with their endings: LF, CRLF or, as in the program this comes from, CR."""
+    full_lines = re.findall(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", text)
+    return [line.rstrip("\r\n") for line in full_lines], full_lines
+
+
 def apply_placements(text: str, placements: Sequence[Placement]) -> tuple[str, list[LineEdit]]:
     """Return the new text, and what was replaced. The placements are in the order of the file.
 
-    Kept lines stay as they are. Added lines end as most lines of the file do, and every line of the result has an ending.
+    Kept lines stay as they are. Added lines end as the first line of the file does, and every line of the result has an ending.
     """
-    *terminated, last = text.split("\n")
-    newline = "\r\n" if 2 * sum(line.endswith("\r") for line in terminated) > len(terminated) else "\n"
-    full_lines = [f"{line}\n" for line in terminated] + ([last + newline] if last else [])
-    lines = split_lines(text)
+    lines, full_lines = split_file(text)
+    newline = (full_lines[0][len(lines[0]) :] if lines else "") or "\n"
+    if lines and full_lines[-1] == lines[-1]:
+        full_lines[-1] += newline
     pieces: list[str] = []
     edits: list[LineEdit] = []
     index = 0

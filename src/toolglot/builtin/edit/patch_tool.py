@@ -26,6 +26,7 @@ from toolglot.builtin.edit.patch_language import (
     locate_chunks,
     operation_to_ops,
     parse_patch,
+    split_file,
 )
 from toolglot.builtin.files.descriptors import check_regular_file
 from toolglot.builtin.files.text import check_text, decode_document
@@ -35,7 +36,7 @@ from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import render_patch
 from toolglot.schema.derive import Internal
-from toolglot.textutil import LineEdit, did_you_mean, render_diff, split_lines, truncate
+from toolglot.textutil import LineEdit, did_you_mean, render_diff, truncate
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
@@ -230,7 +231,7 @@ class _PatchDraft:
         if file.data is None and file.size > MAX_FILE_BYTES:
             return None
         document = decode_document(self._read_content(file))
-        return split_lines(document.text) if document else None
+        return split_file(document.text)[0] if document else None
 
     # ---- operations
 
@@ -255,7 +256,7 @@ class _PatchDraft:
             document = decode_document(self._read_content(file))
             if document is None:
                 raise ToolError("it is not a text file", code="not_text")
-        lines = split_lines(document.text)
+        lines, _ = split_file(document.text)
         text, edits = apply_placements(document.text, locate_chunks(op.path, lines, op.chunks))
         data, mode, destination = document.encode(text), file.new_mode, file
         if op.move_to:

@@ -152,10 +152,7 @@ def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], 
 
 def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
     """Find definitions as they are sent, by the model's name for a tool or by ours. Raises UnknownName."""
-    definitions = {
-        f"{definition.namespace}.{definition.name}" if definition.namespace else definition.name: definition
-        for definition in agent.view().tools()
-    }
+    definitions = {definition.qualified_name: definition for definition in agent.view().tools()}
     if name in definitions:
         return [definitions[name]]
     tool = agent.registry.get(name)

@@ -105,12 +105,9 @@ def _item_state(block: Text) -> Opaque:
 def _encode_texts(group: list[Text], writer: Writer) -> Doc:
     """Encode texts of one assistant item."""
     state = writer.echo_opaque(_item_state(group[0]))
-    is_plain = not writer.is_own or not (state or any(block.opaque for block in group))
-    if is_plain and len(group) == 1:
-        return {"role": "assistant", "content": group[0].text}
-    parts: list[Doc] = []
+    parts: list[Doc] = []  # even for one text: llama.cpp refuses a string here
     for block in group:
-        own_state = {} if is_plain else block.opaque or {}
+        own_state = (block.opaque or {}) if writer.is_own else {}
         if own_state.get("refusal"):
             parts.append({"type": "refusal", "refusal": block.text})
         else:
