@@ -153,7 +153,9 @@ def test_a_tool_in_a_namespace_can_be_chosen_by_its_name(wire: str, mode: Any) -
     body = encode(wire, user("q"), tools=(*CRM, ToolDefinition("get")), tool_choice=choice).body
     assert refused(profile, body) == []
     back = decode_request(wire, body)
-    chosen = [tool for tool in back.tools if not (back.tool_choice and back.tool_choice.names) or back.tool_choice.includes(tool)]
+    chosen = [
+        tool for tool in back.tools if not (back.tool_choice and back.tool_choice.names) or back.tool_choice.includes(tool)
+    ]
     assert [tool.qualified_name for tool in chosen] == ["crm.find" if wire == "openai-responses" else "crm__find"]
     if wire == "openai-responses":
         assert (body["tool_choice"], [tool["name"] for tool in body["tools"]]) == (mode, ["crm"])
