@@ -50,7 +50,7 @@ def outcome(record: Recording, pieces: Iterable[bytes]) -> Outcome:
         complete.append(reading.is_complete)
     except ToolglotError as e:
         error = repr(e)
-    return Outcome(events, reading.reply, error, complete)
+    return Outcome(events, None if error else reading.reply, error, complete)
 
 
 def random_cuts(record: Recording) -> list[bytes]:
