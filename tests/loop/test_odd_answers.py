@@ -1,5 +1,6 @@
 """Answers of odd servers over real HTTP, as a user meets them: the run goes on, and the conversation stays usable."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolglot import Conversation, Orchestrator, load, save, tool
+from toolglot import Conversation, Orchestrator, ToolCallReady, ToolFinished, load, save, tool
 
 Doc = dict[str, Any]
 Serve = Callable[..., str]
@@ -91,3 +92,60 @@ def test_a_stream_that_was_not_requested_is_read(serve: Serve) -> None:
     ]
     with Orchestrator("openai-chat:gpt-4o", base_url=serve(chunks), key="any") as agent:
         assert agent.run_sync("q").text == "a😀"
+
+
+_CALL = {"function": {"name": "look", "arguments": {"x": 1}}}
+_GEMINI_CALL = {
+    "content": {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {"x": 1}}}]},
+    "finishReason": "STOP",
+}
+_CHAT_CALL = {"function": {"name": "look", "arguments": '{"x": 1}'}}
+WITHOUT_IDS: dict[str, tuple[Doc, Doc]] = {
+    "ollama:qwen3": (
+        {"model": "qwen3", "message": {"role": "assistant", "content": "", "tool_calls": [_CALL, _CALL]}, "done": True},
+        {"model": "qwen3", "message": {"role": "assistant", "content": "done"}, "done": True},
+    ),
+    "gemini:gemini-2.5-pro": (
+        {"candidates": [_GEMINI_CALL]},
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "done"}]}, "finishReason": "STOP"}]},
+    ),
+    "openai-chat:qwen3": (
+        {"choices": [{"message": {"tool_calls": [_CHAT_CALL]}, "finish_reason": "tool_calls"}]},
+        {"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("model", WITHOUT_IDS)
+def test_equal_calls_without_ids_get_different_ones_in_every_turn(serve: Serve, model: str, live: bool) -> None:
+    @tool(polls=True)
+    def look(x: int) -> str:
+        """Looks."""
+        return "ok"
+
+    call, end = WITHOUT_IDS[model]
+    seen: list[str] = []
+    for _ in range(2):  # the same answers give the same ids
+        agent = Orchestrator(model, base_url=serve(call, call, end, call, end), key="any", tools=[look])
+        ids: list[str] = []
+        for prompt in ("a", "b"):
+            if live:
+                with asyncio.Runner() as runner:
+                    runner.run(_read_ids(agent, prompt, ids))
+            else:
+                ids += [outcome.call.id for outcome in agent.run_sync(prompt).outcomes]
+        agent.close()
+        assert len(ids) == len(set(ids)) >= 3
+        seen = seen or ids
+        assert ids == seen
+
+
+async def _read_ids(agent: Orchestrator, prompt: str, ids: list[str]) -> None:
+    """The ids of the calls, as their events have them from the start."""
+    async with agent:
+        async for event in agent.stream(prompt):
+            if isinstance(event, ToolCallReady):
+                ids.append(event.call.id)
+            elif isinstance(event, ToolFinished):
+                assert event.outcome.call.id in ids

@@ -273,9 +273,16 @@ class EngineState:
 
     def open_reader(self, request: Request, *, content_type: str) -> ReplyReader:
         """Create the reader for the response."""
-        profile = self._profile
+        profile, messages = self._profile, request.messages
+        # The same call in a later turn gets another id; the id before it counts because older messages may have been left out.
+        results = messages[-1].results if messages else ()
         self._reader = create_reader(
-            profile.wire, streaming=bool(request.stream), content_type=content_type, profile=profile.id, model=profile.model
+            profile.wire,
+            streaming=bool(request.stream),
+            content_type=content_type,
+            profile=profile.id,
+            model=profile.model,
+            id_seed=f"{len(messages)} {results[-1].call_id if results else ''} ",
         )
         return self._reader
 

@@ -56,11 +56,15 @@ def load_reply_encoder(wire: str) -> type[ReplyEncoder]:
 
 
 def create_reader(
-    wire: str, *, streaming: bool = True, content_type: str = "", profile: str = "", model: str = ""
+    wire: str, *, streaming: bool = True, content_type: str = "", profile: str = "", model: str = "", id_seed: str = ""
 ) -> ReplyReader:
-    """Create a reader for one reply of a wire."""
+    """Create a reader for one reply of a wire.
+
+    `id_seed`: calls without an id get one that depends on this and on their content. It should differ from turn to turn.
+    """
     decoder: type[ReplyDecoder] = _load(wire, "reply_decode", "ReplyDecoder")
-    return ReplyReader(decoder, Origin(wire, profile, model), streaming=streaming, content_type=content_type)
+    origin = Origin(wire, profile, model)
+    return ReplyReader(decoder, origin, streaming=streaming, content_type=content_type, id_seed=id_seed)
 
 
 def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> EncodedRequest:

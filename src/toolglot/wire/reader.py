@@ -61,8 +61,16 @@ class ReplyReader:
     is there, and `losses` has what of the provider's answer a reply cannot express or what came after its end.
     """
 
-    def __init__(self, decoder: type[ReplyDecoder], origin: Origin, *, streaming: bool = True, content_type: str = "") -> None:
-        self._tracker = ToolCallTracker(origin)
+    def __init__(
+        self,
+        decoder: type[ReplyDecoder],
+        origin: Origin,
+        *,
+        streaming: bool = True,
+        content_type: str = "",
+        id_seed: str = "",
+    ) -> None:
+        self._tracker = ToolCallTracker(origin, id_seed)
         self._decoder = decoder(self._tracker)
         self._streaming = streaming
         self._read_document = self._decoder.read_frame if streaming else self._decoder.read_body

@@ -64,8 +64,8 @@ class _Slot:
 class ToolCallTracker:
     """Assembles one reply. `events` holds what happened since the last `drain`."""
 
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
+    def __init__(self, origin: Origin, id_seed: str = "") -> None:
+        self.origin, self._id_seed = origin, id_seed
         self.events: list[Event] = []
         self.losses: list[Loss] = []
         self.usage = Usage()
@@ -212,7 +212,7 @@ class ToolCallTracker:
                 value, id = text if text or state.value is None else state.value, state.id
                 if not id:  # Gemini 2 and many compatible servers send none
                     seed = (self._id, self.origin.model, str(state.index), state.name, text, dumps_verbatim(state.value))
-                    id = hash_id("\0".join(seed), 9)  # nine letters and digits are legal everywhere
+                    id = hash_id(self._id_seed + "\0".join(seed), 9)  # nine letters and digits are legal everywhere
                 free, space, opaque = state.freeform, state.namespace, state.opaque
                 self._finish_block(state, make_call(id, state.name, value, freeform=free, namespace=space, opaque=opaque))
             case "thinking":
