@@ -25,12 +25,12 @@ $(RUNTIME): pyproject.toml constraints.txt
 
 $(READY): $(RUNTIME)
 	@echo "installing what the tests and checks need …"
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) --group dev --editable '.[all]'
 	@touch $@
 
 $(DOCS_READY): $(READY)
 	@echo "installing the site generator …"
-	@$(PIP) --editable '.[docs]'
+	@$(PIP) --group docs
 	@touch $@
 
 demo: $(RUNTIME) ## run a conversation with tools on every API format: no key, no network

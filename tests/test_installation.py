@@ -11,7 +11,9 @@ from typing import Any
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 MAX_PACKAGES = 20
 
 WITHOUT_BUILTINS = """
@@ -65,7 +67,7 @@ def test_the_readme_says_what_pip_installs() -> None:
         for row in re.findall(r"^\| (`.*`) \| ", readme.partition("## A first agent")[0], re.MULTILINE)
         for name in re.findall(r"`(\w+)`", row)
     }
-    assert rows == set(PROJECT["optional-dependencies"]) - {"test", "check", "docs", "dev"}
+    assert rows == set(EXTRAS)
 
 
 def test_the_metadata_name_platforms_and_an_address() -> None:
@@ -81,9 +83,8 @@ def test_type_information_is_shipped() -> None:
 def test_every_extra_that_a_message_names_exists() -> None:
     sources = (path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     named = {extra for text in sources for extra in re.findall(r"toolglot\[([a-z]+)\]", text)}
-    extras = set(PROJECT["optional-dependencies"])
-    assert named <= extras
-    assert extras - named - {"all", "test", "check", "docs", "dev"} == set(), "an extra that no message names"
+    assert named <= set(EXTRAS)
+    assert set(EXTRAS) - named - {"all"} == set(), "an extra that no message names"
 
 
 def test_a_program_without_builtin_tools_loads_no_tables() -> None:
@@ -97,9 +98,8 @@ def test_a_program_without_builtin_tools_loads_no_tables() -> None:
 
 
 def test_every_pin_is_of_a_package_that_is_installed() -> None:
-    requirements, extras = list(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
-    for names in extras.values():
-        requirements += [name for name in names if not name.startswith("toolglot[")]
+    lists = (PROJECT["dependencies"], *EXTRAS.values(), *PYPROJECT["dependency-groups"].values())
+    requirements = [text for texts in lists for text in texts if isinstance(text, str) and not text.startswith("toolglot[")]
     pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     pinned = {name.lower().replace("_", "-").replace(".", "-") for name in pins}
     direct = {Requirement(text).name.lower().replace("_", "-") for text in requirements}
