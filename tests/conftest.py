@@ -8,8 +8,11 @@ import logging
 import os
 import pkgutil
 import signal
+import subprocess
 import sys
+import sysconfig
 import tempfile
+import venv
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -51,6 +54,7 @@ for _name in (
 ):
     os.environ.pop(_name, None)
 
+ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(__file__).parent.parent.parent / "shared"
 ABSENT = f"needs the recorded exchanges, and {SHARED} is absent"
 
@@ -134,6 +138,38 @@ def shared() -> Path:
 def recordings(shared: Path) -> Callable[[str], list[Recording]]:
     """The recorded exchanges of a wire; `bytes` is the response's body."""
     return _recordings
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the wheel and the source distribution of this checkout."""
+    for package in ("hatchling", "hatch_fancy_pypi_readme"):
+        pytest.importorskip(package, reason=f"builds the package, and {package} is not installed")
+    directory = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", directory], cwd=ROOT, check=True, capture_output=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def wheel_environment(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clean environment with the built wheel; the packages that it needs are those that the tests run with."""
+    directory = tmp_path_factory.mktemp("installed")
+    venv.create(directory, symlinks=True)
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        directory / "bin/python",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
+    subprocess.run([*install, *distributions.glob("*.whl")], check=True)
+    paths = [path for path in sys.path if path.endswith("site-packages")] or [sysconfig.get_path("purelib")]
+    (next(directory.glob("lib/python*/site-packages")) / "base.pth").write_text("\n".join(paths), encoding="utf-8")
+    return directory
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

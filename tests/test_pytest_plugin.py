@@ -1,5 +1,6 @@
 """The plugin for pytest: recorded over HTTP, replayed without a provider, in a fresh interpreter with warnings as errors."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -11,9 +12,17 @@ import pytest
 
 from toolglot import Simulator
 
-TEST = '''
+pytestmark = pytest.mark.untraced
+NOBODY = "http://127.0.0.1:1/v1"  # nobody listens there: whatever is not replayed fails
+FLAGS = ("-q", "--rootdir", ".", "-p", "no:cacheprovider", "-o", "markers=xdist_group")
+SECRET = "k-123456789"
+TEST = r'''
+import os
+
 import pytest
 from toolglot import Orchestrator, tool
+
+KEY = os.environ.get("KEY")  # a replay needs none
 
 
 @tool
@@ -22,21 +31,22 @@ def get_weather(city: str) -> str:
     return f"{city}: 21 degrees"
 
 
-@pytest.mark.parametrize("city", ["Paris", "São Paulo / BR"])
+@pytest.mark.parametrize("city", ["Paris", "São Paulo / BR", "São Paulo: BR"])
 def test_weather(city, recorded_transport):
-    place = {"base_url": "URL", "key": "k-123456789", "transport": recorded_transport}
+    place = {"base_url": "URL", "key": KEY, "transport": recorded_transport}
     with Orchestrator("openai:gpt-4o", tools=[get_weather], **place) as agent:
-        assert "21 degrees" in agent.run_sync(f"call get_weather {{\\"city\\": \\"{city}\\"}}").text
+        assert "21 degrees" in agent.run_sync(f"call get_weather {{\"city\": \"{city}\"}}").text
 
 
 class TestMore:
     async def ask(self, agent):
         return "".join([event.text async for event in agent.stream("say Hello.") if type(event).__name__ == "TextDelta"])
 
+    @pytest.mark.xdist_group("streams")
     def test_stream(self, recorded_transport):
         import asyncio
 
-        agent = Orchestrator("openai:gpt-4o", base_url="URL", key="k-123456789", transport=recorded_transport)
+        agent = Orchestrator("openai:gpt-4o", base_url="URL", key=KEY, transport=recorded_transport)
         assert asyncio.run(self.ask(agent)) == "Hello."
 '''
 
@@ -64,29 +74,56 @@ def provider() -> Iterator[str]:
         server.shutdown()
 
 
-def run_pytest(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    plugins = ("-p", "toolglot.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:cov", "-p", "no:xdist")
-    command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "--rootdir", str(directory), *plugins, *words]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True)
+class Project:
+    """Tests of a user, run with this Python in a fresh interpreter."""
+
+    def __init__(self, directory: Path, python: str | Path = sys.executable, *, plugins: tuple[str, ...] = ()) -> None:
+        """Without names of plugins, pytest finds those that are installed."""
+        self.directory, self.command = directory, [python, "-W", "error", "-m", "pytest", *FLAGS]
+        self.command += [word for plugin in plugins for word in ("-p", plugin)]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
+        self.variables = kept | ({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if plugins else {})
+
+    def run(self, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+        (self.directory / "test_agent.py").write_text(text, encoding="utf-8")
+        key = {"KEY": SECRET} if "--toolglot-record" in words else {}
+        command = [*self.command, *words]
+        return subprocess.run(command, env=self.variables | key, cwd=self.directory, capture_output=True, text=True)
+
+    @property
+    def recordings(self) -> dict[str, str]:
+        return {path.name: path.read_text("utf-8") for path in (self.directory / "recordings/test_agent").iterdir()}
+
+    def check_record_and_replay(self, url: str, *options: str) -> None:
+        """Record over HTTP, then replay without a provider and without a key."""
+        recorded = self.run(TEST.replace("URL", url), "--toolglot-record", *options)
+        assert (recorded.returncode, recorded.stderr) == (0, ""), recorded.stdout
+        assert sorted(self.recordings) == [
+            "TestMore-test_stream.jsonl", "test_weather-Paris.jsonl",
+            "test_weather-S-xe3o-Paulo-BR-1eb91451.jsonl", "test_weather-S-xe3o-Paulo-BR-f1262ca9.jsonl",
+        ]  # fmt: skip
+        assert not any(SECRET in text for text in self.recordings.values())
+        replayed = self.run(TEST.replace("URL", NOBODY), *options)
+        assert (replayed.returncode, replayed.stderr) == (0, ""), replayed.stdout
 
 
-@pytest.mark.untraced
 def test_recorded_once_and_replayed_without_a_provider(provider: str, tmp_path: Path) -> None:
-    (tmp_path / "test_agent.py").write_text(TEST.replace("URL", provider), encoding="utf-8")
-    missing = run_pytest(tmp_path)
+    project = Project(tmp_path, plugins=("toolglot.pytest_plugin",))
+    missing = project.run(TEST)
     assert missing.returncode == 1
     assert "run pytest --toolglot-record to make it" in missing.stdout
-    recorded = run_pytest(tmp_path, "--toolglot-record")
-    assert (recorded.returncode, recorded.stderr) == (0, ""), recorded.stdout
-    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.jsonl"))
-    assert [file.removeprefix("recordings/test_agent/") for file in files] == [
-        "TestMore-test_stream.jsonl", "test_weather-Paris.jsonl", "test_weather-S-xe3o-Paulo-BR.jsonl",
-    ]  # fmt: skip
-    assert not any("k-123456789" in path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.jsonl"))
-    # A port where nobody listens: whatever is not replayed fails.
-    (tmp_path / "test_agent.py").write_text(TEST.replace("URL", "http://127.0.0.1:1/v1"), encoding="utf-8")
-    replayed = run_pytest(tmp_path)
-    assert (replayed.returncode, replayed.stderr) == (0, ""), replayed.stdout
-    changed = TEST.replace("URL", provider).replace("say Hello.", "say Goodbye.")
-    (tmp_path / "test_agent.py").write_text(changed, encoding="utf-8")
-    assert "differs at body.messages[0].content" in run_pytest(tmp_path, "-k", "stream").stdout
+    project.check_record_and_replay(provider)
+
+
+def test_recorded_by_several_workers(provider: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, plugins=("toolglot.pytest_plugin", "xdist"))
+    project.check_record_and_replay(provider, "-n", "2", "--dist", "loadgroup")
+
+
+def test_a_test_that_fails_keeps_its_recording(provider: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, plugins=("toolglot.pytest_plugin",))
+    project.run(TEST.replace("URL", provider), "-k", "stream", "--toolglot-record")
+    before, changed = project.recordings, TEST.replace("URL", provider).replace("say Hello.", "say Goodbye.")
+    assert "differs at body.messages[0].content" in project.run(changed, "-k", "stream").stdout
+    assert project.run(changed, "-k", "stream", "--toolglot-record").returncode == 1  # the answer is not what the test expects
+    assert project.recordings == before

@@ -1,12 +1,14 @@
 """A plugin for pytest: the fixture `recorded_transport` replays what a provider once answered.
 
 pytest                     replays; needs no key and no network
-pytest --toolglot-record   asks the providers, and writes the recordings of the tests that run
+pytest --toolglot-record   asks the providers, and writes the recordings of the tests that pass
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:  # pytest loads this module in every project: the rest is impo
     from toolglot.engine.transport import Transport
 
 _OPTION = "--toolglot-record"
+_MAX_NAME_LENGTH = 100
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,17 +25,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def recorded_transport(request: pytest.FixtureRequest) -> "Transport":
+def recorded_transport(request: pytest.FixtureRequest) -> "Iterator[Transport]":
     """A transport for this test, whose recording is in `recordings/MODULE/TEST.jsonl` beside the test."""
     from toolglot.engine.factory import default_transport
     from toolglot.engine.recording import RecordingTransport, ReplayTransport
 
-    test: Path = request.path
-    name = re.sub(r"[^\w.-]+", "-", request.node.nodeid.partition("::")[2]).strip("-")
-    path = test.parent / "recordings" / test.stem / f"{name}.jsonl"
+    path = _recording_path(request)
     if request.config.getoption(_OPTION):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return RecordingTransport(default_transport(), path)
-    if not path.exists():
+        new, failures = path.with_suffix(".new"), request.session.testsfailed
+        yield RecordingTransport(default_transport(), new)
+        if request.session.testsfailed == failures:
+            new.replace(path)
+        else:
+            new.unlink()  # a failed test keeps the recording that it had
+    elif path.exists():
+        yield ReplayTransport(path)
+    else:
         pytest.fail(f"there is no recording {str(path)!r}: run pytest {_OPTION} to make it", pytrace=False)
-    return ReplayTransport(path)
+
+
+def _recording_path(request: pytest.FixtureRequest) -> Path:
+    """A file of its own for every test. Not named by its id, which pytest-xdist changes."""
+    test: Path = request.path
+    function, _, parameters = request.node.name.partition("[")
+    name = re.sub(r"[^\w.-]+", "-", parameters.removesuffix("]")).strip("-")
+    if parameters and (name + "]" != parameters or len(name) > _MAX_NAME_LENGTH):  # two tests may be equal but for this
+        name = f"{name[:_MAX_NAME_LENGTH]}-{crc32(parameters.encode()):08x}"
+    group: type | None = getattr(request, "cls", None)  # pytest does not say of which type it is
+    parts = (group.__qualname__ if group else "", function, name)
+    return test.parent / "recordings" / test.stem / f"{'-'.join(filter(None, parts))}.jsonl"
