@@ -337,10 +337,11 @@ EXITS = {"async": "async def", "sync": "def", "inline": "@tool(inline=True)\ndef
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("exit", ["sys.exit(3)", "raise KeyboardInterrupt"])
 @pytest.mark.parametrize("kind", EXITS)
-def test_a_tool_that_calls_exit_does_not_hang_the_program(kind: str, tmp_path: Path) -> None:
+def test_a_tool_that_wants_to_end_the_program_does_not(kind: str, exit: str, tmp_path: Path) -> None:
     """It ends its call with an error, as any other exception would; the loop of the process lives on."""
-    source = f"{EXITS[kind]} leave() -> str:\n    'Leaves.'\n    sys.exit(3)\n"
+    source = f"{EXITS[kind]} leave() -> str:\n    'Leaves.'\n    {exit}\n"
     source += dedent(
         """
         agent = Orchestrator("simulator", tools=[leave])
@@ -354,29 +355,23 @@ def test_a_tool_that_calls_exit_does_not_hang_the_program(kind: str, tmp_path: P
 
 
 ENDINGS = [
-    ("a hook exits", "sys.exit(3)", "pass", "SystemExit"),
-    ("a hook interrupts", "raise KeyboardInterrupt", "pass", "KeyboardInterrupt"),
-    ("an async tool interrupts", "pass", "raise KeyboardInterrupt", "KeyboardInterrupt"),
-    ("an inline tool interrupts", "pass", "raise KeyboardInterrupt  # inline", "KeyboardInterrupt"),
+    ("sys.exit(3)", "SystemExit"),
+    ("raise KeyboardInterrupt", "KeyboardInterrupt"),
 ]
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize(("hook", "body", "raised"), [case[1:] for case in ENDINGS], ids=[case[0] for case in ENDINGS])
-def test_what_ends_a_program_reaches_its_caller_and_the_next_run_works(
-    hook: str, body: str, raised: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("hook", "raised"), ENDINGS)
+def test_a_hook_that_ends_a_program_reaches_its_caller_and_the_next_run_works(hook: str, raised: str, tmp_path: Path) -> None:
     """Twice, and from another thread too: the loop of the process lives on, and is the same."""
-    kind = "@tool(inline=True)\ndef" if "inline" in body else "@tool\nasync def"
-    source = f"{kind} leave() -> str:\n    'Leaves.'\n    {body}\n    return 'left'\n"
-    source += f"class Ends(Hooks):\n    def before_request(self, request):\n        if ends: {hook}\n"
+    source = f"class Ends(Hooks):\n    def before_request(self, request):\n        if ends: {hook}\n"
     source += dedent(
         """
         ends = [True]
-        agent = Orchestrator("simulator", tools=[leave], hooks=[Ends()])
+        agent = Orchestrator("simulator", hooks=[Ends()])
         def once():
             try:
-                agent.run_sync("call leave {}")
+                agent.run_sync("hi")
             except BaseException as error:
                 print(type(error).__name__)
         once()

@@ -7,6 +7,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from itertools import count
 from typing import Any
@@ -793,16 +795,27 @@ def test_a_tool_that_raises_has_an_outcome(error: BaseException, words: str, fla
     assert outcome.ran
 
 
-def test_a_keyboard_interrupt_of_a_thread_is_an_outcome() -> None:
-    outcome = outcome_of(raiser(KeyboardInterrupt(), "thread"))
-    assert kind_of(outcome) == "execution"
-    assert "KeyboardInterrupt" in outcome.result.text
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_keyboard_interrupt_that_cannot_be_the_users_is_an_outcome(flavour: str) -> None:
+    """Under asyncio.run Ctrl-C cancels instead; in another thread there is none."""
+    for outcome in (outcome_of(raiser(KeyboardInterrupt(), flavour)), in_thread(raiser(KeyboardInterrupt(), flavour))):
+        assert kind_of(outcome) == "execution"
+        assert "KeyboardInterrupt" in outcome.result.text
+
+
+def in_thread(made: Tool) -> ToolOutcome:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(outcome_of, made).result()
 
 
 @pytest.mark.parametrize("flavour", ["async", "inline"])
-def test_ctrl_c_while_a_tool_runs_in_the_main_thread_gets_through(flavour: str) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        outcome_of(raiser(KeyboardInterrupt(), flavour))
+def test_a_keyboard_interrupt_that_may_be_the_users_gets_through(flavour: str) -> None:
+    with closing(asyncio.new_event_loop()) as loop:
+        task = loop.create_task(executor(raiser(KeyboardInterrupt(), flavour)).run(call("fail")))
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(task)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(task)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

@@ -53,7 +53,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """What ends a program (`sys.exit` in a hook, KeyboardInterrupt in a tool) ends the run that raised it, not the loop."""
+    """What ends a program (`sys.exit` in a hook) ends the run that raised it, not the loop."""
     while True:
         try:
             loop.run_forever()

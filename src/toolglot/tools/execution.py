@@ -1,12 +1,14 @@
 """Prepared calls while they run: each in a task of its own, with a time limit, retried if that is allowed.
 
 Invariants: a call always has an outcome, whatever its function does. A function that never returns, or that ignores its
-cancellation, is abandoned, so that whoever waits gets on in time. What would end the event loop is an error like any other.
+cancellation, is abandoned, so that whoever waits gets on in time. What would end the program is an error like any
+other, unless it may be the user's Ctrl-C.
 """
 
 import asyncio
 import contextvars
 import random
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -293,9 +295,11 @@ class Execution:
             if self.task.cancelling():
                 raise
             raise ToolError("The tool cancelled itself.", kind="cancelled") from None
-        except (Exception, KeyboardInterrupt):
+        except Exception:
             raise
         except BaseException as e:  # SystemExit in a tool must not end the program
+            if isinstance(e, KeyboardInterrupt) and _may_be_ctrl_c():
+                raise
             raise RuntimeError(f"{type(e).__name__} in a tool") from e
         finally:
             self._in_attempt = False
@@ -366,6 +370,17 @@ class Execution:
         name, limit = self._prepared.shown_name, self._time_limit
         message = f"The tool {name!r} did not finish within {limit:g} s and was stopped. It may have had effects."
         return ToolError(message, kind="timeout")
+
+
+def _may_be_ctrl_c() -> bool:
+    """Return whether a KeyboardInterrupt that a tool raised may be the user's. If so, it has to end the run.
+
+    Ctrl-C is raised in the main thread only; and under `asyncio.run` it cancels the main task instead.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handler = getattr(signal.getsignal(signal.SIGINT), "func", None)
+    return not isinstance(getattr(handler, "__self__", None), asyncio.Runner)
 
 
 async def _run_in_thread(function: Callable[[], Any]) -> Any:
