@@ -7,15 +7,20 @@ from toolglot.errors import (
     ContextTooLong,
     InvalidRequest,
     LossyEncoding,
+    MalformedReply,
+    MalformedRequest,
     Overloaded,
     ProviderError,
     QuotaExceeded,
     RateLimited,
+    ReplyTooLarge,
     ServerFailed,
     ToolError,
     ToolglotError,
+    TransportError,
     TruncatedStream,
     UnknownName,
+    UsageError,
 )
 from toolglot.jsontext import dumps
 from toolglot.losses import Loss, Repair
@@ -28,8 +33,11 @@ def test_an_error_knows_its_name() -> None:
 
 
 def test_which_errors_are_retryable() -> None:
-    subclasses = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ProviderError)}
-    assert {kind for kind in subclasses if kind.retryable} == {RateLimited, Overloaded, ServerFailed}
+    kinds = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ToolglotError)}
+    retryable = {kind for kind in kinds if kind.retryable}
+    assert retryable & {kind for kind in kinds if issubclass(kind, ProviderError)} == {RateLimited, Overloaded, ServerFailed}
+    assert {MalformedReply, TruncatedStream, TransportError} < retryable
+    assert not retryable & {ReplyTooLarge, UsageError, MalformedRequest}
 
 
 def test_a_provider_error_carries_its_details() -> None:

@@ -80,7 +80,11 @@ if TYPE_CHECKING:
         ToolProgress as ToolProgress,
         ToolStarted as ToolStarted,
     )
-    from toolglot.facades.catalog import facade_for_model as facade_for_model, find_facade as find_facade
+    from toolglot.facades.catalog import (
+        facade_for_model as facade_for_model,
+        find_facade as find_facade,
+        list_facades as list_facades,
+    )
     from toolglot.facades.toml_loader import load_facade as load_facade
     from toolglot.facades.view import (
         Case as Case,
@@ -157,10 +161,12 @@ if TYPE_CHECKING:
         encode_results as encode_results,
         encode_tools as encode_tools,
     )
+    from toolglot.wire.framing import SseDecoder as SseDecoder
     from toolglot.wire.partial import PartialArguments as PartialArguments
     from toolglot.wire.prefix import EncodedBody as EncodedBody, PrefixEncoder as PrefixEncoder
     from toolglot.wire.repair import repair_history as repair_history
     from toolglot.wire.restore_calls import restore_reply as restore_reply
+    from toolglot.wire.tracker import ToolCallTracker as ToolCallTracker
 
 # For the interpreter: module -> names.
 _HOMES = {
@@ -181,9 +187,11 @@ _HOMES = {
     "wire.restore_calls": "restore_reply",
     "wire.codec": "decode_request encode_request create_reader",
     "wire.converters": "EncodedResults decode_tools encode_results encode_tools",
+    "wire.framing": "SseDecoder",
     "wire.partial": "PartialArguments",
     "wire.prefix": "EncodedBody PrefixEncoder",
     "wire.repair": "repair_history",
+    "wire.tracker": "ToolCallTracker",
     "engine.engine": "Engine",
     "engine.factory": "EngineOptions create_engine",
     "engine.http": "HttpTransport",
@@ -212,7 +220,7 @@ _HOMES = {
     "tools.results": "ToolOutput",
     "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",
     "facades.toml_loader": "load_facade",
-    "facades.catalog": "facade_for_model find_facade",
+    "facades.catalog": "facade_for_model find_facade list_facades",
     "facades.view": "Case Facade Field RenderContext View",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -30,7 +30,9 @@ ToolErrorKind = Literal[
 
 
 class ToolglotError(Exception):
-    """Base class of every error of toolglot."""
+    """Base class of every error of toolglot; `retryable` tells whether a retry may help."""
+
+    retryable = False
 
     @property
     def type(self) -> str:
@@ -120,9 +122,7 @@ class MalformedRequest(MalformedData):
 
 
 class ProviderError(ToolglotError):
-    """The provider refused the request; `retryable` tells whether a retry may help. `request_id` is "" if unknown."""
-
-    retryable = False
+    """The provider refused the request. `request_id` is "" if unknown."""
 
     def __init__(
         self,

@@ -1,6 +1,8 @@
 """The built-in tools for a folder as one list: which of them are there, by whatever name they are asked for."""
 
+import os
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from toolglot.builtin.tools import BuiltinOptions, builtins, coding_tools
 from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
 from toolglot.config.settings import BuiltinSettings, PolicySettings, Settings
 from toolglot.errors import UnknownName, UsageError
+from toolglot.loop.orchestrator import Orchestrator
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.config import Effect, ToolConfig
 from toolglot.tools.policy import ToolPolicy
@@ -113,6 +116,46 @@ def test_memory_is_there_where_it_has_a_folder(tmp_path: Path) -> None:
     more = set(names(tmp_path, state_dir=tmp_path / "state")) - set(names(tmp_path))
     assert more
     assert all("memory" in name for name in more)
+
+
+def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, state = tmp_path / "work", tmp_path / "state"
+    work.mkdir()
+    monkeypatch.setenv("TOOLGLOT_STATE", str(state))
+    options = (BuiltinOptions(), BuiltinOptions(backups=False))
+    for number, own in enumerate(options):
+        (work / "a.txt").write_text("before\n")
+        tools = coding_tools(work, names=["read", "write"], options=own)
+        assert not state.exists() or number  # nothing is created before it is needed
+        agent = Orchestrator("simulator", tools=tools, facade="neutral")
+        agent.run_sync('call read_file {"path": "a.txt"} then call write_file {"path": "a.txt", "content": "after"}')
+        assert (work / "a.txt").read_text() == "after"
+        (backup,) = (state / "backups").iterdir()
+        assert (backup.name.startswith("a.txt."), backup.read_text()) == (True, "before\n")
+
+
+def test_old_backups_are_removed(tmp_path: Path) -> None:
+    backups, old = tmp_path / "state" / "backups", time.time() - 31 * 24 * 3600
+    backups.mkdir(parents=True, mode=0o700)
+    names = ("old.0123456789abcdef", "new.0123456789abcdef", "mine.txt")
+    for name in names:
+        (backups / name).write_text("x")
+        os.utime(backups / name, (old, old) if name != names[1] else None)
+    coding_tools(tmp_path, state_dir=tmp_path / "state")
+    assert sorted(path.name for path in backups.iterdir()) == sorted(names[1:])
+
+
+def test_a_home_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "file" / "state"))
+    agent = Orchestrator("simulator", tools=coding_tools(tmp_path), facade="neutral")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"files are changed without backups: {tmp_path}/file cannot be written; pass state_dir=, or backups=False"
+    ]
+    agent.run_sync('call write_file {"path": "a.txt", "content": "hello"}')
+    assert (tmp_path / "a.txt").read_text() == "hello"
 
 
 def test_options_count(tmp_path: Path) -> None:

@@ -158,6 +158,21 @@ def test_words_fit_a_narrow_terminal(capsys: Capture, monkeypatch: Patch) -> Non
     assert max(len(line) for line in out.splitlines() if '"' not in line) <= 40
 
 
+@pytest.mark.parametrize(("alias", "name"), [("claude", "Read"), ("google", "read_file"), ("gpt", "exec_command")])
+def test_a_facade_can_be_named_by_its_family(alias: str, name: str, directory: Path) -> None:
+    code, out, err = run_cli("tools", "--facade", alias)
+    assert (code, err) == (0, "")
+    assert f"\n{name}\n" in out
+
+
+def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> None:
+    (directory / "mine.py").write_text("def lookup(path: str) -> str:\n    return path.upper()\n")
+    (directory / "mine.toml").write_text(OWN.replace('"read"', '"lookup"'))
+    for words in ([], ["--builtin"]):
+        code, out, err = run_cli("run", 'call Open {"file": "x"}', "--tools", "mine:lookup", "--facade", "mine.toml", *words)
+        assert (code, "X" in out, "no effect" in err) == (0, True, False), err
+
+
 # ---- errors
 
 
@@ -168,7 +183,7 @@ def test_words_fit_a_narrow_terminal(capsys: Capture, monkeypatch: Patch) -> Non
         (["--facade", "nowhere.toml"], "cannot read the facade 'nowhere.toml': No such file"),
         (["--facade", "own_harness:other"], "'own_harness:other' is not a Facade"),
         (["--facade", "own_harness:none"], "cannot load"),
-        (["--facade", "wrong.toml"], "wrong.toml: views[0].base: unknown built-in tool 'reed'"),
+        (["--facade", "wrong.toml"], "wrong.toml: views[0].base: unknown tool 'reed'"),
         (["--facade", "bytes.toml"], "it is not UTF-8"),
         (["--wire", "gemeni"], "'gemeni' is not one of"),
         (["-m", "gemin:x"], "unknown provider 'gemin'"),

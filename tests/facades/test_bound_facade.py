@@ -154,15 +154,16 @@ class TestCalls:
         with pytest.raises(ToolError) as error:
             meaning_of(acme, made)
         assert error.value.kind == "validation"
-        assert error.value.tool in BASES
+        assert error.value.tool == made.name
         assert all(word in str(error.value) for word in words)
         assert not any(base in str(error.value) for base in ("start_line", "'path'", "shell"))
         assert acme.interpret(made).call is made
 
     def test_an_error_of_a_tool_with_commands_names_no_base_tool(self) -> None:
+        made = call("editor", {"command": "undo", "path": "a"})
         with pytest.raises(ToolError, match="command") as error:
-            meaning_of(bravo, call("editor", {"command": "undo", "path": "a"}))
-        assert error.value.tool == ""
+            meaning_of(bravo, made)
+        assert error.value.tool == bravo.interpret(made).base.name == "editor"
 
     def test_other_tools_are_not_touched(self) -> None:
         made = call("get_weather", {"city": "Paris"})
@@ -187,14 +188,14 @@ class TestCalls:
         picky = make_view("X", "", "shell", {"a": string()}, to_base=refuse)
         with pytest.raises(ToolError, match="X: a must not be 'b'") as error:
             meaning_of(BoundFacade(Facade(id="f", title="", views=(picky,)), "m", BASES), call("X", {"a": "b"}))
-        assert error.value.tool == "shell"
+        assert error.value.tool == "X"
 
     def test_a_failing_table_function_is_an_error_for_the_model(self, caplog: pytest.LogCaptureFixture) -> None:
         broken = make_view("X", "", "shell", {}, to_base=lambda native: {"command": native["gone"]})
         face = BoundFacade(Facade(id="f", title="", views=(broken,)), "m", BASES)
         with caplog.at_level(logging.WARNING), pytest.raises(ToolError, match="X did not run") as error:
             meaning_of(face, call("X", {}))
-        assert (error.value.kind, error.value.tool) == ("validation", "shell")
+        assert (error.value.kind, error.value.tool) == ("validation", "X")
         assert "KeyError" in caplog.text
 
 

@@ -10,12 +10,14 @@ import pytest
 from toolglot import facades
 from toolglot.errors import UnknownName
 from toolglot.facades.catalog import (
+    FACADE_ALIASES,
     FACADE_MODULES,
     NEUTRAL,
     facade_for_model,
     facade_id_for_model,
     facade_id_for_provider,
     find_facade,
+    list_facades,
     strip_model_prefix,
 )
 from toolglot.facades.view import Facade
@@ -86,6 +88,30 @@ def test_a_provider_of_one_family_has_its_facade() -> None:
 def test_a_facade_is_found_by_its_id() -> None:
     assert find_facade(NEUTRAL).id == NEUTRAL
     assert find_facade(NEUTRAL) is facade_for_model("grok-4")
+
+
+@pytest.mark.parametrize(("provider", "ids", "names"), [
+    ("anthropic", "claude-code claude-code-2.0 anthropic-api agent-toolset", {"Read", "Write", "Edit", "Bash", "Grep"}),
+    ("claude", "claude-code claude-code-2.0 anthropic-api agent-toolset", {"WebSearch", "WebFetch"}),
+    ("gemini", "gemini-cli gemini-cli-2", {"read_file", "write_file", "replace", "google_web_search", "web_fetch"}),
+    ("openai", "codex codex-shell-command codex-shell codex-oss openai openai-hosted", {"exec_command", "apply_patch"}),
+    ("qwen", "qwen-code", {"read_file"}),
+    ("moonshotai", "kimi", {"Read"}),
+])  # fmt: skip
+def test_the_facades_of_a_provider_and_all_their_tools(provider: str, ids: str, names: set[str]) -> None:
+    found = list_facades(provider)
+    assert [facade.id for facade in found] == ids.split()
+    newest = found[0]
+    assert names <= {definition.name for definition in newest.definitions}
+    assert not {view.name for view in newest.views if view.hidden} & {definition.name for definition in newest.definitions}
+    assert find_facade(provider).provider == newest.provider if provider in FACADE_ALIASES else True
+
+
+def test_all_facades_are_listed_with_their_providers() -> None:
+    assert [facade.id for facade in list_facades()] == [*FACADE_MODULES]
+    assert [facade.id for facade in list_facades() if not facade.provider] == [NEUTRAL]
+    with pytest.raises(UnknownName, match=r"unknown provider of a facade 'antropic'; did you mean 'anthropic'"):
+        list_facades("antropic")
 
 
 def test_an_unknown_facade_is_one_sentence_that_names_the_nearest() -> None:

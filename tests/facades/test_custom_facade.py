@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.handover.harness import list_refusals, make_engine, make_transport
 
 from toolglot.builtin.tools import builtins
-from toolglot.errors import UsageError
+from toolglot.errors import ToolError, UsageError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
 from toolglot.facades.parameters import object_schema, string
@@ -17,6 +17,7 @@ from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Case, Facade, Field, RenderContext, View
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
+from toolglot.tools.config import ToolConfig
 
 from .meaning import render
 from .sample_facades import base_tools
@@ -165,9 +166,9 @@ def test_a_renderer_cannot_change_its_arguments() -> None:
 
 
 @pytest.mark.parametrize(("facade", "sentence"), [
-    (mine(view({"base": "reed"})), "tool 'show': unknown built-in tool 'reed'; did you mean 'read'"),
-    (mine(view(represents=frozenset({"reed"}))), "tool 'show': unknown built-in tool 'reed'"),
-    (mine(hides=frozenset({"reed"})), "hides: unknown built-in tool 'reed'"),
+    (mine(view({"base": "reed"})), "tool 'show': unknown tool 'reed'; did you mean 'read'"),
+    (mine(view(represents=frozenset({"reed"}))), "tool 'show': unknown tool 'reed'"),
+    (mine(hides=frozenset({"reed"})), "hides: unknown tool 'reed'"),
     (mine(view(cases={})), "tool 'show' has no cases"),
     (mine(view(cases={"a": Case(base="read")})), "tool 'show' cannot choose between its cases"),
     (mine(view(name="")), "a tool has no name"),
@@ -210,6 +211,80 @@ def test_our_own_tables_can_work(name: str) -> None:
     check_facade(replace(find_facade(name)))
     for model in ("gpt-5.5", "claude-opus-5", "gemini-3-pro", "qwen3"):
         check_facade(replace(find_facade(name)), model)
+
+
+# ---- tools of the user
+
+
+def lookup(key: str, limit: int = 3) -> dict[str, Any]:
+    """Look something up."""
+    return {"key": key, "limit": limit}
+
+
+FIND = View(
+    name="Find",
+    description="Find it.",
+    parameters=object_schema("word", word=string()),
+    cases={"": Case(base="lookup", fields=(Field(native="word", base="key"),))},
+)
+
+
+@pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
+def test_a_facade_for_a_tool_of_the_user(profile: str) -> None:
+    transport = make_transport()
+    agent = Orchestrator(make_engine(profile, transport), tools=[lookup], facade=mine(FIND))
+    outcomes = asyncio.run(agent.run('call Find {"word": "x"} call Find {}')).outcomes
+    assert [tool.name for tool in agent.view().tools()] == ["Find"]
+    assert (outcomes[0].call.name, outcomes[0].call.arguments) == ("lookup", {"key": "x"})
+    assert (outcomes[0].result.name, outcomes[0].result.data) == ("Find", {"key": "x", "limit": 3})
+    assert "The call to Find was not run" in outcomes[1].result.text
+    agent.facade = "auto"  # without the facade, the tool has its own name again
+    asyncio.run(agent.run('call lookup {"key": "y"}'))
+    assert list_refusals(transport.sent) == []
+    assert agent.save()
+
+
+def test_a_facade_for_tools_of_the_user_and_built_in_ones() -> None:
+    facade = mine(FIND, SHOW)
+    agent = Orchestrator("simulator", tools=[*base_tools(), lookup], facade=facade)
+    names = {tool.name for tool in agent.view().tools()}
+    assert {"Find", "show", "write"} <= names
+    assert not {"lookup", "read"} & names
+    outcomes = agent.run_sync('call Find {"word": "x"} call show {"file": "a.txt"}').outcomes
+    assert [outcome.call.name for outcome in outcomes] == ["lookup", "read"]
+    agent.facade = "claude"
+    result = agent.run_sync('call lookup {"key": "y"}')
+    assert (result.outcomes[0].result.data, result.losses) == ({"key": "y", "limit": 3}, ())
+
+
+def test_a_result_that_the_facade_words_has_no_data() -> None:
+    case = Case(base="lookup", fields=(Field("word", "key"),), result=lambda context: f"found {context.data['key']}")
+    agent = Orchestrator("simulator", tools=[lookup], facade=mine(replace(FIND, cases={"": case})))
+    result = agent.run_sync('call Find {"word": "x"}').outcomes[0].result
+    assert (result.text, result.data) == ("found x", None)
+
+
+def test_a_tool_of_the_user_that_is_not_allowed_is_not_shown() -> None:
+    agent = Orchestrator("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(allowed_tools=frozenset()))
+    assert agent.view().tools() == ()
+    assert agent.run_sync('call Find {"word": "x"}').outcomes[0].result.error_kind == "not_found"
+
+
+def test_our_own_tables_leave_tools_of_the_user_alone() -> None:
+    def read(path: str) -> str:
+        return path
+
+    agent = Orchestrator("simulator", tools=[read], facade=find_facade("claude-code"))
+    assert [tool.name for tool in agent.view().tools()] == ["read"]
+    assert agent.run_sync('call read {"path": "x"}').outcomes[0].result.text == "x"
+
+
+def test_an_aborted_call_is_named_as_the_model_named_it() -> None:
+    agent = Orchestrator("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(on_error="abort"))
+    with pytest.raises(ToolError) as caught:
+        agent.run_sync("call Find {}")
+    assert (caught.value.tool, caught.value.code) == ("Find", "invalid_arguments")
+    assert [issue.path for issue in caught.value.details] == ["$.word"]
 
 
 # ---- what is known of the base tools

@@ -75,6 +75,8 @@ def test_a_missing_or_wrong_parameter_is_named_with_its_tool(facade_id: str, vie
             with pytest.raises(ToolError, match=f"(?s){view.name}.*{name}") as caught:
                 interpret(facade_id, view.name, missing)
             assert caught.value.kind == "validation"
+            if view.required_schema is None and name not in view.aliases_for:
+                assert [issue.path for issue in caught.value.details] == [f"$.{name}"]
 
 
 @pytest.mark.parametrize("name", ["read_file", "glob", "list_background_processes"])

@@ -36,7 +36,7 @@ SCHEMA: dict[str, Any] = {
 
 @pytest.mark.parametrize(("arguments", "paths"), [
     ({"city": "Paris"}, []),
-    ({}, ["$"]),
+    ({}, ["$.city"]),
     ({"city": "paris"}, ["$.city"]),
     ({"city": "Paris", "page": "no uri"}, ["$.page"]),
     ({"city": "Paris", "limits": {"a": 0}}, ["$.limits.a"]),

@@ -472,7 +472,7 @@ def test_a_tool_from_a_schema(function: Any, expected: Any) -> None:
     assert found.definition == ToolDefinition("t", "T.", SCHEMA, tags=frozenset({"x"}))
     assert found.effects == {"write"}
     assert run(found, {"a": "1", "b": "x"}, data="mine") == expected
-    with pytest.raises(ToolError, match='"a" is a required property'):
+    with pytest.raises(ToolError, match="a: is missing"):
         found.bind(call({}))
 
 

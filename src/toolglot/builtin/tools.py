@@ -4,8 +4,10 @@ A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) 
 Tools that need options, or that come in a package of their own, are listed in `Builtins`.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from logging import getLogger
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -33,8 +35,11 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_base_tools
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.tool import Tool
+from toolglot.user_dirs import state_directory
 
 __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools", "find_unusable"]
+
+log = getLogger("toolglot.builtin")
 
 
 class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +51,8 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Protected names that may be changed nevertheless: .vscode, .git …"""
     require_read: bool = True
     """A file must be read before it is overwritten."""
+    backups: bool = True
+    """Keep a copy of every file that is overwritten or removed, for 30 days."""
     shell: ShellOptions = ShellOptions()
     web: WebConfig = WebConfig()
 
@@ -67,7 +74,7 @@ class Builtins:
             root,
             other_roots=options.other_roots,
             protected_names=PROTECTED_NAMES - frozenset(options.unprotected),
-            backup_dir=state_dir / "backups" if state_dir is not None else None,
+            backup_dir=_find_backup_dir(state_dir) if options.backups else None,
         )
         self.state = state = ToolState(workspace, state_dir=state_dir, ask=ask, require_read=options.require_read)
         self._web = WebClient(options.web)
@@ -106,6 +113,16 @@ class Builtins:
         self.state.workspace.close()
 
 
+def _find_backup_dir(state_dir: Path | None) -> Path | None:
+    """Where backups go; None, with a warning, if the user has no directory that can be written."""
+    directory = (state_dir or state_directory()) / "backups"
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    if state_dir is not None or (existing.is_dir() and os.access(existing, os.W_OK)):
+        return directory
+    log.warning("files are changed without backups: %s cannot be written; pass state_dir=, or backups=False", existing)
+    return None
+
+
 def _discover_tools(state: ToolState) -> Iterator[Tool]:
     for module in sorted(iter_modules(builtin.__path__), key=lambda module: module.name):
         if not module.ispkg and module.name != "tools":
@@ -118,7 +135,8 @@ def builtins(
 ) -> Builtins:
     """Return the built-in tools for a directory. Raises UsageError.
 
-    `state_dir`: a private directory for backups, saved output and memory. `ask`: asks the user for `ask_user`.
+    `state_dir`: a private directory for backups, saved output and memory; without it there is no memory, and backups go to the
+    user's own state directory. `ask`: asks the user for `ask_user`.
     """
     return Builtins(root, options or BuiltinOptions(), state_dir, ask)
 
@@ -135,8 +153,8 @@ def coding_tools(
 
     Tools that need an extra or a search service are absent without it; `builtins` says which, in `unusable`.
 
-    `names`: only these, also by the names that models have for them (`Bash`). `state_dir`: a private directory for backups,
-    saved output and memory. `ask`: asks the user for `ask_user`, which is absent without it.
+    `names`: only these, also by the names that models have for them (`Bash`). `state_dir`: see `builtins`. `ask`: asks the user
+    for `ask_user`, which is absent without it.
     """
     loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)
     tools = loaded.tools

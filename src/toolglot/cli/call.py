@@ -150,7 +150,7 @@ def _create_executor(
     registry, setup = ToolRegistry(cli_setup.tools), cli_setup.setup
     config = setup.tool_config(cli_setup.model, [tool.name for tool in registry])
     executor = ToolExecutor(registry, config, approve=approve, audit=setup.open_audit_log(), run_id="call")
-    facade = setup.resolve_facade()
+    facade = setup.resolve_facade(registry)
     if facade == "auto" and model is None:
         return executor, None
     model = setup.settings.aliases.get(model or "", model or "")

@@ -160,10 +160,11 @@ def prepare(
         builtins = configured_builtins(settings, ask=ask_user, require_read=require_read)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
-        setup.resolve_facade()  # an unknown one is an error all the same
+        facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
         disabled = settings.builtin.enabled is False
         reason = "the built-in tools are disabled" if disabled else "the simulator has no built-in tools without --builtin"
-        print(f"toolglot: --facade {escape_invisible(flags.facade)} has no effect: {reason}", file=sys.stderr)
+        if isinstance(facade, str) or facade.base_tools <= BASE_TOOLS:
+            print(f"toolglot: --facade {escape_invisible(flags.facade)} has no effect: {reason}", file=sys.stderr)
     has_demo_tools = use_demo_tools and not tools and is_simulated
     if has_demo_tools:
         from toolglot.cli.demo_samples import CHAT_SAMPLES

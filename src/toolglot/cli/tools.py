@@ -62,7 +62,7 @@ def show_tools(
     if facade == "auto" and (profile is None or not profile.model):
         definitions = registry.definitions()
     else:
-        chosen = facade if facade == "auto" else load_facade_by_name(facade)
+        chosen = facade if facade == "auto" else load_facade_by_name(facade, registry)
         definitions = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen).tools()
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -13,6 +14,7 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_ALIASES, FACADE_MODULES, find_facade
 from toolglot.facades.view import Facade
 from toolglot.request import Schema, ToolDefinition
+from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 
 __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_tools"]
@@ -61,8 +63,7 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
 
     Of a module, all that `@tool` made are loaded.
     """
-    from toolglot.tools.registry import ToolRegistry
-    from toolglot.tools.tool import Tool, tools_of
+    from toolglot.tools.tool import tools_of
 
     value = import_object(name, directory)
     if isinstance(value, ModuleType):
@@ -86,14 +87,17 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
 
 def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
     """The file that a facade's name refers to, relative to the directory; None for an id, auto and `module:object`."""
-    if name == "auto" or name in FACADE_MODULES or name in FACADE_ALIASES:
+    if name in ("auto", *FACADE_MODULES, *FACADE_ALIASES):
         return None
     file = (directory or Path()) / os.path.expanduser(name)
     return file if file.suffix == ".toml" or "/" in name or os.path.isfile(file) else None
 
 
-def load_facade_by_name(name: str) -> Facade:
-    """Load a facade by its id, from a TOML file, or as `module:object`. Raises UsageError."""
+def load_facade_by_name(name: str, tools: Iterable[Any] = ()) -> Facade:
+    """Load a facade by its id or alias, from a TOML file, or as `module:object`. Raises UsageError.
+
+    `tools`: tools of the program that a file may name beside the built-in ones.
+    """
     if name in FACADE_MODULES or name in FACADE_ALIASES:
         return find_facade(name)
     if (file := find_facade_file(name)) is None:
@@ -109,12 +113,13 @@ def load_facade_by_name(name: str) -> Facade:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as e:
         raise UsageError(f"cannot read the facade {name!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
-    schemas: dict[str, Schema] = {}
-    for tool in _load_builtin_tools():
+    builtin = _load_builtin_tools()
+    schemas: dict[str, Schema] = {} if builtin else {name: {} for name in BASE_TOOLS}
+    for tool in (*builtin, *ToolRegistry(tool for tool in tools if not isinstance(tool, ToolDefinition))):
         shown = tool.definition.parameters or {}
         properties: Schema = {**{name: {} for name in tool.accepted_parameters}, **shown.get("properties", {})}
         schemas[tool.name] = {**shown, "properties": properties}
-    return load_facade(text, str(file), schemas or {name: {} for name in BASE_TOOLS})
+    return load_facade(text, str(file), schemas)
 
 
 def _load_builtin_tools() -> tuple[Tool, ...]:

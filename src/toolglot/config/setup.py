@@ -24,7 +24,7 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.signin.environment import secret_values
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_base_tools
+from toolglot.facades.catalog import BASE_TOOLS, FACADE_ALIASES, FACADE_MODULES, find_base_tools
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.orchestrator import Orchestrator
@@ -195,7 +195,7 @@ class Setup:
         arguments: dict[str, Any] = {
             "system": self.settings.system,
             "context": self.settings.context,
-            "facade": self.resolve_facade(),
+            "facade": self.resolve_facade(tools),
             **explicit,
             "audit": explicit["audit"] if "audit" in explicit else self.open_audit_log(),
             "fallbacks": tuple(self.engine(engine) if isinstance(engine, str) else engine for engine in fallbacks),
@@ -203,10 +203,10 @@ class Setup:
         }
         return _ConfiguredAgent(self.engine(model, **options), setup=self, tools=tools, **arguments)
 
-    def resolve_facade(self) -> "str | Facade":
-        """How models see the built-in tools. Raises UsageError."""
+    def resolve_facade(self, tools: Iterable[Any] = ()) -> "str | Facade":
+        """How models see the built-in tools, and those of the program that a file names. Raises UsageError."""
         name = self.settings.facade
-        return name if name == "auto" or name in FACADE_MODULES else load_facade_by_name(name)
+        return name if name in ("auto", *FACADE_MODULES, *FACADE_ALIASES) else load_facade_by_name(name, tools)
 
 
 class _ConfiguredAgent(Orchestrator):

@@ -315,6 +315,7 @@ TABLES = (
     Facade(
         id="anthropic-api",
         title="Anthropic API tools",
+        provider="anthropic",
         views=(
             _EDITOR,
             _make_bash_view(
@@ -332,6 +333,7 @@ TABLES = (
     Facade(
         id="agent-toolset",
         title="Anthropic agent tool set",
+        provider="anthropic",
         views=(*_TOOLSET_VIEWS, _FETCH, _SEARCH),
         failure=anthropic.render_toolset_failure,
         note=(

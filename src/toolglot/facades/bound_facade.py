@@ -1,8 +1,8 @@
 """A facade bound to one model: which tools it sees, what its calls mean, how results read, and history under its names.
 
 A call is validated against the native schema and stands for one call of one base tool. What the model wrote is kept; the base
-call is kept beside it. Tools that are not built in pass through unchanged. If a function of a table fails, the model reads an
-error, or the base tool's own text: nothing worse happens.
+call is kept beside it. Base tools are the built-in ones, and those of the user that a custom facade names; all others pass
+through unchanged. If a function of a table fails, the model reads an error, or the base tool's own text: nothing worse happens.
 """
 
 import re
@@ -32,9 +32,9 @@ log = getLogger("toolglot.facades")
 
 
 class BoundFacade:
-    """A facade bound to one model and the built-in tools it may use.
+    """A facade bound to one model and the base tools it may use.
 
-    `base_tools`: the built-in tools that are registered. `reserved_names`: names of other tools, which no view may have.
+    `base_tools`: those that are registered. `reserved_names`: names of other tools, which no view may have.
     """
 
     def __init__(self, facade: Facade, model: str, base_tools: Iterable[str], reserved_names: Iterable[str] = ()) -> None:
@@ -43,7 +43,7 @@ class BoundFacade:
         self.base_tools = frozenset(base_tools)
         self._reserved_names = frozenset(reserved_names)
         self._is_bundled = is_bundled(facade)
-        check_facade(facade, model, self.base_tools)
+        check_facade(facade, model, self.base_tools | self._reserved_names)
         name = strip_model_prefix(model)
         self._available_views = tuple(
             view
@@ -73,11 +73,12 @@ class BoundFacade:
         return tuple(view.definition for view in self.views)
 
     def visible_tools(self, definitions: Iterable[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-        """Tools as the model sees them: built-in ones under its own names, then all others unchanged."""
+        """Tools as the model sees them: base tools under its own names, then all others unchanged."""
         others = (
             definition
             for definition in definitions
-            if BUILTIN_TAG not in definition.tags or definition.name in self.visible_base_tools
+            if definition.name in self.visible_base_tools
+            or (BUILTIN_TAG not in definition.tags and (definition.namespace or definition.name not in self.base_tools))
         )
         return (*self.definitions, *others)
 
@@ -97,7 +98,7 @@ class BoundFacade:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names under which the model sees built-in tools."""
+        """All names under which the model sees base tools."""
         return (*(view.qualified_name for view in self.views), *sorted(self.visible_base_tools))
 
     def is_freeform(self, name: str) -> bool:
@@ -152,9 +153,9 @@ class BoundFacade:
                 render=partial(self._render_result, view, call.name, native),
             )
         # A failed call counts for the tool that it is about, so that repetitions are noticed.
-        if not error.tool and len(view.base_tools) == 1:
-            (error.tool,) = view.base_tools
-        base = ToolCall(call.id, error.tool or call.name, call.arguments, call.raw)
+        error.tool = call.name
+        base_name = next(iter(view.base_tools)) if len(view.base_tools) == 1 else call.name
+        base = ToolCall(call.id, base_name, call.arguments, call.raw)
         return InterpretedCall(call, base, error=error, render=partial(self._render_result, view, call.name, native))
 
     def _interpret_base_call(self, call: ToolCall) -> InterpretedCall:
@@ -285,7 +286,7 @@ class BoundFacade:
                 return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=base_call)
         visible = (candidate for candidate in alternative_calls if candidate[0] in self.visible_base_tools)
         tool, arguments = next(visible, (tool, arguments))
-        if tool not in self.visible_base_tools:
+        if tool not in self.visible_base_tools | self._reserved_names:
             loss = Loss(f"tool {tool!r}", self.facade.title, "this model has no tool for it; our own name is used")
             losses[loss] = None
         is_unchanged = (call.name, call.arguments) == (tool, arguments)

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from toolglot.errors import UnknownName
 from toolglot.facades.view import Facade
+from toolglot.providers.catalog import ALIASES
 
 __all__ = [
     "BASE_TOOLS",
@@ -17,6 +18,7 @@ __all__ = [
     "facade_id_for_provider",
     "find_base_tools",
     "find_facade",
+    "list_facades",
     "strip_model_prefix",
 ]
 
@@ -48,7 +50,14 @@ FACADE_MODULES: dict[str, str] = {
     "kimi": "kimi",
     NEUTRAL: "neutral",
 }
-FACADE_ALIASES = {"claude": "claude-code", "gemini": "gemini-cli", "google": "gemini-cli", "gpt": "codex", "qwen": "qwen-code"}
+FACADE_ALIASES = {
+    "anthropic": "claude-code",
+    "claude": "claude-code",
+    "gemini": "gemini-cli",
+    "google": "gemini-cli",
+    "gpt": "codex",
+    "qwen": "qwen-code",
+}
 # Where the name of a known family starts: after a router's slash, a region's dot, a provider's colon or a host.
 _MODEL_FAMILY = re.compile(r"(?:^|[:.~]|^databricks-)((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|qwq|kimi).*)")
 # The first pattern that matches decides. Newer generations of Claude have no tools for a plan.
@@ -106,6 +115,15 @@ def find_facade(facade_id: str) -> Facade:
         raise UnknownName("facade", facade_id, FACADE_MODULES)
     tables: tuple[Facade, ...] = import_module(f"toolglot.facades.{FACADE_MODULES[facade_id]}").TABLES
     return next(table for table in tables if table.id == facade_id)
+
+
+def list_facades(provider: str = "") -> tuple[Facade, ...]:
+    """All facades, or those of a provider (`anthropic` or `claude`, `gemini`, `openai` …), newest first. Raises UnknownName."""
+    facades = tuple(map(find_facade, FACADE_MODULES))
+    name = ALIASES.get(provider, provider)
+    if provider and not any(facade.provider == name for facade in facades):
+        raise UnknownName("provider of a facade", provider, {facade.provider for facade in facades if facade.provider})
+    return tuple(facade for facade in facades if not provider or facade.provider == name)
 
 
 def find_base_tools(pattern: str) -> tuple[str, ...]:

@@ -311,6 +311,7 @@ TABLES = (
     Facade(
         id="claude-code",
         title="Claude Code",
+        provider="anthropic",
         views=(
             _make_read_view(
                 integer(_OFFSET, minimum=0, maximum=_MAX_SAFE_INTEGER),
@@ -332,6 +333,7 @@ TABLES = (
     Facade(
         id="claude-code-2.0",
         title="Claude Code 2.0",
+        provider="anthropic",
         views=(
             _make_read_view(number(_OFFSET), number(_LIMIT), claude.ARROW_NUMBERS, {}),
             _make_write_view(result=claude.render_write),

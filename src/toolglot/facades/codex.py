@@ -186,6 +186,7 @@ TABLES = (
     Facade(
         id="codex",
         title="Codex",
+        provider="openai",
         views=(
             *(EXEC_COMMAND, WRITE_STDIN, STOP_SESSION, APPLY_PATCH),
             make_update_plan(enum=["pending", "in_progress", "completed"]),
@@ -198,6 +199,7 @@ TABLES = (
     Facade(
         id="codex-shell-command",
         title="Codex with shell_command",
+        provider="openai",
         views=(SHELL_COMMAND, APPLY_PATCH, *_COMMON_VIEWS),
         hides=_HIDES,
         note=f"Run commands with shell_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_PLAN}",
@@ -205,6 +207,7 @@ TABLES = (
     Facade(
         id="codex-shell",
         title="Codex with shell",
+        provider="openai",
         views=(make_shell(applies_patches=True), replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
         hides=_HIDES,
         note=f'{_ARGV} Change files only through shell, too: ["apply_patch", "*** Begin Patch\\n…"]. {_PLAN}',
@@ -212,6 +215,7 @@ TABLES = (
     Facade(
         id="codex-oss",
         title="Codex for open models",
+        provider="openai",
         views=(make_shell(applies_patches=False), make_apply_patch_function(), make_update_plan(), WEB_SEARCH, *_LEGACY_VIEWS),
         hides=_HIDES | {"view_image"},
         note=f"{_ARGV} {_PATCH} {_PLAN}",
@@ -219,6 +223,7 @@ TABLES = (
     Facade(
         id="openai",
         title="OpenAI",
+        provider="openai",
         views=(make_shell(applies_patches=False), make_apply_patch_function(accepts=OPERATION_PARAMETERS), *_COMMON_VIEWS),
         hides=_HIDES,
         note=f"{_ARGV} {_PATCH} {_PLAN}",
@@ -226,6 +231,7 @@ TABLES = (
     Facade(
         id="openai-hosted",
         title="OpenAI hosted shell and apply_patch",
+        provider="openai",
         views=(HOSTED_SHELL, APPLY_PATCH_OPERATION, *_COMMON_VIEWS),
         hides=_HIDES,
         note="Run commands with shell; each runs in bash on Linux, in a sandbox, and starts in the workspace: "

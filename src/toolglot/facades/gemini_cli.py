@@ -370,6 +370,7 @@ TABLES = (
     Facade(
         id="gemini-cli",
         title="Gemini CLI for Gemini 3",
+        provider="gemini",
         views=(*_VIEWS, *_EXTRA_VIEWS, replace(_TODOS, hidden=True)),
         failure=gemini.render_failure,
         note=_NOTE,
@@ -378,6 +379,7 @@ TABLES = (
     Facade(
         id="gemini-cli-2",
         title="Gemini CLI for Gemini 2.x",
+        provider="gemini",
         views=(*_VIEWS, _TODOS, *_EXTRA_VIEWS),
         failure=gemini.render_failure,
         note=f"{_NOTE} For work with several steps, keep the list of them with write_todos.",

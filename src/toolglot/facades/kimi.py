@@ -262,6 +262,7 @@ TABLES = (
     Facade(
         id="kimi",
         title="Kimi Code",
+        provider="moonshotai",
         views=_VIEWS,
         failure=claude.render_failure,
         note=(

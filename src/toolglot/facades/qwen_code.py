@@ -162,6 +162,7 @@ TABLES = (
     Facade(
         id="qwen-code",
         title="Qwen Code",
+        provider="qwen",
         views=_VIEWS,
         failure=gemini.render_failure,
         note=(

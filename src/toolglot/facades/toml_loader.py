@@ -64,6 +64,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     title: str = ""
+    provider: str = ""
     note: str = ""
     hides: list[str] = []
     failure: str = ""
@@ -97,7 +98,7 @@ def _build_facade(file: _File, base_tools: Mapping[str, Schema] | None) -> Facad
     if not file.id:
         raise UsageError("id: it is empty; give the facade a name")
     if base_tools is not None:
-        check_names(file.hides, base_tools, "hides", "built-in tool")
+        check_names(file.hides, base_tools, "hides", "tool")
     views: list[View] = []
     for number, row in enumerate(file.views):
         try:
@@ -116,6 +117,7 @@ def _build_facade(file: _File, base_tools: Mapping[str, Schema] | None) -> Facad
         id=file.id,
         title=file.title or file.id,
         views=tuple(views),
+        provider=file.provider,
         failure=_compile_template(
             "failure",
             file.failure,
@@ -139,7 +141,7 @@ def _build_view(row: _Row, base_tools: Mapping[str, Schema] | None) -> View:
     if not row.name:
         raise UsageError("name: it is empty; set what the model calls the tool")
     if base_tools is not None:
-        check_names([row.base], base_tools, "base", "built-in tool")
+        check_names([row.base], base_tools, "base", "tool")
     base = _properties(base_tools, row.base)
     schemas = _check_schemas(row)
     fields = _check_fields(row, schemas, base)

@@ -19,13 +19,13 @@ def is_bundled(facade: Facade) -> bool:
 def check_facade(facade: Facade, model: str = "", base_tools: Iterable[str] = ()) -> None:
     """Check a custom facade. Raises UsageError.
 
-    `model`: only the tools that it sees must have different names. `base_tools`: base tools that are not built in.
+    `model`: only the tools that it sees must have different names. `base_tools`: tools that are not built in.
     """
     if is_bundled(facade):
         return
     known, seen = {*BASE_TOOLS, *base_tools}, set[tuple[str, bool]]()
     try:
-        check_names(facade.hides, known, "hides", "built-in tool")
+        check_names(facade.hides, known, "hides", "tool")
         for view in facade.views:
             _check_view(view, known)
             if not view.models or re.search(view.models, strip_model_prefix(model)):
@@ -44,7 +44,7 @@ def _check_view(view: View, known: set[str]) -> None:
         raise UsageError("a tool has no name; set what the model calls it")
     if not view.cases:
         raise UsageError(f"{where} has no cases; add one that names a base tool")
-    check_names((*view.base_tools, *(case.base for case in view.cases.values())), known, where, "built-in tool")
+    check_names((*view.base_tools, *(case.base for case in view.cases.values())), known, where, "tool")
     if view.select_case is None and "" not in view.cases:
         raise UsageError(f'{where} cannot choose between its cases; set select_case, or add a case ""')
     if (view.parameters or {}).get("type", "object") != "object":

@@ -229,12 +229,24 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     title: str
     views: tuple[View, ...]
+    provider: str = ""
+    """Whose models it is for; "" for those of any provider."""
     failure: Renderer | None = None
     """Renders failures if a case does not."""
     note: str = ""
     """For the instructions: how to work with the tools, by the names that the model sees."""
     hides: frozenset[str] = frozenset()
     """Base tools that the model does not need: other tools do their work."""
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """The native tools as a model sees them."""
+        return tuple(view.definition for view in self.views if not view.hidden)
+
+    @property
+    def base_tools(self) -> frozenset[str]:
+        """The base tools that its views call."""
+        return frozenset(case.base for view in self.views for case in view.cases.values())
 
 
 def _map_fields(fields: tuple[Field | str, ...], arguments: Arguments, *, to_base: bool) -> Arguments:

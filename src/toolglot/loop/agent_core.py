@@ -19,7 +19,7 @@ from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
 from toolglot.providers.catalog import select_row
-from toolglot.request import BUILTIN_TAG, Options, Schema, ToolDefinition
+from toolglot.request import Options, Schema, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import Approve, ToolExecutor
@@ -114,7 +114,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self.registry = tools
         self._hosted = HostedTools(hosted, definitions)
         if isinstance(facade, Facade):
-            check_facade(facade, self.engine.model, [tool.name for tool in tools if BUILTIN_TAG in tool.tags])
+            check_facade(facade, self.engine.model, [tool.name for tool in tools])
         elif facade != "auto":
             find_facade(facade)
         self._view: ModelView | None = None

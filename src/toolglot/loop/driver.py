@@ -263,8 +263,9 @@ class Driver:
             result, call = outcome.result, outcome.call
             if result.is_error and result.error_kind != "rejected":  # a call that the user refused did not fail
                 kind, details = result.error_kind or "execution", outcome.details
+                name = result.name or call.name  # what the model called it
                 raise ToolError(
-                    result.text, kind=kind, code=result.error_code, tool=call.name, call_id=call.id, details=details
+                    result.text, kind=kind, code=result.error_code, tool=name, call_id=call.id, details=details
                 ) from self._executor.causes.pop(call.id, None)
         if (output := self._structured_output) is not None:
             output.check_outcomes(self._outcomes)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_for_model, find_facade
+from toolglot.facades.validation import is_bundled
 from toolglot.facades.view import Facade
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
 from toolglot.losses import Loss
@@ -34,7 +35,7 @@ _NO_HOSTED_TOOLS = HostedTools()
 class ModelView:
     """The tools, system messages and history of one model. It stays valid while the registry has the same version.
 
-    `facade`: "auto" picks the facade of the model's own harness. There is none if no built-in tool is registered.
+    `facade`: "auto" picks the facade of the model's own harness. There is none if no tool that it is for is registered.
     """
 
     def __init__(
@@ -62,18 +63,19 @@ class ModelView:
 
     @cached_property
     def facade(self) -> BoundFacade | None:
-        """The model's own names for the built-in tools; None if none is registered."""
-        allowed = self.config.allowed_tools
+        """The model's own names for the built-in tools, and for the user's that a custom facade names; None without any."""
+        model, facade, allowed = self.profile.model, self._facade, self.config.allowed_tools
+        named = facade.base_tools if isinstance(facade, Facade) and not is_bundled(facade) else ()
         base_tools: list[str] = []
         other_names = [*self._hosted.all_names]
         for tool in self.registry:
-            if BUILTIN_TAG not in tool.tags:
-                other_names.append(tool.name)
-            elif allowed is None or tool.name in allowed:
+            is_allowed, is_builtin = allowed is None or tool.name in allowed, BUILTIN_TAG in tool.tags
+            if is_allowed and (is_builtin or (tool.name in named and not tool.namespace)):
                 base_tools.append(tool.name)
+            elif not is_builtin:
+                other_names.append(tool.name)
         if not base_tools:
             return None
-        model, facade = self.profile.model, self._facade
         if isinstance(facade, str):
             facade = facade_for_model(model) if facade == "auto" else find_facade(facade)
         return BoundFacade(facade, model, base_tools, other_names)

@@ -112,8 +112,10 @@ def find_issues(arguments: Any, schema: Mapping[str, Any] | None) -> list[Issue]
         return [Issue("$", str(e).partition("\n")[0])]
     issues: list[Issue] = []
     for error in errors:
-        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path]
-        issues.append(Issue("$" + "".join(steps), error.message))
+        missing = getattr(error.kind, "property", None)  # the parameter to blame, not the object that lacks it
+        path = [*error.instance_path, missing] if missing is not None else error.instance_path
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+        issues.append(Issue("$" + "".join(steps), error.message if missing is None else "is missing"))
     return issues
 
 

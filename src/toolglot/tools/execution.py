@@ -268,11 +268,11 @@ class Execution:
 
     def _render(self, result: ToolResult, details: Any) -> ToolResult:
         prepared = self._prepared
-        if prepared.interpreted is not None and prepared.interpreted.render is not None:
-            return prepared.interpreted.render(result, prepared.call.arguments or {}, details)
-        if BUILTIN_TAG in prepared.tool.tags:
-            return replace(result, data=None)  # a built-in tool's data is for facades; the model reads the text
-        return result
+        data = None if BUILTIN_TAG in prepared.tool.tags else result.data  # a built-in tool's data is for facades only
+        if prepared.interpreted is None or prepared.interpreted.render is None:
+            return replace(result, data=data)
+        rendered = prepared.interpreted.render(result, prepared.call.arguments or {}, details)
+        return rendered if rendered.is_rendered or rendered.data is not None else replace(rendered, data=data)
 
     async def _attempt(self, attempt: int) -> Any:
         """Call the function once. One that is inline and synchronous cannot be stopped."""

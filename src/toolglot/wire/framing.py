@@ -33,6 +33,7 @@ class SseDecoder:
         self._started = False
 
     def feed(self, data: bytes) -> list[Frame]:
+        """Return the events that these bytes complete, as (name, data)."""
         # Fast path: nearly every read ends with a complete event.
         if self._started and not self._pieces and not self._ends_cr:
             if data[-2:] == b"\n\n" and b"\r" not in data:
@@ -65,6 +66,7 @@ class SseDecoder:
         return self._split_frames(events)
 
     def close(self) -> list[Frame]:
+        """Return the event that the end of the stream completes, if there is one."""
         remainder, self._pieces = b"".join(self._pieces), []
         return self._split_frames([remainder])
 

@@ -10,8 +10,10 @@ what the dead process put there.
 
 import errno
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -50,6 +52,8 @@ __all__ = [
 # Errors of file systems, or of their mount options, that have no hard links.
 _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # directories, on some file systems
+_BACKUP_NAME = re.compile(r"\.[0-9a-f]{16}$")
+_MAX_BACKUP_AGE = 30 * 24 * 3600.0
 CreatedDirectories = list[tuple[int, str]]
 """Directories that were created: the descriptor of the parent, and the name."""
 
@@ -128,7 +132,7 @@ def version_at(dir_fd: int, name: str | bytes) -> FileVersion | None:
 
 
 def recover_changes(backup_dir: Path, open_directory: Callable[[LogEntry, ExitStack], int | None]) -> None:
-    """Undo what was in progress when another process was killed, and remove its temporary files.
+    """Undo what was in progress when another process was killed, and remove its temporary files and old backups.
 
     `open_directory` returns a descriptor of an entry's directory, None if that no longer exists, or raises ToolError.
     """
@@ -136,8 +140,13 @@ def recover_changes(backup_dir: Path, open_directory: Callable[[LogEntry, ExitSt
         status = os.stat(backup_dir)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return  # somebody else could have written the logs
-        for path in sorted(path for path in backup_dir.iterdir() if path.suffix == ".journal"):
+        oldest = time.time() - _MAX_BACKUP_AGE
+        for path in sorted(backup_dir.iterdir()):
             with suppress(OSError, ToolError), ExitStack() as stack:
+                if path.suffix != ".journal":
+                    if _BACKUP_NAME.search(path.name) and path.lstat().st_mtime < oldest:
+                        path.unlink()
+                    continue
                 lines = _read_abandoned_log(path, stack)
                 entries = {line.old: line for line in lines if isinstance(line, LogEntry)}.values()
                 # All directories first: one that may not be changed leaves the whole log alone.

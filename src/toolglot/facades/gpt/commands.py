@@ -162,7 +162,7 @@ def _make_command_view(
 ) -> View:
     """The tool under one of its names; calls may use the others. `write_command` writes the first parameter in history."""
     command_key = next(iter(shown))
-    missing = Issue("$", f'"{command_key[:-1]}" is a required property')
+    missing = Issue(f"$.{command_key[:-1]}", "is missing")
 
     def select_case(native: Arguments) -> str:
         command = get_command(native)
