@@ -109,7 +109,8 @@ class MissingOutput(MalformedReply):
         "filtered": "a safety filter stopped the reply",
         "error": "the provider stopped the reply with an error",
         "max_iterations": "the run used up its turns; raise max_iterations in ToolConfig",
-        "budget": "the run used up its time, tokens or cost; raise the limit in ToolConfig",
+        "budget": "the run used up its tokens or cost; raise the limit in ToolConfig",
+        "timeout": "the run used up its time; raise run_timeout in ToolConfig",
     }
 
     def __init__(self, result: "RunResult") -> None:

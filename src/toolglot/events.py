@@ -162,7 +162,10 @@ class ContextTruncated(
     """The summary that replaces them."""
 
 
-RunStop = Literal["end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "approval", "interrupted"]
+RunStop = Literal[
+    "end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "timeout", "approval", "interrupted"
+]
+"""Why a run ended. budget: `max_tokens` or `max_cost`; timeout: `run_timeout`; approval: it waits, and can be resumed."""
 
 
 class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):

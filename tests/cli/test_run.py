@@ -196,6 +196,12 @@ class TestTools:
         assert outcome.code == 3
         assert outcome.records()[-1]["result"]["stop"] == "max_iterations"
 
+    def test_a_run_that_used_up_its_time_says_so(self) -> None:
+        outcome = run_cli("run", "fault stall", "--json", TOOLGLOT_POLICY_RUN_TIMEOUT="0.05")
+        assert (outcome.code, outcome.records()[-1]["result"]["stop"]) == (3, "timeout")
+        outcome = run_cli("run", "fault stall", TOOLGLOT_POLICY_RUN_TIMEOUT="0.05")
+        assert (outcome.code, outcome.err) == (3, "toolglot: stopped early: timeout\n")
+
 
 class TestErrors:
     @pytest.mark.untraced

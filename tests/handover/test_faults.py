@@ -206,7 +206,7 @@ async def test_a_stall_ends_with_the_run_timeout(case: Case) -> None:
     transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
     scene = FaultRun(case, make_engine(case.profile, transport), run_timeout=WAIT)
     await scene.run()
-    assert scene.actual_end() == "budget"
+    assert scene.actual_end() == "timeout"
     assert sorted(scene.ran) == (CITIES if case.second else [])
     await scene.check_next_run()
     check_valid(scene.agent.conversation)

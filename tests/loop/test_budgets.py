@@ -111,7 +111,7 @@ def test_a_model_that_stalls_is_stopped_in_time(provider: str, live: bool) -> No
     tap = Wiretap("say some words that take their time", faults=["stall"])
     talker = agent(provider, tap, config=ToolConfig(run_timeout=0.05))
     result = run(outcome(talker, "go", streamed=live))
-    assert result.stop == "budget"
+    assert result.stop == "timeout"
     assert tap.open == 0
     check(talker.conversation)
     after = agent(provider, conversation=talker.conversation)
@@ -123,7 +123,7 @@ def test_a_tool_that_hangs_is_stopped_in_time(live: bool) -> None:
     hang = StuckTool("hang")
     talker = agent("anthropic", tools=[hang.tool, noting([], "quick")], config=ToolConfig(run_timeout=0.5))
     result = run(outcome(talker, "call quick {} call hang {}", streamed=live))
-    assert result.stop == "budget"
+    assert result.stop == "timeout"
     assert hang.ended == 1
     assert kinds_of(talker.conversation) == [None, "interrupted"]
     check(talker.conversation)
@@ -168,7 +168,7 @@ def test_the_time_limit_is_not_told_as_an_act_of_the_user(live: bool) -> None:
 @LIVE
 def test_no_time_at_all(live: bool) -> None:
     talker = agent("anthropic", config=ToolConfig(run_timeout=0.0))
-    assert run(outcome(talker, "say x", streamed=live)).stop == "budget"
+    assert run(outcome(talker, "say x", streamed=live)).stop == "timeout"
     check(talker.conversation)
 
 
@@ -187,7 +187,7 @@ def test_a_slow_approver_is_stopped_in_time() -> None:
     work = Work()
     config = ToolConfig(run_timeout=0.05, approval_effects=frozenset({"execute"}))
     talker = agent("anthropic", tools=[work.tool], config=config, approve=never)
-    assert run(talker.run('call work {"n": 1}')).stop == "budget"
+    assert run(talker.run('call work {"n": 1}')).stop == "timeout"
     assert work.ran == 0
     assert kinds_of(talker.conversation) == ["cancelled"]
     check(talker.conversation)
@@ -196,7 +196,7 @@ def test_a_slow_approver_is_stopped_in_time() -> None:
 async def test_a_slow_hook_is_stopped_in_time() -> None:
     talker = agent("anthropic", hooks=[hook(before_request=never)], config=ToolConfig(run_timeout=0.05))
     async with asyncio.timeout(5):
-        assert (await talker.run("say x")).stop == "budget"
+        assert (await talker.run("say x")).stop == "timeout"
     check(talker.conversation)
 
 
@@ -215,7 +215,7 @@ async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
 @pytest.mark.parametrize("waits", [0.5, 60.0])
 async def test_waiting_for_the_provider_counts_as_time(waits: float) -> None:
     talker = agent("anthropic", Wiretap(faults=[f"rate-limit:{waits:g}"] * 9), config=ToolConfig(run_timeout=0.05))
-    assert (await talker.run("say x")).stop == "budget"
+    assert (await talker.run("say x")).stop == "timeout"
     check(talker.conversation)
 
 

@@ -677,7 +677,7 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
     )
     before = len(talker.conversation)
     result = run(outcome(talker, "go", streamed=live))
-    assert result.stop == "budget"
+    assert result.stop == "timeout"
     assert len(talker.conversation) >= before + 1
     check(talker.conversation)
     talker.summarize = None
@@ -690,7 +690,7 @@ def test_a_model_that_stalls_while_it_summarizes_is_stopped_in_time(live: bool) 
     tap = Model(summary="some words that take their time").tap(faults=["stall-first"])
     talker = agent("openai-chat", tap, context=COMPACT, conversation=old(), config=ToolConfig(run_timeout=0.05))
     result = run(outcome(talker, "go", streamed=live))
-    assert (result.stop, tap.open) == ("budget", 0)
+    assert (result.stop, tap.open) == ("timeout", 0)
     check(talker.conversation)
 
 

@@ -217,7 +217,7 @@ def test_a_run_that_is_out_of_time_leaves_later_calls_not_run(live: bool) -> Non
 
     talker = agent("anthropic", tools=[step], config=ToolConfig(run_timeout=0.1))
     result = run(outcome(talker, prompt("step step step"), streamed=live))
-    assert (result.stop, ran) == ("budget", [0, 1])
+    assert (result.stop, ran) == ("timeout", [0, 1])
     assert results_of(talker.conversation)[0].text == "did 0"
     assert all(one.is_error for one in results_of(talker.conversation)[1:])
     check(talker.conversation)

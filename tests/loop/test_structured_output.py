@@ -196,6 +196,14 @@ async def test_a_budget_that_is_used_up_is_never_an_output_of_none() -> None:
     check(talker.conversation)
 
 
+async def test_a_time_that_is_used_up_is_never_an_output_of_none() -> None:
+    talker = agent("anthropic", Wiretap(faults=["stall"]), output_type=City, config=ToolConfig(run_timeout=0.05))
+    with pytest.raises(MissingOutput, match="raise run_timeout") as error:
+        await talker.run("go")
+    assert error.value.result.stop == "timeout"
+    check(talker.conversation)
+
+
 @pytest.mark.parametrize("provider", EVERYONE)
 @LIVE
 def test_a_wrong_answer_is_sent_back(provider: str, live: bool) -> None:

@@ -64,7 +64,7 @@ class Driver:
         self._eager_tools = EagerTools(run, requests) if config.eager_start and streaming else None
         self._deadline = None if config.run_timeout is None else time.monotonic() + config.run_timeout
         self._pending: tuple[ToolCall, ...] = ()
-        self._is_out_of_budget = self._was_rejected = False
+        self._was_rejected = False
         self._fallbacks_used = 0
 
     # ---- the loop
@@ -101,7 +101,6 @@ class Driver:
                 are_tokens_left = max_tokens is None or self._usage.input + self._usage.output < max_tokens
                 if are_tokens_left and (max_cost is None or self._cost is None or self._cost < max_cost):
                     return step
-                self._is_out_of_budget = True
                 self.run.abandon("limit", "the run has used up its budget")
                 self.run.finish("budget")
             elif isinstance(step, NeedApproval):
@@ -121,7 +120,6 @@ class Driver:
         partial_text = self._reading_from.partial_text if self._reading_from is not None else None
         if isinstance(error, TimeoutError) and self._deadline is not None and time.monotonic() >= self._deadline:
             log.info("the run was stopped after %s s", self._config.run_timeout)
-            self._is_out_of_budget = True
             run.interrupt(partial_text, timed_out=True)
             return True
         if isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
@@ -144,7 +142,7 @@ class Driver:
         output = self._structured_output
         result = RunResult(
             run.reply.text if run.reply else "",
-            "budget" if self._is_out_of_budget else stop,
+            stop,
             run.reply,
             output.output if output else None,
             self._usage,

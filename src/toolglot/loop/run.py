@@ -269,7 +269,7 @@ class Run:
                 self.conversation.append(assistant(partial_text))
             note = _REPLY_INTERRUPTED if partial_text.strip() else _NO_ANSWER
             self.conversation.append(replace(user(note.format(reason)), origin=_LOOP_ORIGIN))
-        self._stop = "interrupted"
+        self._stop = "timeout" if timed_out else "interrupted"
 
     def abandon(self, kind: ToolErrorKind, reason: str) -> None:
         """Answer the open calls without running them: those that were started have an unknown outcome."""
