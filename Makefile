@@ -74,6 +74,7 @@ bench: $(READY) ## measure speed against the floor and the official SDKs (the lo
 docs: $(DOCS_READY) ## regenerate the generated parts of the documentation and build the site in site/
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/zensical build --clean --strict
+	@rm -f site/*.py
 
 clean: ## remove everything that make created
 	@rm -rf $(VENV) .venv-local site .cache .pytest_cache .ruff_cache .hypothesis .coverage

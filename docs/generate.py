@@ -4,39 +4,30 @@ import ast
 import inspect
 import re
 import sys
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import click
 import msgspec
+from generate_reference import REFERENCE_PAGES, render_errors, render_reference_index, render_reference_page
+from generate_tools import docs_below, render_builtin_tools, render_table, render_tool_names, render_tool_reference
 
-import toolglot
-from toolglot.builtin.tools import builtins
 from toolglot.cli.chat.commands import COMMANDS
 from toolglot.cli.main import app
 from toolglot.config.setting_schema import WILDCARD, setting_fields
 from toolglot.config.settings import Settings
 from toolglot.engine.signin.keyring_store import keyring_account
-from toolglot.errors import ToolglotError
 from toolglot.events import RunEvent
-from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import FACADE_MODULES, find_facade
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.model_facts import FACTS
-from toolglot.request import ToolDefinition
 from toolglot.simulator.faults import FAULTS
-from toolglot.tools.tool import Tool
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-FACADES_PER_TABLE = 5
 
 _RULE_LABELS = {"free": "yes", "trusted": "no"}
 _SIGN_IN_NAMES = {
@@ -44,13 +35,6 @@ _SIGN_IN_NAMES = {
     "adc": "Google (`gcloud auth application-default login`, `GOOGLE_APPLICATION_CREDENTIALS`)",
     "copilot": "GitHub (`toolglot login copilot`)",
 }
-
-
-def render_table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Render a Markdown table."""
-    header = list(header)
-    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
 
 
 # ---- providers
@@ -159,19 +143,6 @@ def _field_docs(owner: Any) -> dict[str, str]:
     return inherited | docs_below(body)
 
 
-def docs_below(body: list[ast.stmt]) -> dict[str, str]:
-    """Read the docstrings that stand below assignments."""
-    return {
-        target.id: inspect.cleandoc(doc.value.value).replace("\n", " ").replace("|", "\\|")
-        for field, doc in pairwise(body)
-        if isinstance(field, ast.Assign | ast.AnnAssign)
-        and isinstance(target := field.targets[0] if isinstance(field, ast.Assign) else field.target, ast.Name)
-        and isinstance(doc, ast.Expr)
-        and isinstance(doc.value, ast.Constant)
-        and isinstance(doc.value.value, str)
-    }
-
-
 # ---- events, faults and commands
 
 
@@ -221,198 +192,6 @@ def walk_commands(command: click.Command, name: str, parent: click.Context | Non
             child = command.get_command(context, child_name)
             assert child is not None
             yield from walk_commands(child, child_name, context)
-
-
-# ---- tools
-
-
-@cache
-def load_builtin_tools() -> list[Tool]:
-    """Create all built-in tools."""
-    with tempfile.TemporaryDirectory() as directory:
-        state = builtins(directory, state_dir=Path(directory) / "state")
-        state.close()
-    return state.all_tools
-
-
-def render_builtin_tools() -> str:
-    """docs/tools.md: one row per tool."""
-    rows = [
-        (
-            f"`{tool.name}`",
-            ", ".join(sorted(tool.effects - {"network"} or tool.effects)),
-            tool.description.split("\n")[0],
-            ", ".join((tool.definition.parameters or {}).get("properties", {})),
-        )
-        for tool in load_builtin_tools()
-    ]
-    return render_table(("tool", "effects", "description", "parameters"), rows)
-
-
-def bind_facades() -> list[BoundFacade]:
-    """Bind every facade to all built-in tools and to no model in particular."""
-    names = [tool.name for tool in load_builtin_tools()]
-    return [BoundFacade(find_facade(facade_id), "", names) for facade_id in FACADE_MODULES]
-
-
-def render_tool_names() -> str:
-    """docs/facades.md: every base tool under its names in every facade."""
-    facades = bind_facades()
-    names = sorted(tool.name for tool in load_builtin_tools())
-    tables: list[str] = []
-    for start in range(0, len(facades), FACADES_PER_TABLE):
-        group = facades[start : start + FACADES_PER_TABLE]
-        rows = [
-            (f"`{name}`", *(", ".join(f"`{native}`" for native in native_names(name, facade)) for facade in group))
-            for name in names
-        ]
-        tables.append(render_table(("base tool", *(f"`{facade.facade.id}`" for facade in group)), rows))
-    return "\n\n".join(tables)
-
-
-def native_names(base_tool: str, facade: BoundFacade) -> list[str]:
-    """List the names of a base tool, including those that only some models see."""
-    names = [view.qualified_name for view in facade.facade.views if base_tool in view.base_tools and not view.hidden]
-    return [*names, base_tool] if base_tool in facade.visible_base_tools else names
-
-
-def render_tool_reference() -> str:
-    """docs/tool-reference.md: every tool under every facade, with all descriptions."""
-    parts = [
-        "# Every tool under every facade",
-        "Generated by `make docs`: the definitions of the [built-in tools](tools.md) exactly as models see them under each "
-        "[facade](facades.md). Review descriptions here, side by side.",
-    ]
-    definitions = tuple(tool.definition for tool in load_builtin_tools())
-    for facade in bind_facades():
-        parts.append(f"## {facade.facade.id}: {facade.facade.title}")
-        if facade.facade.note:
-            parts.append("\n".join(f"> {line}".rstrip() for line in facade.facade.note.splitlines()))
-        for definition in facade.visible_tools(definitions):
-            parts += render_definition(definition)
-    return "\n\n".join(parts) + "\n"
-
-
-def render_definition(definition: ToolDefinition) -> Iterator[str]:
-    """Render one tool: its name, its description, and a table of its parameters."""
-    namespace = f"{definition.namespace}." if definition.namespace else ""
-    yield f"### `{namespace}{definition.name}`"
-    if definition.description:
-        yield escape(definition.description)
-    parameters = definition.parameters or {}
-    rows = list(walk_parameters(resolve_references(parameters, parameters.get("$defs", {})), ""))
-    if rows:
-        yield render_table(("parameter", "type", "description"), rows)
-    elif definition.kind != "function":
-        yield f"*{definition.kind} input*"
-    if definition.grammar:
-        yield f"```\n{definition.grammar.get('definition', '').strip()}\n```"
-
-
-def resolve_references(node: Any, definitions: dict[str, Any]) -> Any:
-    """Replace references to `$defs` by what they refer to."""
-    if isinstance(node, list):
-        return [resolve_references(item, definitions) for item in node]
-    if not isinstance(node, dict):
-        return node
-    resolved = {key: resolve_references(value, definitions) for key, value in node.items() if key not in ("$defs", "$ref")}
-    if "$ref" in node:
-        return {**resolve_references(definitions[node["$ref"].rpartition("/")[2]], definitions), **resolved}
-    return resolved
-
-
-def walk_parameters(schema: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a row for each parameter of an object schema, and for the fields of nested objects."""
-    required = schema.get("required", [])
-    for name, parameter in schema.get("properties", {}).items():
-        label = f"`{prefix}{name}`" + ("" if name in required else " (optional)")
-        yield label, escape(format_type(parameter)), escape(parameter.get("description", "")).replace("\n", "<br>")
-        for option in (parameter, *parameter.get("anyOf", [])):
-            items = option.get("items", {})
-            if option.get("properties"):
-                yield from walk_parameters(option, f"{prefix}{name}.")
-            elif isinstance(items, dict) and items.get("properties"):
-                yield from walk_parameters(items, f"{prefix}{name}[].")
-
-
-def format_type(schema: dict[str, Any]) -> str:
-    """Format the type of a parameter briefly."""
-    if "enum" in schema:
-        return " or ".join(f"`{value}`" for value in schema["enum"])
-    for key in ("anyOf", "oneOf"):
-        if key in schema:
-            return " or ".join(format_type(option) for option in schema[key])
-    kind = schema.get("type", "any")
-    kind = " or ".join(kind) if isinstance(kind, list) else str(kind)
-    return f"array of {format_type(schema['items'])}" if kind == "array" and schema.get("items") else kind
-
-
-def escape(text: str) -> str:
-    """Escape what Markdown would interpret in a table or as HTML."""
-    return text.replace("|", "\\|").replace("<", "&lt;")
-
-
-# ---- the public names
-
-# Page -> its title, and the modules or packages whose public names it describes.
-REFERENCE_PAGES = {
-    "agents": ("Agents and runs", "loop config"),
-    "tools": ("Tools", "tools"),
-    "messages": ("Messages and requests", "messages request losses"),
-    "events": ("Events and results", "events"),
-    "engines": ("Engines, transports and the simulator", "engine simulator"),
-    "formats": ("API formats and providers", "wire providers schema"),
-    "builtin": ("Built-in tools and facades", "builtin facades"),
-    "errors": ("Errors", "errors"),
-}
-
-
-def public_names(page: str) -> list[str]:
-    """List the public names that a page of the reference describes."""
-    modules = REFERENCE_PAGES[page][1].split()
-    return [name for name in toolglot.__all__ if toolglot._HOME[name].partition(".")[0] in modules]
-
-
-def render_reference_index() -> str:
-    """docs/reference/index.md: every public name in one line."""
-    parts = [
-        "# API reference",
-        "Everything that `from toolglot import …` offers. Generated from the docstrings by `make docs`.",
-    ]
-    for page, (title, _) in REFERENCE_PAGES.items():
-        rows = [(f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)]
-        parts += [f"## [{title}]({page}.md)", render_table(("name", "purpose"), rows)]
-    return "\n\n".join(parts) + "\n"
-
-
-def render_reference_page(page: str) -> str:
-    """docs/reference/PAGE.md: what the site generator replaces by the docstrings."""
-    return "\n\n".join([f"# {REFERENCE_PAGES[page][0]}", *(f"::: toolglot.{name}" for name in public_names(page))]) + "\n"
-
-
-def summarize(name: str) -> str:
-    """Return the first sentence about a public name; that of a union or an alias stands below it in its module."""
-    value = getattr(toolglot, name)
-    if inspect.isclass(value) or inspect.isroutine(value):
-        doc = inspect.getdoc(value) or ""
-    else:
-        source = inspect.getsource(import_module(f"toolglot.{toolglot._HOME[name]}"))
-        doc = docs_below(ast.parse(source).body).get(name, "")
-    return re.sub(r"\s+", " ", doc.split("\n\n")[0])
-
-
-def render_errors() -> str:
-    """docs/errors.md: the tree of exceptions."""
-    return "```text\n" + "\n".join(walk_errors(ToolglotError, 0)) + "\n```"
-
-
-def walk_errors(error: type[ToolglotError], depth: int) -> Iterator[str]:
-    """Yield a line for an exception and for each one below it."""
-    doc = re.sub(r"\s+", " ", (error.__doc__ or "").split("\n\n")[0])
-    yield f"{'  ' * depth + error.__name__:<26}{doc}"
-    for child in error.__subclasses__():
-        if child.__name__ in toolglot.__all__:
-            yield from walk_errors(child, depth + 1)
 
 
 # ---- speed

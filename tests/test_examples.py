@@ -1,14 +1,19 @@
 """Every program in examples/ runs as a user runs it: in a fresh interpreter, with warnings as errors and an empty stderr."""
 
 import asyncio
+import os
 import re
 import runpy
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from toolglot.simulator.server import serve
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if "# Output:\n" in path.read_text(encoding="utf-8")]
@@ -27,6 +32,62 @@ def test_example_prints_what_it_says(program: Path, tmp_path: Path) -> None:
     promised = program.read_text(encoding="utf-8").partition("# Output:\n")[2]
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == re.findall(r"^# ?(.*)$", promised, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A simulator on loopback."""
+    started, stopped, urls = threading.Event(), threading.Event(), list[str]()
+
+    async def main() -> None:
+        async with serve() as url:
+            urls.append(url)
+            started.set()
+            await asyncio.to_thread(stopped.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    assert started.wait(20)
+    yield urls[0]
+    stopped.set()
+    thread.join()
+
+
+MODELS = {
+    "": "anthropic:claude-sonnet-4-5",
+    ":anthropic": "anthropic:claude-sonnet-4-5",
+    ":gemini": "gemini:gemini-3-pro-preview",
+    ":openai-responses": "openai:gpt-5.1",
+}
+"""What the simulator plays by default, by what follows its name in an example."""
+
+
+@pytest.mark.parametrize(
+    "name", [*(path.name for path in PROGRAMS if path.stem != "testing"), "README.md", "docs/index.md", "docs/quickstart.md"]
+)
+def test_example_does_the_same_over_http(name: str, tmp_path: Path, address: str) -> None:
+    """With a provider's real name, address and key; the programs in Markdown print what their comments say."""
+    if name.endswith(".py"):
+        source = (EXAMPLES / name).read_text(encoding="utf-8")
+        promised = re.findall(r"^# ?(.*)$", source.partition("# Output:\n")[2], re.MULTILINE)
+    else:
+        source = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / name).read_text(encoding="utf-8"), re.DOTALL)[0]
+        promised = re.findall(r"^ *print\(.*?\)  # (.*)$", source, re.MULTILINE)
+    source, count = re.subn(r'"simulator([:\w-]*)"', lambda match: f'"{MODELS[match[1]]}"', source)
+    assert count
+    (tmp_path / "program.py").write_text(source, encoding="utf-8")
+    variables = {f"{vendor}_API_KEY": "any" for vendor in ("ANTHROPIC", "GEMINI", "OPENAI")}
+    variables |= {f"{name}_BASE_URL": address for name in ("ANTHROPIC", "GOOGLE_GEMINI", "OPENAI")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "program.py"],
+        cwd=tmp_path,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == promised
 
 
 def test_fastapi_example_streams_events_and_remembers_the_chat() -> None:

@@ -1,0 +1,73 @@
+"""The generated pages about the public names: the API reference and the tree of errors."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+
+from generate_tools import docs_below, escape, render_table
+
+import toolglot
+from toolglot.errors import ToolglotError
+
+# Page -> its title, the modules or packages whose public names it describes, and the names to begin with.
+REFERENCE_PAGES = {
+    "agents": ("Agents and runs", "loop config", "Orchestrator from_config"),
+    "tools": ("Tools", "tools", "tool Context ToolConfig ToolError"),
+    "messages": ("Messages and requests", "messages request losses", "Conversation Message user assistant system"),
+    "events": ("Events and results", "events", "RunResult ToolOutcome"),
+    "engines": ("Engines, transports and the simulator", "engine simulator", "create_engine Engine"),
+    "formats": ("API formats and providers", "wire providers schema", "encode_request decode_request create_reader"),
+    "builtin": ("Built-in tools and facades", "builtin facades", "coding_tools builtins"),
+    "errors": ("Errors", "errors", "ToolglotError"),
+}
+
+
+def public_names(page: str) -> list[str]:
+    """List the public names that a page of the reference describes."""
+    _, modules, first = REFERENCE_PAGES[page]
+    names = [name for name in toolglot.__all__ if toolglot._HOME[name].partition(".")[0] in modules.split()]
+    return [name for name in first.split() if name in names] + [name for name in names if name not in first.split()]
+
+
+def render_reference_index() -> str:
+    """docs/reference/index.md: every public name in one line."""
+    parts = [
+        "# API reference",
+        "Everything that `from toolglot import …` offers. Generated from the docstrings by `make docs`.",
+    ]
+    for page, (title, *_) in REFERENCE_PAGES.items():
+        rows = [(f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)]
+        parts += [f"## [{title}]({page}.md)", render_table(("name", "purpose"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_reference_page(page: str) -> str:
+    """docs/reference/PAGE.md: what the site generator replaces by the docstrings."""
+    return "\n\n".join([f"# {REFERENCE_PAGES[page][0]}", *(f"::: toolglot.{name}" for name in public_names(page))]) + "\n"
+
+
+def summarize(name: str) -> str:
+    """Return the first sentence about a public name; that of a union or an alias stands below it in its module."""
+    value = getattr(toolglot, name)
+    if inspect.isclass(value) or inspect.isroutine(value):
+        doc = inspect.getdoc(value) or ""
+    else:
+        source = inspect.getsource(import_module(f"toolglot.{toolglot._HOME[name]}"))
+        doc = docs_below(ast.parse(source).body).get(name, "")
+    return re.sub(r"\s+", " ", doc.split("\n\n")[0])
+
+
+def render_errors() -> str:
+    """docs/errors.md: the tree of exceptions."""
+    return "```text\n" + "\n".join(walk_errors(ToolglotError, 0)) + "\n```"
+
+
+def walk_errors(error: type[ToolglotError], depth: int) -> Iterator[str]:
+    """Yield a line for an exception and for each one below it."""
+    doc = re.sub(r"\s+", " ", (error.__doc__ or "").split("\n\n")[0])
+    yield f"{'  ' * depth + error.__name__:<26}{doc}"
+    for child in error.__subclasses__():
+        if child.__name__ in toolglot.__all__:
+            yield from walk_errors(child, depth + 1)
