@@ -1,13 +1,14 @@
 """Prompts: what can be one, what OpenAI's programs have at hand, and errors that name what cannot."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from toolglot.errors import InvalidRequest, UsageError
-from toolglot.messages import Media, Message, Text, ToolCall, assistant, system, user
+from toolglot.messages import Conversation, Media, Message, Text, ToolCall, assistant, system, user
 
-from .agents import PROVIDERS, Wiretap, agent, check, outcome, run
+from .agents import PROVIDERS, Wiretap, agent, cancelled, check, hook, outcome, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -111,3 +112,60 @@ async def test_a_refused_prompt_does_not_stay(provider: str, live: bool) -> None
     assert (await talker.run("say three")).text == "three"
     assert b"two" not in tap.requests[-1].body
     check(talker.conversation)
+
+
+def fail(_: Any) -> Any:
+    raise LookupError("no such user")
+
+
+async def fail_later(_: Any) -> Any:
+    await asyncio.sleep(0)
+    fail(_)
+
+
+FAILURES: dict[str, dict[str, Any]] = {
+    "system prompt": {"system": fail},
+    "async system prompt": {"system": fail_later},
+    "hook": {"hooks": [hook(before_request=fail)]},
+    "async hook": {"hooks": [hook(before_request=fail_later)]},
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@LIVE
+async def test_a_prompt_that_was_never_sent_does_not_stay(failure: str, live: bool) -> None:
+    tap, history = Wiretap(), Conversation()
+    await agent("anthropic").run("say one", conversation=history)
+    before = list(history)
+    with pytest.raises(LookupError, match="no such user"):
+        await outcome(agent("anthropic", tap, **FAILURES[failure]), "say two", streamed=live, conversation=history)
+    assert (list(history), tap.requests) == (before, [])
+    assert (await agent("anthropic", tap).run("say three", conversation=history)).text == "three"
+    assert b"two" not in tap.requests[-1].body
+    check(history)
+
+
+@LIVE
+async def test_a_prompt_that_was_sent_stays_when_a_hook_fails_later(live: bool) -> None:
+    talker = agent("anthropic", hooks=[hook(after_reply=fail)])
+    with pytest.raises(LookupError):
+        await outcome(talker, "say two", streamed=live)
+    assert talker.conversation[0].text == "say two"
+    check(talker.conversation)
+
+
+@LIVE
+async def test_a_run_that_is_cancelled_before_anything_was_sent_leaves_nothing(live: bool) -> None:
+    waiting = asyncio.Event()
+
+    async def wait(_: Any) -> Any:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    for options in ({"system": wait}, {"hooks": [hook(before_request=wait)]}):
+        talker = agent("anthropic", **options)
+        task = asyncio.create_task(outcome(talker, "say two", streamed=live))
+        await waiting.wait()
+        await cancelled(task)
+        assert len(talker.conversation) == 0
+        waiting.clear()

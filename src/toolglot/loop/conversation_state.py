@@ -152,7 +152,7 @@ class ConversationState:
         return result
 
     def retract(self) -> None:
-        """Take back the prompt of a request that the provider refused as invalid: it would be refused for ever."""
+        """Take back the prompt of a run that failed before it was sent, or that the provider refused as invalid."""
         self.conversation.retract(self.prompt_start)
         self.meter.rewind(self.prompt_start)
         self._engine_state = self._window = None

@@ -122,12 +122,13 @@ class Driver:
             log.info("the run was stopped after %s s", self._config.run_timeout)
             run.interrupt(partial_text, timed_out=True)
             return True
-        if isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
+        is_prompt_last = not run.iteration and len(run.conversation) == self._start
+        if is_prompt_last and (self._reading_from is None or isinstance(error, InvalidRequest)):
+            self._requests.state.retract()  # it was never sent, or would be refused for ever
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
             run.interrupt(partial_text)
         else:
             run.abandon("cancelled", "the run ended with an error")
-            if isinstance(error, InvalidRequest) and len(run.conversation) == self._start and not run.iteration:
-                self._requests.state.retract()
         return False
 
     def _spend(self, usage: Usage, price: Price | None) -> None:

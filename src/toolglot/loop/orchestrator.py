@@ -225,7 +225,11 @@ class Orchestrator(AgentCore[Data, OutputValue]):
         state.conversation.append(*messages)
         state.executor.policy.begin_prompt()
         state.data = data
-        return await self._new_driver(state, self.new_run(state.conversation), streaming)
+        try:
+            return await self._new_driver(state, self.new_run(state.conversation), streaming)
+        except BaseException:  # the function that writes the system prompt failed
+            state.retract()
+            raise
 
     async def _resume(self, state: ConversationState, decisions: Decisions, data: Any, streaming: bool) -> Driver:
         run = state.paused
