@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         ModelSwitched as ModelSwitched,
         ReplyDone as ReplyDone,
         ReplyStarted as ReplyStarted,
+        RequestDelayed as RequestDelayed,
         Retrying as Retrying,
         RunDone as RunDone,
         RunEvent as RunEvent,
@@ -130,7 +131,13 @@ if TYPE_CHECKING:
     )
     from toolglot.simulator.core import Script as Script, Simulator as Simulator
     from toolglot.tools.audit import AuditLog as AuditLog
-    from toolglot.tools.config import Effect as Effect, Rate as Rate, RetryConfig as RetryConfig, ToolConfig as ToolConfig
+    from toolglot.tools.config import (
+        Effect as Effect,
+        Rate as Rate,
+        RequestRate as RequestRate,
+        RetryConfig as RetryConfig,
+        ToolConfig as ToolConfig,
+    )
     from toolglot.tools.context import Context as Context
     from toolglot.tools.executor import (
         ApprovalAnswer as ApprovalAnswer,
@@ -174,8 +181,8 @@ _HOMES = {
     "MalformedData MalformedReply MalformedRequest MissingOutput NameConflict InvalidTool NotFound "
     "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
-    "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated ModelSwitched ReplyDone ReplyStarted Retrying "
-    "RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
+    "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated ModelSwitched ReplyDone ReplyStarted RequestDelayed "
+    "Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
     "ToolFinished ToolOutcome ToolProgress ToolStarted",
     "losses": "Loss Repair",
     "messages": "Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant "
@@ -210,7 +217,7 @@ _HOMES = {
     "loop.run": "Decision Run",
     "simulator.core": "Script Simulator",
     "tools.audit": "AuditLog",
-    "tools.config": "Effect Rate RetryConfig ToolConfig",
+    "tools.config": "Effect Rate RequestRate RetryConfig ToolConfig",
     "tools.context": "Context",
     "tools.executor": "ApprovalAnswer ApprovalRequest Approve ToolExecutor",
     "tools.hooks": "Hooks Veto",

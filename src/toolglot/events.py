@@ -139,6 +139,13 @@ class Retrying(_Event, frozen=True, gc=False, rename={"reason": "why"}):
     attempt: int
 
 
+class RequestDelayed(_Event, frozen=True, gc=False):
+    """The request waits because of a limit that was set for the model (`ToolConfig.request_rates`)."""
+
+    reason: str
+    seconds: float
+
+
 class ModelSwitched(_Event, frozen=True, gc=False, rename={"reason": "why"}):
     """The conversation continues with another model."""
 
@@ -204,7 +211,6 @@ class RunDone(_Event, frozen=True, gc=False):
     result: RunResult
 
 
-RunEvent = (
-    Event | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | Retrying | ModelSwitched | ContextTruncated | RunDone
-)
+EngineEvent = Event | Retrying | RequestDelayed
+RunEvent = EngineEvent | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | ModelSwitched | ContextTruncated | RunDone
 """What `Orchestrator.stream` yields; the last one is `RunDone`."""

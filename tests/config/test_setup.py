@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from homes import DeafTransport, Home, settings
 
-from toolglot import Orchestrator, Rate, ToolConfig, ToolDefinition, ToolRegistry, tool
+from toolglot import Orchestrator, Rate, RequestRate, ToolConfig, ToolDefinition, ToolRegistry, tool
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup, find_unmatched, from_config
 from toolglot.engine.factory import create_engine
@@ -250,6 +250,18 @@ class TestRules:
         outcomes = [agent.run_sync(f'call add {{"a": 1, "b": {b}}}').outcomes[0].result.text for b in (2, 3)]
         assert outcomes[0] == "3"
         assert outcomes[1].startswith("The call did not run: at most 1 calls in 60 s; try again in ")
+
+    def test_limits_on_requests_of_a_file(self, home: Home) -> None:
+        text = '[policy.max_requests_per_minute]\nanthropic = 50\n"openai:gpt-4o*" = 3\n'
+        home.project_file.write_text(text + "[policy.max_tokens_per_minute]\nanthropic = 80_000\n", encoding="utf-8")
+        agent = from_config("simulator", directory=home.project)
+        assert agent.config.request_rates == {
+            "anthropic": RequestRate(requests=50, tokens=80_000),
+            "openai:gpt-4o*": RequestRate(requests=3),
+        }
+        home.project_file.write_text("[policy.max_requests_per_minute]\nantropic = 50\n", encoding="utf-8")
+        with pytest.raises(UsageError, match=r"line 2: there is no provider 'antropic'; did you mean 'policy\.max_"):
+            from_config("simulator", directory=home.project)
 
 
 class TestAgents:

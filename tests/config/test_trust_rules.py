@@ -156,6 +156,8 @@ _RANDOM = {
     "policy.ask": _EFFECTS,
     "policy.max_uses.*": st.integers(0, 9),
     "policy.max_per_minute.*": st.integers(0, 9),
+    "policy.max_requests_per_minute.*": st.integers(1, 9),
+    "policy.max_tokens_per_minute.*": st.integers(1, 9),
     "policy.repeats": st.integers(0, 9),
     "providers.*.strict": st.booleans(),
 }
@@ -201,10 +203,18 @@ def written(values: dict[str, Any]) -> str:
     return "".join(f"{key} = {dumps_text(value)}\n" for key, value in values.items() if value is not None)
 
 
+def _example_key(leaf: SettingField) -> str:
+    return (
+        leaf.key_text.replace("providers.*", "providers.gemini")
+        .replace("s_per_minute.*", "s_per_minute.gemini")
+        .replace(".*", ".git")
+    )
+
+
 _FILES = st.fixed_dictionaries(
     {},
     optional={
-        leaf.key_text.replace("providers.*", "providers.gemini").replace(".*", ".git"): (
+        _example_key(leaf): (
             st.integers(100, 100_000)
             if leaf.name == "max_result"
             else st.integers(1, 50)
@@ -232,7 +242,7 @@ def test_an_untrusted_file_never_allows_more_than_the_users(user: dict[str, Any]
 
 
 def _tighter_keys() -> list[str]:
-    return [leaf.key_text.replace("providers.*", "providers.gemini").replace(".*", ".git") for leaf in _TIGHTER]
+    return [_example_key(leaf) for leaf in _TIGHTER]
 
 
 def _at(settings: Settings, key: str, leaf: SettingField) -> Any:
@@ -240,7 +250,7 @@ def _at(settings: Settings, key: str, leaf: SettingField) -> Any:
         value = at(settings, key)
     except AttributeError:  # nothing is said of the provider
         return leaf.default
-    return "none" if value is None and leaf.name in ("max_uses", "max_per_minute") else value
+    return "none" if value is None and leaf.name.startswith("max_") and leaf.key_text.endswith("*") else value
 
 
 @given(st.data())

@@ -26,6 +26,7 @@ from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import (
     ContextTruncated,
     ModelSwitched,
+    RequestDelayed,
     Retrying,
     RunDone,
     RunEvent,
@@ -145,8 +146,9 @@ class _TextPresenter:
                 symbol, color = ("✗", "31") if outcome.result.is_error else ("←", "2")
                 head = f"{symbol} {outcome.call.name} {outcome.seconds:.2f} s"
                 self._print_note(f"{head}  {shorten(outcome.result.text, 100)}", color)
-            case Retrying():
-                self._print_note(f"retrying in {event.seconds:.1f} s: {event.reason}", "33")
+            case Retrying() | RequestDelayed():
+                action = "retrying in" if isinstance(event, Retrying) else "waiting for"
+                self._print_note(f"{action} {event.seconds:.1f} s: {event.reason}", "33")
             case ModelSwitched():
                 self._print_note(f"continuing with {event.model}: {event.reason}", "33")
             case ContextTruncated():

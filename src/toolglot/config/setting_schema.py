@@ -40,6 +40,7 @@ __all__ = [
 SettingPath = tuple[str, ...]
 WILDCARD = "*"
 PROVIDER_NAMES = frozenset({*PROFILES, *ALIASES, *SURFACES, "simulator"})
+_LIMITS_BY_MODEL = (("policy", "max_requests_per_minute"), ("policy", "max_tokens_per_minute"))  # PROVIDER or PROVIDER:MODEL
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _KEY_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""", re.ASCII)
 _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
@@ -153,9 +154,10 @@ def _resolve_key(path: SettingPath) -> SettingPath:
         if (*key, WILDCARD) not in _key_prefixes():
             raise SettingError(f"there is no setting {format_path(here)!r}; {_suggest_settings(key, parent, name)}", here)
         key = (*key, WILDCARD)
-        if key == ("providers", WILDCARD) and name not in PROVIDER_NAMES:
-            similar = [format_path(("providers", provider)) for provider in suggest(name, PROVIDER_NAMES, cutoff=0.5)]
-            raise SettingError(f"there is no provider {name!r}; {did_you_mean(similar) or 'see docs/providers.md'}", here)
+        provider = name.partition(":")[0] if parent in _LIMITS_BY_MODEL else name
+        if parent in (("providers",), *_LIMITS_BY_MODEL) and provider not in PROVIDER_NAMES:
+            similar = [format_path((*parent, known)) for known in suggest(provider, PROVIDER_NAMES, cutoff=0.5)]
+            raise SettingError(f"there is no provider {provider!r}; {did_you_mean(similar) or 'see docs/providers.md'}", here)
     return key
 
 

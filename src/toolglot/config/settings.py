@@ -88,6 +88,10 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
     """Maximum calls of one tool in a conversation."""
     max_per_minute: Annotated[dict[str, Annotated[int, Meta(ge=0)]], _LOWER] = {}
     """Maximum calls of one tool within a minute of a conversation."""
+    max_requests_per_minute: Annotated[dict[str, _Count], _LOWER] = {}
+    """Maximum requests to a provider, or to a model (`PROVIDER:MODEL`, a pattern), within a minute; others wait."""
+    max_tokens_per_minute: Annotated[dict[str, _Count], _LOWER] = {}
+    """Maximum tokens that a provider or a model receives and sends within a minute; further requests wait."""
     max_result: Annotated[int, Meta(ge=100), _LOWER] = _DEFAULT_CONFIG.max_result
     """Maximum characters of one result that the model sees; it can fetch the rest with a handle."""
     max_tokens: Annotated[_Count | NoLimit, _LOWER] = "none"

@@ -31,7 +31,7 @@ from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import ALIASES, SURFACES, infer_provider, resolve_profile, select_row
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
-from toolglot.tools.config import Rate, ToolConfig
+from toolglot.tools.config import Rate, RequestRate, ToolConfig
 from toolglot.tools.registry import ToolRegistry
 from toolglot.type_parameters import Data, OutputValue
 from toolglot.user_dirs import ensure_private_directory, state_directory
@@ -135,6 +135,7 @@ class Setup:
     def tool_config(self, model: str | None, names: Iterable[str]) -> ToolConfig:
         """How to run tools with a model. `names`: of all registered tools."""
         policy, sections = self.settings.policy, _provider_sections(self.settings, self.resolve_model(model))
+        requests, tokens = policy.max_requests_per_minute, policy.max_tokens_per_minute
         names = tuple(names)
         filters = [_to_base_names(each, names) for each in (policy, *(section.tools for section in sections))]
         allowed_tools = None
@@ -150,6 +151,9 @@ class Setup:
             approval_effects=frozenset(policy.ask or ()),
             max_uses=_by_tool(policy.max_uses, names),
             rates={name: Rate(calls, 60) for name, calls in _by_tool(policy.max_per_minute, names).items()},
+            request_rates={
+                name: RequestRate(requests=requests.get(name), tokens=tokens.get(name)) for name in {**requests, **tokens}
+            },
             on_error=policy.on_error,
             retry=self.settings.retry,
             max_result=policy.max_result,

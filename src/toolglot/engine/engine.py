@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.engine.auth import Key, KeySource
+from toolglot.engine.rate_limit import Slot, cancel_slot, reserve_slot
 from toolglot.engine.retry import retry_delay
 from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport, read_body, redact_error
 from toolglot.errors import (
@@ -31,15 +32,16 @@ from toolglot.errors import (
     TransportError,
     UsageError,
 )
-from toolglot.events import Event, ReplyStarted, Retrying
+from toolglot.events import EngineEvent, Event, ReplyStarted, RequestDelayed, Retrying
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Reply
 from toolglot.providers.heal import heal_profile
 from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile, ToolFeatures
+from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.redact import redact
 from toolglot.request import Request, ToolDefinition
-from toolglot.tools.config import RetryConfig, ToolConfig
+from toolglot.tools.config import RequestRate, RetryConfig, ToolConfig
 from toolglot.wire.codec import create_reader
 from toolglot.wire.converters import encode_tools
 from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
@@ -50,7 +52,6 @@ __all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools", "join_url"]
 
 log = getLogger("toolglot.engine")
 DEFAULT_RETRY = RetryConfig()
-_EMPTY_BODY = EncodedBody()
 _MAX_ERROR_BYTES = 1_000_000
 _MAX_REPLY_BYTES = 128 * 1024 * 1024  # unpacked; a stream of 128,000 tokens has about 50 MB
 # Some servers and proxies keep the connection open after a reply. What is waited for then: the end of the response, without
@@ -136,15 +137,15 @@ class Engine:
         losses = (*dropped, *encoded.losses)
         return PreparedTools(tuple(accepted), tuple(preflight(tools, profile)), losses, encoded.repairs, encoded.body)
 
-    def new_state(self) -> "EngineState":
-        """The encoding state for a new conversation."""
-        return EngineState(self)
+    def new_state(self, request_rates: Mapping[str, RequestRate] | None = None) -> "EngineState":
+        """The encoding state for a new conversation. `request_rates`: as in `ToolConfig`."""
+        return EngineState(self, request_rates or {})
 
     async def ask(self, request: Request) -> EngineResult:
         """Send one request and return the whole reply."""
         return await self.new_state().ask(request)
 
-    async def stream(self, request: Request) -> AsyncGenerator[Event | Retrying]:
+    async def stream(self, request: Request) -> AsyncGenerator[EngineEvent]:
         """Send one request and yield the reply as it arrives; the last event is `ReplyDone`."""
         async with aclosing(self.new_state().stream_batches(replace(request, stream=True))) as batches:
             async for batch in batches:
@@ -217,8 +218,8 @@ def join_url(base: str, path: str) -> str:
 class EngineState:
     """The encoding state of one conversation with one model: each request costs only what is new in it."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, request_rates: Mapping[str, RequestRate]) -> None:
+        self.engine, self.request_rates = engine, request_rates
         self._profile = engine.profile
         self._encoder = engine.new_encoder()
         self._reader: ReplyReader | None = None
@@ -238,7 +239,7 @@ class EngineState:
         assert self.result is not None
         return self.result
 
-    async def stream_batches(self, request: Request) -> AsyncGenerator[list[Event | Retrying]]:
+    async def stream_batches(self, request: Request) -> AsyncGenerator[list[EngineEvent]]:
         """Yield the reply's events as they arrive, one list for each read; afterwards `result` is set.
 
         Raises ProviderError, TransportError, MalformedReply; after that, discard what was yielded.
@@ -248,6 +249,10 @@ class EngineState:
             self._reader = self.result = None
             retries = exchange.retries
             try:
+                exchange.begin_attempt()
+                if self.request_rates and (event := exchange.reserve_slot()) is not None:
+                    yield [event]
+                    await asyncio.sleep(event.seconds)
                 await exchange.open()
                 while (batch := await exchange.next()) is not None:
                     yield batch
@@ -288,7 +293,7 @@ class EngineState:
 
 
 class _Exchange:
-    """One request until it is answered. For each attempt: `open`, then `next` until it returns None, and `close` in any case.
+    """One request until it is answered. Each attempt: `begin_attempt`, `open`, `next` until it returns None, `close`.
 
     A failure renews the key once, heals a refusal once, and is retried otherwise.
     """
@@ -301,11 +306,12 @@ class _Exchange:
         self._heals: list[Repair] = []
         self.retries = 0
 
-    def _begin_attempt(self) -> None:
+    def begin_attempt(self) -> None:
+        """Encode the request."""
         self._profile = self._engine.profile
         self._request = _add_profile_defaults(self._original, self._profile)
-        self._encoded = _EMPTY_BODY
         self._key_headers: Mapping[str, str] | None = None
+        self._slot: Slot | None = None
         self._response: HttpResponse | None = None
         self._reader: ReplyReader | None = None
         self._restores_calls = False
@@ -313,7 +319,23 @@ class _Exchange:
         self._reply: Reply | None = None
         self._first_byte_seconds = 0.0
         self._received_bytes = 0
-        self._has_emitted = False
+        self._has_emitted = self._was_sent = False
+        self._encoded = self._state.encode(self._request)
+
+    def reserve_slot(self) -> RequestDelayed | None:
+        """Find out when the limits allow the request; the event that tells of it if that is later."""
+        rates, request, now = self._state.request_rates, self._request, time.monotonic()
+        tokens = 0
+        if any(rate.tokens is not None for rate in rates.values()):
+            tokens = sum(map(estimate_message, request.messages)) + sum(map(estimate_tool, request.tools))
+        slot = self._slot = reserve_slot(rates, self._engine.name, now, tokens)
+        if slot.rate is None:
+            return None
+        limits = ((slot.rate.requests, "requests"), (slot.rate.tokens, "tokens"))
+        limit = " and ".join(f"{count:,} {unit}" for count, unit in limits if count is not None)
+        event = RequestDelayed(f"{slot.pattern} is limited to {limit} in {slot.rate.seconds:g} s", slot.time - now)
+        self._log_info("%s: %s; waiting for %.2f s", event.reason, event.seconds, seconds=event.seconds)
+        return event
 
     def _log_info(self, message: str, *arguments: object, **fields: object) -> None:
         if log.isEnabledFor(INFO):
@@ -364,9 +386,7 @@ class _Exchange:
 
     async def open(self) -> None:
         """Send the request. Raises the provider's error if it answers with one."""
-        self._begin_attempt()
-        state, engine, request = self._state, self._engine, self._request
-        encoded = self._encoded = state.encode(request)
+        state, engine, request, encoded = self._state, self._engine, self._request, self._encoded
         # After encoding, which may fail: a sign-in can take seconds, or ask the user for a password.
         self._key_headers = await engine.keys.headers()
         http_request = engine.build_http_request(self._profile, encoded.body, self._key_headers, stream=bool(request.stream))
@@ -376,6 +396,7 @@ class _Exchange:
             fields |= {**self._log_ids, "stream": http_request.stream}
             log.debug("sending a request to %s: %d bytes", engine.name, size, extra=fields)
         sent_at = time.monotonic()
+        self._was_sent = True
         response = self._response = await engine.transport.send(http_request)
         self._first_byte_seconds = time.monotonic() - sent_at
         if response.status >= 300:  # a redirect, too: following it could send the key to another host
@@ -383,7 +404,7 @@ class _Exchange:
         self._reader = state.open_reader(request, content_type=response.headers.get("content-type", ""))
         self._restores_calls = needs_restoring(encoded)
 
-    async def next(self) -> list[Event | Retrying] | None:
+    async def next(self) -> list[EngineEvent] | None:
         """The next events that can be emitted; None at the end."""
         reader = self._reader
         if reader is None or self._reply is not None:
@@ -419,12 +440,14 @@ class _Exchange:
             raise ReplyTooLarge(f"the reply exceeds {limit} MB, more than any model sends; check the base URL")
         return data
 
-    def _emit(self, events: list[Event]) -> list[Event | Retrying]:
+    def _emit(self, events: list[Event]) -> list[EngineEvent]:
         self._has_emitted, self._held_events = True, []
-        return cast(list[Event | Retrying], restore_events(events, self._encoded) if self._restores_calls else events)
+        return cast(list[EngineEvent], restore_events(events, self._encoded) if self._restores_calls else events)
 
     async def close(self) -> None:
-        """Release the connection."""
+        """Release the connection, and the slot of a request that was not sent."""
+        if self._slot is not None and not self._was_sent:
+            cancel_slot(self._state.request_rates, self._engine.name, self._slot)
         if self._response is not None:
             await self._response.close()
 
@@ -434,6 +457,8 @@ class _Exchange:
         assert self._reader is not None
         losses, repairs = (*self._encoded.losses, *self._reader.losses), (*self._encoded.repairs, *self._heals)
         seconds = time.monotonic() - self._started_at
+        if self._slot is not None and (tokens := self._reply.usage.input + self._reply.usage.output):
+            self._slot.tokens = tokens
         result = EngineResult(self._reply, losses, repairs, self.retries, seconds)
         if log.isEnabledFor(INFO):
             stop, usage = result.reply.stop, result.reply.usage

@@ -15,6 +15,7 @@ from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.losses import Loss
 from toolglot.messages import Conversation, Message
+from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 
 if TYPE_CHECKING:
@@ -90,10 +91,11 @@ class ConversationState:
 
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
 
-    def engine_state(self, engine: Engine) -> EngineState:
+    def engine_state(self, engine: Engine, config: ToolConfig) -> EngineState:
         """Return the encoding state of the engine that is asked now."""
         if self._engine_state is None or self._engine_state.engine is not engine:
             self._engine_state = engine.new_state()
+        self._engine_state.request_rates = config.request_rates
         return self._engine_state
 
     def visible_messages(self, view: ModelView, instructions: str) -> Sequence[Message]:

@@ -25,7 +25,16 @@ from toolglot.errors import (
     ToolError,
     TransportError,
 )
-from toolglot.events import ApprovalNeeded, ModelSwitched, Retrying, RunEvent, RunResult, ToolFinished, ToolOutcome
+from toolglot.events import (
+    ApprovalNeeded,
+    ModelSwitched,
+    RequestDelayed,
+    Retrying,
+    RunEvent,
+    RunResult,
+    ToolFinished,
+    ToolOutcome,
+)
 from toolglot.loop.context_window import count_phrase
 from toolglot.loop.eager_tools import EagerTools
 from toolglot.loop.request_builder import RequestBuilder
@@ -177,7 +186,7 @@ class Driver:
                 async with aclosing(state.stream_batches(request)) as batches:
                     while (batch := await self._before_deadline(anext(batches, None))) is not None:
                         if self._streaming:
-                            has_shown = has_shown or not isinstance(batch[0], Retrying)
+                            has_shown = has_shown or not isinstance(batch[0], Retrying | RequestDelayed)
                             yield cast(list[RunEvent], batch)
                             if self._eager_tools is not None and (events := self._eager_tools.observe(batch)):
                                 yield events

@@ -56,7 +56,7 @@ class RequestBuilder:
         view = self.view = agent.view()
         self._tools = view.tools(loop_tools)
         executor.native_names = view.facade.names if view.facade is not None else None
-        return self.state.engine_state(agent.engine)
+        return self.state.engine_state(agent.engine, agent.config)
 
     def build_request(self, step: AskModel, stream: bool) -> Request:
         """Return the request for a step of the run."""
@@ -138,7 +138,7 @@ class RequestBuilder:
             if (tokens := state.meter.scale_tokens(agent.engine.profile, estimate_text(text))) > budget * 0.7:
                 text = render_transcript(messages, previous.summary, int(2 * budget * 0.7 * budget / tokens))
             request = Request(agent.engine.model, (user(f"{SUMMARY_PROMPT}\n\n{text}"),))
-            reply = (await agent.engine.new_state().ask(request)).reply
+            reply = (await agent.engine.new_state(agent.config.request_rates).ask(request)).reply
         except ToolglotError as e:
             log.warning("the conversation could not be summarized: %s", e)
             return "", Usage(), f"it could not be summarized: {e}"

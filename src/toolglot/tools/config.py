@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from toolglot.errors import UsageError
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolChoice
 
-__all__ = ["Effect", "Rate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
+__all__ = ["Effect", "Rate", "RequestRate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 
 ToolErrorHandling = Literal["continue", "abort", "retry"]
 """continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried, then continue."""
@@ -87,6 +88,17 @@ class Rate(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
+    """At most so many requests to a model, and tokens in them and their replies, in `seconds` seconds. None: no limit."""
+
+    requests: Annotated[int, Meta(ge=1)] | None = None
+    tokens: Annotated[int, Meta(ge=1)] | None = None
+    seconds: Annotated[float, Meta(gt=0)] = 60.0
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+
 class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a run may do with its tools. None: no limit."""
 
@@ -111,6 +123,9 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
     rates: dict[str, Rate] = {}
     """Calls per conversation in a span of time, by tool; a tool's own `rate` takes precedence."""
+    request_rates: dict[str, RequestRate] = {}
+    """Requests to models in a span of time, by PROVIDER or PROVIDER:MODEL (a pattern); those beyond it wait. All agents of the
+    process that have the same limit share it."""
     on_error: ToolErrorHandling = "continue"
     retry: RetryConfig = RetryConfig()
     max_result: Annotated[int, Meta(ge=100)] = 60_000
@@ -130,3 +145,5 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None and not isinstance(value, frozenset):
                 msgspec.structs.force_setattr(self, name, frozenset((value,) if isinstance(value, str) else value))
         check_values(self)
+        for provider in {pattern.partition(":")[0] for pattern in self.request_rates} - {"simulator"}:
+            resolve_profile(provider)  # raises UnknownName

@@ -117,6 +117,7 @@ class TestEvents:
         ("event", "said"),
         [
             (ev.Retrying("busy", 2.0, 1), "retrying in 2.0 s: busy"),
+            (ev.RequestDelayed("gemini is limited", 2.0), "waiting for 2.0 s: gemini is limited"),
             (ev.ModelSwitched("other:model", "it failed"), "continuing with other:model: it failed"),
             (ev.ContextTruncated("2 older messages are left out", 2, 100, 50), "2 older messages are left out"),
             (ev.BlockReady(0, Media("image", "image/png", "aGk=")), "[image image/png, 3 bytes]"),

@@ -21,6 +21,7 @@ from toolglot.events import (
     BlockReady,
     ContextTruncated,
     ModelSwitched,
+    RequestDelayed,
     Retrying,
     RunDone,
     RunEvent,
@@ -182,8 +183,9 @@ class Screen:
                     card.progress = event.text
             case ToolFinished():
                 self._show_outcome(event)
-            case Retrying():
-                self.note(f"retrying in {event.seconds:.1f} s: {event.reason}", "yellow")
+            case Retrying() | RequestDelayed():
+                action = "retrying in" if isinstance(event, Retrying) else "waiting for"
+                self.note(f"{action} {event.seconds:.1f} s: {event.reason}", "yellow")
             case ModelSwitched():
                 self.note(f"continuing with {event.model}: {event.reason}", "yellow")
             case ContextTruncated():

@@ -1,0 +1,90 @@
+"""Limits on requests to models, as an agent and its users meet them."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from tests.loop.agents import Wiretap, agent, run
+
+from toolglot import errors
+from toolglot.engine import rate_limit
+from toolglot.events import RequestDelayed, RunDone
+from toolglot.messages import Conversation
+from toolglot.tools.config import RequestRate, ToolConfig
+
+ONE_A_MINUTE = ToolConfig(request_rates={"simulator": RequestRate(requests=1)})
+
+
+@pytest.fixture(autouse=True)
+def no_requests_yet() -> Iterator[None]:
+    yield
+    rate_limit._slots_of.cache_clear()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_agents_share_a_limit_and_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays, real = list[float](), asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+        await real(0)
+
+    monkeypatch.setattr("toolglot.engine.engine.asyncio.sleep", sleep)
+    for provider in ("anthropic", "gemini", "ollama"):
+        assert agent(provider, config=ONE_A_MINUTE).run_sync("hi").stop == "end"
+    assert [round(delay / 60) for delay in delays if delay] == [1, 2]
+
+
+def test_a_wait_is_an_event() -> None:
+    talker = agent("anthropic", config=ONE_A_MINUTE)
+
+    async def watch() -> RequestDelayed:
+        await talker.run("first")
+        async for event in talker.stream("second", conversation=Conversation()):
+            if isinstance(event, RequestDelayed):
+                return event
+        raise AssertionError("it did not wait")
+
+    event = run(watch())
+    assert event.reason == "simulator is limited to 1 requests in 60 s"
+    assert 0 < event.seconds <= 60
+
+
+def test_the_wait_ends_with_the_time_of_the_run() -> None:
+    tap = Wiretap()
+    talker = agent("anthropic", tap, config=ONE_A_MINUTE)
+
+    async def ask() -> list[object]:
+        await talker.run("first")
+        talker.config = ToolConfig(request_rates=ONE_A_MINUTE.request_rates, run_timeout=0.05)
+        return [event async for event in talker.stream("second")]
+
+    *_, delayed, done = run(ask())
+    assert isinstance(delayed, RequestDelayed)
+    assert isinstance(done, RunDone)
+    assert not done.result.text
+    assert len(tap.requests) == 1
+
+
+def test_a_wait_can_be_cancelled() -> None:
+    tap = Wiretap()
+    talker = agent("anthropic", tap, config=ONE_A_MINUTE)
+
+    async def ask() -> None:
+        await talker.run("first")
+        task = asyncio.create_task(talker.run("second"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        talker.config = ToolConfig()
+        await talker.run("third")
+
+    run(ask())
+    assert len(tap.requests) == 2
+
+
+def test_a_provider_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(errors.UnknownName, match="unknown provider 'antropic'; did you mean 'anthropic'"):
+        ToolConfig(request_rates={"antropic:claude-*": RequestRate(requests=1)})
