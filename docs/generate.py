@@ -242,25 +242,29 @@ def spread(cells: Iterable[str]) -> str:
 
 
 def render_example(name: str) -> str:
-    """Show a program of examples/. The tests of the examples run it, so it is not marked as a block to run."""
-    return f"```py\n{(ROOT / 'examples' / name).read_text(encoding='utf-8')}```"
+    """Show a file of examples/. The tests of the examples run it, so it is not marked as a block to run."""
+    text = (ROOT / "examples" / name).read_text(encoding="utf-8")
+    return f"```{name.rpartition('.')[2]}\n{text}```"
 
 
 # ---- files
 
-GENERATED_PARTS: dict[Path, tuple[str, Callable[[], str]]] = {
-    ROOT / "README.md": ("providers", render_supported),
-    DOCS / "simulator.md": ("faults", render_faults),
-    DOCS / "tools.md": ("tools", render_builtin_tools),
-    DOCS / "facades.md": ("facades", render_tool_names),
-    DOCS / "chat.md": ("chat", render_chat_commands),
-    DOCS / "run.md": ("events", render_events),
-    DOCS / "configuration.md": ("settings", render_settings),
-    DOCS / "keys.md": ("keys", render_keys),
-    DOCS / "errors.md": ("errors", render_errors),
-    DOCS / "performance.md": ("speed", render_speed),
-    DOCS / "guides" / "fastapi.md": ("fastapi", lambda: render_example("fastapi_sse.py")),
-}
+# Page, mark and text of the parts between `<!-- MARK -->` and `<!-- /MARK -->`.
+GENERATED_PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
+    ("README.md", "providers", render_supported),
+    ("docs/simulator.md", "faults", render_faults),
+    ("docs/tools.md", "tools", render_builtin_tools),
+    ("docs/facades.md", "facades", render_tool_names),
+    ("docs/chat.md", "chat", render_chat_commands),
+    ("docs/run.md", "events", render_events),
+    ("docs/run.md", "my_tools", partial(render_example, "my_tools.py")),
+    ("docs/configuration.md", "starter", partial(render_example, "toolglot.toml")),
+    ("docs/configuration.md", "settings", render_settings),
+    ("docs/keys.md", "keys", render_keys),
+    ("docs/errors.md", "errors", render_errors),
+    ("docs/performance.md", "speed", render_speed),
+    ("docs/guides/fastapi.md", "fastapi", partial(render_example, "fastapi_sse.py")),
+)
 GENERATED_PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "providers.md": render_providers,
     DOCS / "cli.md": render_cli,
@@ -273,10 +277,11 @@ GENERATED_PAGES: dict[Path, Callable[[], str]] = {
 def render_files() -> dict[Path, str]:
     """Render the whole text of every file that is generated, at least in part."""
     files = {path: render() for path, render in GENERATED_PAGES.items()}
-    for path, (mark, render) in GENERATED_PARTS.items():
-        part = render()
+    for name, mark, render in GENERATED_PARTS:
+        path, part = ROOT / name, render()
+        page = files.get(path) or path.read_text(encoding="utf-8")
         pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
-        page = path.read_text(encoding="utf-8")
+        assert re.search(pattern, page, re.DOTALL), f"{name} has no mark {mark}"
         files[path] = re.sub(pattern, lambda match, part=part: f"{match[1]}{part}\n{match[2]}", page, flags=re.DOTALL)
     return files
 

@@ -57,6 +57,16 @@ def test_examples_pass_pyright_strict(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_lines_of_a_batch_are_as_documented(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "run.md").read_text(encoding="utf-8")
+    [script] = re.findall(r"```sh\n(echo .*?)```", page, re.DOTALL)
+    [result] = re.findall(r"^\| `toolglot convert .*\| `(\{.*?\})` \|$", page, re.MULTILINE)
+    script = script.replace("toolglot", f"{sys.executable} -m toolglot")
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(json.loads(done.stdout)) == re.findall(r'"(\w+)"', result)
+
+
 @pytest.mark.untraced
 def test_generated_parts_are_current() -> None:
     done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True)

@@ -17,7 +17,7 @@ from toolglot.simulator.server import serve
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if "# Output:\n" in path.read_text(encoding="utf-8")]
-TESTED_ELSEWHERE = {"fastapi_sse.py", "local_model.py"}
+TESTED_ELSEWHERE = {"fastapi_sse.py", "local_model.py", "my_tools.py"}
 
 
 def test_every_example_says_what_it_prints() -> None:
@@ -88,6 +88,28 @@ def test_example_does_the_same_over_http(name: str, tmp_path: Path, address: str
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == promised
+
+
+def test_a_project_with_the_starter_file_and_tools_of_its_own(tmp_path: Path) -> None:
+    """What docs/run.md and docs/configuration.md show works as it is typed."""
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("my_tools.py", "toolglot.toml"):
+        (project / name).write_bytes((EXAMPLES / name).read_bytes())
+    home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"), str(tmp_path))
+
+    def toolglot(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "error", "-m", "toolglot", *words]
+        return subprocess.run(command, cwd=project, env=os.environ | home, capture_output=True, text=True, encoding="utf-8")
+
+    assert "only a trusted directory" in toolglot("config", "show").stdout
+    assert toolglot("trust").returncode == 0
+    shown = toolglot("config", "show")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert re.search(r'^tools +\["my_tools.py"\]  \(project file', shown.stdout, re.MULTILINE)
+    ran = toolglot("run", "-m", "simulator", "What is the weather in Paris?")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert '{"city":"Paris","degrees":21}' in ran.stdout
 
 
 def test_fastapi_example_streams_events_and_remembers_the_chat() -> None:

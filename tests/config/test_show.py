@@ -148,7 +148,7 @@ class TestTrustFolder:
 
 def test_the_example_of_the_documentation_is_a_configuration(home: Home) -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
-    example = page.partition("```toml\n")[2].partition("```")[0]
+    example = page.partition("## File format")[2].partition("```toml\n")[2].partition("```")[0]
     found = home.read(example)
     sections = {one.key.partition(".")[0] for one in found.values if one.origin != "default"}
     assert sections == {leaf.key[0] for leaf in setting_fields()}
