@@ -10,7 +10,10 @@ from textwrap import dedent
 
 import pytest
 
-from toolglot.engine.factory import default_transport
+from toolglot.config.settings import ProviderSettings, Settings
+from toolglot.config.setup import Setup
+from toolglot.engine.factory import create_engine, default_transport
+from toolglot.engine.http import HttpTransport
 from toolglot.events import RunDone
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.simulator.server import serve
@@ -110,3 +113,51 @@ async def test_closing_an_agent_leaves_the_requests_of_others_alone(address: str
         *_, last = [event async for event in stream]
         assert isinstance(last, RunDone)
         assert last.result.text == "one two three"
+
+
+def is_open(transport: object) -> bool:
+    """Whether the transport has connections in this event loop."""
+    assert isinstance(transport, HttpTransport)
+    return asyncio.get_running_loop() in transport._clients  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("leave", ["switch", "switch with options", "use_fallback", "configured"])
+async def test_closing_an_agent_closes_the_connections_to_every_model_it_used(address: str, leave: str) -> None:
+    if leave == "configured":
+        settings = Settings(providers={"anthropic": ProviderSettings(base_url=address)})
+        agent: Orchestrator = Setup(settings).create_agent(MODEL, key="any", audit=None)
+    else:
+        agent = Orchestrator(MODEL, base_url=address, key="any", fallbacks=["simulator"])
+    transport = agent.engine.transport
+    assert (await agent.run("say one")).text == "one"
+    assert is_open(transport)
+    match leave:
+        case "switch with options":
+            agent.switch("simulator:gemini", heal=False)
+        case "use_fallback":
+            agent.use_fallback(0)
+        case _:
+            agent.switch("simulator:gemini")
+    assert (await agent.run("say two")).text == "two"
+    assert agent.engine.transport is not transport
+    await agent.aclose()
+    assert not is_open(transport)
+
+
+async def test_closing_an_agent_leaves_open_what_was_passed_to_it(address: str) -> None:
+    async with create_agent(address):  # whatever is left of other tests
+        pass
+    own = HttpTransport()
+    for agent in (
+        Orchestrator(MODEL, base_url=address, key="any", transport=own),
+        Orchestrator(create_engine(MODEL, base_url=address, key="any", transport=own)),
+        Setup(Settings(), transport=own).create_agent(MODEL, base_url=address, key="any", audit=None),
+        Orchestrator(create_engine(MODEL, base_url=address, key="any")),
+    ):
+        async with agent:
+            assert (await agent.run("say one")).text == "one"
+        assert is_open(agent.engine.transport)
+    await own.close()
+    assert not is_open(own)
+    await agent.engine.close()
+    assert not is_open(agent.engine.transport)

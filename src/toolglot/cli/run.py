@@ -70,7 +70,7 @@ def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **f
             except ToolglotError as error:
                 presenter.show_failure(error.type, await describe_error(error, agent.engine))
             finally:
-                await agent.engine.close()
+                await agent.aclose()
             return exit_code
 
         with contextlib.redirect_stdout(sys.stderr):  # output printed by a tool is not part of the answer

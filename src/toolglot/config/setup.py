@@ -102,7 +102,7 @@ class Setup:
         return self._engines[name]
 
     async def close(self) -> None:
-        """Close the connections of the setup's own transport."""
+        """Close the connections of the setup's own transport that no request is using."""
         if self._http_transport is not None:
             await self._http_transport.close()
 
@@ -119,9 +119,9 @@ class Setup:
             if parameter not in profile.url_parameter_env:
                 raise UnknownName(f"URL parameter of {profile.title}", parameter, profile.url_parameter_env)
         if self._transport is None and self._http_transport is None:
-            from toolglot.engine.http import HttpTransport
+            from toolglot.engine.http import SharedTransport
 
-            self._http_transport = HttpTransport(self.settings.timeouts)
+            self._http_transport = SharedTransport(self.settings.timeouts)
         return {
             **options,
             **section.url_parameters,
@@ -230,6 +230,10 @@ class _ConfiguredAgent(Orchestrator):
         if index is not None:
             self._apply_rules()
         return index
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._setup.close()
 
     def _apply_rules(self) -> None:
         if "config" not in self._explicit_options:

@@ -9,6 +9,7 @@ import msgspec
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
+from toolglot.engine.transport import Transport
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
@@ -96,7 +97,8 @@ class AgentCore(Generic[Data, OutputValue]):
         conversation: Conversation | None = None,
         **engine: Unpack[EngineOptions],
     ) -> None:
-        self.engine = model if isinstance(model, Engine) else create_engine(model, **engine)
+        self._opened_transports = set[Transport]()
+        self.engine = self._open_engine(model, {**engine})
         self._engine_options: dict[str, Any] = {**engine}
         self._options_profile = self.engine.profile.id
         self.system, self.options, self.output_type, self.data = system, options, output_type, data
@@ -135,7 +137,7 @@ class AgentCore(Generic[Data, OutputValue]):
             return
         shared = {name: value for name, value in self._engine_options.items() if name in _SHARED_ENGINE_OPTIONS}
         options: dict[str, Any] = {**shared, **engine}
-        self.engine = model if isinstance(model, Engine) else create_engine(model, **options)
+        self.engine = self._open_engine(model, options)
         self._engine_options, self._options_profile = options, self.engine.profile.id
 
     def create_engine(self, model: str | Engine) -> Engine:
@@ -146,7 +148,15 @@ class AgentCore(Generic[Data, OutputValue]):
         options = self._engine_options
         if select_row(provider, name) != self._options_profile:  # another provider must not get this one's key
             options = {name: options[name] for name in _SHARED_ENGINE_OPTIONS if name in options}
-        return create_engine(model, **options)
+        return self._open_engine(model, options)
+
+    def _open_engine(self, model: str | Engine, options: dict[str, Any]) -> Engine:
+        if isinstance(model, Engine):
+            return model
+        engine = create_engine(model, **options)
+        if options.get("transport") is None:  # one that was passed is the caller's
+            self._opened_transports.add(engine.transport)
+        return engine
 
     def use_fallback(self, used: int) -> int | None:
         """Continue with the next fallback after the first `used`; the number used then, None if there is none left."""
@@ -158,8 +168,13 @@ class AgentCore(Generic[Data, OutputValue]):
         return None
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop. The agent stays usable, and other agents keep what they are using."""
-        await self.engine.close()
+        """Close the connections that the agent has opened in this event loop, to whatever models it used.
+
+        It stays usable, and other agents keep what they are using. An engine or a transport that was passed to it stays open.
+        """
+        for transport in self._opened_transports:
+            if (close := getattr(transport, "close", None)) is not None:
+                await close()
 
     def close(self) -> None:
         """Like `aclose`, for callers without an event loop."""

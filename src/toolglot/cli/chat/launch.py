@@ -73,8 +73,7 @@ async def _run_chat(chat: "Chat", prompt: str | None) -> int:
     try:
         return await chat.run(prompt)
     finally:
-        await chat.setup.close()
-        await chat.agent.engine.close()
+        await chat.agent.aclose()
 
 
 def create_console() -> Any:
