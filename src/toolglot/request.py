@@ -96,7 +96,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     effort: Effort | None = None
     thinking_budget: int | None = None
     cache: bool | None = None
-    """Place prompt-cache marks on wires that need them. Other wires cache without marks."""
+    """Place prompt-cache marks on wires that need them; agents do unless this is False. Other wires cache without marks."""
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -24,7 +24,7 @@ from toolglot.events import (
 from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator, PromptContext
 from toolglot.messages import Conversation, Reply, Text, ToolCall, ToolResult, assistant, tool_results, user
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.hooks import Hooks
@@ -874,3 +874,9 @@ def test_odd_values_do_not_break_the_loop(provider: str, make: Factory) -> None:
     assert result.stop == "end"
     check(talker.conversation)
     check_bodies(talker.engine, tap)
+
+
+@pytest.mark.parametrize(("options", "marked"), [({}, True), ({"temperature": 0.5}, True), ({"cache": False}, False)])
+async def test_options_do_not_turn_the_prompt_cache_off(options: dict[str, Any], marked: bool) -> None:
+    body = (await Orchestrator("simulator:anthropic", options=Options(**options)).preview_request()).body
+    assert (b"cache_control" in body) == marked

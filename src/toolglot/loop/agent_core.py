@@ -6,6 +6,7 @@ from types import UnionType
 from typing import Any, Generic, Self, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
@@ -35,7 +36,7 @@ __all__ = ["AgentCore", "AgentOptions", "PromptContext", "SystemPrompt"]
 
 _SHARED_ENGINE_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are not about one provider
 _NO_HOOKS = HookChain()
-_DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(cache=True), ContextPolicy()
+_DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(), ContextPolicy()
 
 
 class PromptContext(msgspec.Struct, Generic[Data], frozen=True):
@@ -101,7 +102,9 @@ class AgentCore(Generic[Data, OutputValue]):
         self.engine = self._open_engine(model, {**engine})
         self._engine_options: dict[str, Any] = {**engine}
         self._options_profile = self.engine.profile.id
-        self.system, self.options, self.output_type, self.data = system, options, output_type, data
+        self.system, self.output_type, self.data = system, output_type, data
+        # Other options than the default ones must not turn the cache off.
+        self.options = replace(options, cache=True) if options.cache is None else options
         self.context, self.summarize = context, summarize
         self.facade: str | Facade = facade
         self.metrics = ToolMetrics()
