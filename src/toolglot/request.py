@@ -102,8 +102,9 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything that is sent to a model."""
 
-    model: str
-    messages: Sequence[Message]
+    model: str = ""
+    """"" is the model of the engine or profile that it is sent with."""
+    messages: Sequence[Message] = ()
     tools: tuple[ToolDefinition, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel: bool | None = None

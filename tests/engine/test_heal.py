@@ -14,7 +14,7 @@ from toolglot.jsontext import dumps
 from toolglot.messages import Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.heal import HEAL_RULES, heal_profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition, ToolExample
 
 PARAMETERS: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
 TOOL = ToolDefinition("get", "Gets.", PARAMETERS, strict=True)
@@ -162,6 +162,14 @@ CASES = {
     ),
     "reasoning, encrypted": opaque(
         GPT, "The reasoning item's encrypted content for item rs_1 could not be verified.", "gAAA", REASONED
+    ),
+    "examples": Case(
+        "anthropic:next",
+        "tools.0.custom.input_examples: Extra inputs are not permitted",
+        holds("tools", 0, "input_examples"),
+        holds("tools", 0, "description"),
+        PLAIN,
+        {"tools": (ToolDefinition("get", parameters={"type": "object"}, examples=(ToolExample({"a": 1}),)),)},
     ),
     "signature": Case(
         "gemini:gemini-next",

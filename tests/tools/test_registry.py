@@ -1,6 +1,7 @@
 """Tools by name: one for each, every change a new version, safe under threads."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 from typing import Any
 
@@ -47,6 +48,21 @@ def test_register_get_list_unregister() -> None:
     assert registry.unregister("find") is found
     assert names(registry) == ["look"]
     assert repr(registry) == "ToolRegistry(look)"
+
+
+def test_a_function_is_registered_by_a_name() -> None:
+    registry = ToolRegistry()
+    found = registry.register("get_x", partial(find))
+    assert (registry.get("get_x"), found.name, found("Rome")) == (found, "get_x", "Rome")
+    renamed = registry.register("other", tool(look))
+    assert (renamed.name, names(registry)) == ("other", ["get_x", "other"])
+    with pytest.raises(NameConflict, match="two tools are called 'other'"):
+        registry.register("other", lambda: 1)
+    registry.register("other", lambda: 1, replace=True)
+    wrong: Any = registry.register
+    for arguments in (("get_y",), (len, "get_y"), ("get_y", 5)):
+        with pytest.raises(InvalidTool):
+            wrong(*arguments)
 
 
 def test_unknown_names_offer_the_nearest() -> None:

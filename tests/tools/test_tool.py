@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 from copy import copy
 from functools import partial
 from threading import Event
-from typing import Annotated, Any, Literal, NamedTuple, assert_type
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, assert_type
 
 import pytest
 
 from toolglot.errors import InvalidTool, ToolError
-from toolglot.messages import ToolCall
+from toolglot.messages import Media, ToolCall
 from toolglot.request import ToolDefinition, ToolExample
 from toolglot.tools import hooks
 from toolglot.tools.config import Rate
@@ -139,6 +139,36 @@ def test_a_given_schema_and_description_win() -> None:
     assert run(f, {"a": 2}) == 2
     with pytest.raises(ToolError, match="greater than the maximum"):
         f.bind(call({"a": 5}))
+
+
+class Forecast(TypedDict):
+    city: str
+    days: list[float]
+
+
+def forecasts(city: str) -> "list[Forecast]":
+    return []
+
+
+async def count() -> int | None:
+    return 1
+
+
+def picture() -> Media:
+    return Media("image")
+
+
+@pytest.mark.parametrize(("function", "schema"), [
+    (forecasts, {"type": "array", "items": {"$ref": "#/$defs/Forecast"}}),
+    (count, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+    (picture, None), (lambda: 1, None),
+])  # fmt: skip
+def test_the_type_of_the_output_is_known(function: Any, schema: Any) -> None:
+    found = tool(function, name="t")
+    output = found.output_schema
+    assert {key: value for key, value in (output or {}).items() if key != "$defs"} == (schema or {})
+    assert (output is None) is (schema is None)
+    assert found.output_schema is output  # derived once
 
 
 def test_replace_keeps_the_rest() -> None:

@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from toolglot.errors import MalformedRequest
+from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.providers.heal import heal_profile
+from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.converters import encode_tools
 
 Doc = dict[str, Any]
 MODEL = "claude-sonnet-4-5"
@@ -240,6 +243,37 @@ def test_effort_of_tomorrow_goes_back_and_is_a_loss_elsewhere() -> None:
         encoded = encode_request(request, resolve_profile(provider, model))
         assert len(encoded.losses) == 1
         assert "ultra" not in str(encoded.body)
+
+
+def test_examples_of_calls_have_a_field_of_their_own() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    examples = (
+        ToolExample({"city": "Paris"}),
+        ToolExample({"town": 1}),
+        ToolExample({"city": "Rome"}, description="the capital"),
+    )
+    tool = ToolDefinition("f", "Weather.", schema, examples=examples)
+    profile = resolve_profile("anthropic", MODEL)
+    (encoded,) = encode_tools([tool], profile).body["tools"]
+    assert encoded["input_examples"] == [{"city": "Paris"}]
+    # What does not fit the schema would be refused; a caption has no field.
+    assert encoded["description"] == 'Weather.\nExample: {"town":1}\nExample (the capital): {"city":"Rome"}'
+    (decoded,) = decode(tools=[encoded]).tools
+    assert (decoded.examples, decoded.opaque) == (examples[:1], None)
+    for other in ("openai-chat", "openai-responses", "gemini", "ollama"):
+        (encoded,) = encode_tools([decoded], resolve_profile(other, "m")).body["tools"]
+        assert ("input_examples" in str(encoded), 'Example: {"city":"Paris"}' in dumps_text(encoded).replace("\\", "")) == (
+            False,
+            True,
+        )
+
+
+def test_a_server_without_the_field_gets_examples_in_the_description() -> None:
+    healed = heal_profile("tools.0.custom.input_examples: Extra inputs are not permitted", resolve_profile("anthropic", MODEL))
+    assert healed is not None
+    (encoded,) = encode_tools([ToolDefinition("f", examples=(ToolExample({"a": 1}),))], healed.profile).body["tools"]
+    assert encoded["description"] == 'Example: {"a":1}'
+    assert "input_examples" not in encoded
 
 
 def test_tools() -> None:

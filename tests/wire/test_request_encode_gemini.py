@@ -128,8 +128,10 @@ def test_old_models_get_no_ids_of_others() -> None:
     (ToolResult("c1"), {"output": ""}),
     (ToolResult("c1", (Text("boom"),), is_error=True), {"error": "boom"}),
     (ToolResult("c1", (Text("{}"),), data={"a": 1}), {"a": 1}),
-    (ToolResult("c1", (Text("[1]"),), data=[1]), {"output": "[1]"}),
-], ids=["text", "nothing", "error", "object", "list"])  # fmt: skip
+    (ToolResult("c1", (Text('["a","b"]'),), data=["a", "b"]), {"output": ["a", "b"]}),
+    (ToolResult("c1", (Text("two files"),), data=["a", "b"]), {"output": "two files"}),
+    (ToolResult("c1", (Text('[{"$ref":"a"}]'),), data=[{"$ref": "a"}]), {"output": '[{"$ref":"a"}]'}),
+], ids=["text", "nothing", "error", "object", "list", "text of a list", "reference"])  # fmt: skip
 def test_response_is_an_object(result: ToolResult, response: Doc) -> None:
     assert contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"]["response"] == response
 

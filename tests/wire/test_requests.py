@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
 from toolglot.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, assistant, system, user
@@ -12,6 +13,7 @@ from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import create_reader, decode_request, encode_request
+from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.spec import SPECS, WIRES
 
 Doc = dict[str, Any]
@@ -293,3 +295,11 @@ def test_origin_of_what_is_read(provider: str) -> None:
     (message,) = decode_request(wire, body, profile=provider, model="m").messages
     assert message.origin is not None
     assert (message.origin.wire, message.origin.profile, message.origin.model) == (wire, provider, "m")
+
+
+@pytest.mark.parametrize("provider", WIRE_PROFILES)
+def test_a_request_without_a_model_is_for_that_of_its_profile(provider: str) -> None:
+    profile, request = resolve_profile(provider, "the-model"), Request(messages=HI, tools=(GET,))
+    named = replace(request, model="the-model")
+    assert encode_request(request, profile).body == encode_request(named, profile).body
+    assert PrefixEncoder(profile).encode(request).body == PrefixEncoder(profile).encode(named).body

@@ -97,7 +97,9 @@ _ROWS = (
             request_bytes=32_000_000,
             source="anthropic SDK 2.8.0 and recorded refusals",
         ),
-        features=ToolFeatures(choices=NO_SUBSET, hosted=True, error_flag=True, result_media=frozenset({"image", "file"})),
+        features=ToolFeatures(
+            choices=NO_SUBSET, hosted=True, error_flag=True, examples=True, result_media=frozenset({"image", "file"})
+        ),
         history=HistoryRules(calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True, plain_prefill=True),
         dialect="ANTHROPIC",
         strict_dialect="ANTHROPIC_STRICT",

@@ -75,6 +75,12 @@ HEAL_RULES = (
         {"features.strict": False},
         "the schemas are too complex for strict mode",
     ),
+    HealRule(
+        r"input_examples",
+        {"features.examples": False},
+        "examples of calls have no field of their own",
+        ("anthropic-messages",),
+    ),
     HealRule(r"use 'max_completion_tokens'", {"max_tokens": "max_completion_tokens"}, "the limit has another name"),
     HealRule(rf"{_UNKNOWN_FIELD}.*max_completion_tokens", {"max_tokens": "max_tokens"}, "the limit has another name"),
     HealRule(

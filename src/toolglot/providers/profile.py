@@ -68,6 +68,8 @@ class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Tools that the provider runs itself, such as its web search."""
     error_flag: bool = False
     """A result can be marked as an error; otherwise its text says so."""
+    examples: bool = False
+    """Examples of calls have a field of their own; otherwise they are part of the description."""
     result_media: frozenset[str] = frozenset()
     """Kinds of media that a tool result may hold."""
     typed: frozenset[str] = frozenset()

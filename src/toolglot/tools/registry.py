@@ -6,7 +6,7 @@ that what is derived from the tools can be cached by it. Readers see one whole s
 
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from toolglot.errors import InvalidTool, NameConflict, UnknownName
 from toolglot.request import ToolDefinition
@@ -31,11 +31,18 @@ class ToolRegistry:
 
     # -- change
 
-    def register(self, tool: Tool | Callable[..., Any], *, replace: bool = False) -> Tool:
-        """Add a tool, or a function as one. `replace`: it may take the name of another. The same tool twice counts once."""
-        tool = _to_tool(tool)
-        self._add([tool], replace=replace)
-        return tool
+    @overload
+    def register(self, tool: Tool | Callable[..., Any], /, *, replace: bool = False) -> Tool: ...
+    @overload
+    def register(self, name: str, function: Tool | Callable[..., Any], /, *, replace: bool = False) -> Tool: ...
+    def register(self, tool: Any, function: Any = None, /, *, replace: bool = False) -> Tool:
+        """Add a tool, or a function as one, also under another name: `register("search", find)`.
+
+        `replace`: it may take the name of another. The same tool twice counts once.
+        """
+        added = _to_tool(tool) if function is None else _to_tool(function, tool)
+        self._add([added], replace=replace)
+        return added
 
     def unregister(self, name: str, namespace: str = "") -> Tool:
         """Remove a tool. Raises UnknownName."""
@@ -126,8 +133,11 @@ class ToolRegistry:
         return f"ToolRegistry({', '.join(map(_join_key, self._state[1]))})"
 
 
-def _to_tool(item: Tool | Callable[..., Any]) -> Tool:
-    tool: Tool = cast(Tool, item) if isinstance(item, Tool) else Tool(item)
+def _to_tool(item: Tool | Callable[..., Any], name: str = "") -> Tool:
+    if isinstance(item, Tool):
+        tool: Tool = cast(Tool, item).replace(name=name) if name else cast(Tool, item)
+    else:
+        tool = Tool(item, name=name) if name else Tool(item)
     if tool.is_unbound:
         reason = "it is a method without its object; register the method of an instance, or tools_of(instance)"
         raise InvalidTool(f"{qualified_name(tool.function)} cannot be registered: {reason}")

@@ -42,7 +42,8 @@ from toolglot.schema.arguments import (
 )
 from toolglot.schema.derive import derive
 from toolglot.schema.docstrings import parse_docstring
-from toolglot.schema.signatures import function_doc, function_name, list_parameters
+from toolglot.schema.output import OutputType
+from toolglot.schema.signatures import evaluate_annotations, function_doc, function_name, list_parameters
 from toolglot.tools.config import ANY_EFFECT, Effect, Rate
 from toolglot.tools.context import Context
 from toolglot.tools.options import Describe, SchemaToolOptions, ToolOptions
@@ -153,6 +154,17 @@ class Tool(Generic[Parameters, Returned]):
         return self.definition.description
 
     # -- what a program does
+
+    @cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of what the function returns, by its annotation; None without one, or without a JSON form."""
+        try:
+            annotation = inspect.signature(cast(Function, self.function)).return_annotation
+            returned = inspect.Parameter("returned", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+            hint = evaluate_annotations(self.function, [returned], None, self._options.get("names") or {})["returned"]
+            return OutputType(hint).schema or None
+        except Exception:  # text, media and blocks need no schema
+            return None
 
     @property
     def accepted_parameters(self) -> frozenset[str]:

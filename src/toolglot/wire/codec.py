@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
 from toolglot.messages import Message, Origin, Text
@@ -69,6 +70,7 @@ def create_reader(
 
 def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> EncodedRequest:
     """Encode a request as a body that the profile's endpoint accepts. With `strict`, any `Loss` raises LossyEncoding."""
+    request = request if request.model else replace(request, model=profile.model)
     encoder, writer = load_request_encoder(profile.wire), Writer(profile, request.model)
     reserve_names(request.tools, writer)
     count = encoder.leading_count(request.messages)

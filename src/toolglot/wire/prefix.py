@@ -50,6 +50,7 @@ class PrefixEncoder:
 
     def encode(self, request: Request) -> EncodedBody:
         """Encode a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
+        request = request if request.model else replace(request, model=self._profile.model)
         if not self._can_extend(request):
             self._start_prefix(request)
         self._close_turns(request)

@@ -5,11 +5,13 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
+from toolglot.schema.arguments import find_issues
 from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.writer import Writer
@@ -23,6 +25,8 @@ class EncodedFunction(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
     strict: bool
     extra: dict[str, Any]
+    examples: list[dict[str, Any]] = []
+    """Inputs that the description does not contain, if the target has a field for them."""
 
     def to_fields(self, schema_key: str = "parameters") -> dict[str, Any]:
         """Return name, description if there is one, and schema."""
@@ -157,7 +161,15 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
     lowered = writer.lowerings[name] = _lower_schema(tool, dialect, writer)
     writer.losses.extend(lowered.losses)
     _report_restorations(tool, lowered, writer)
-    return EncodedFunction(name, _describe(tool, lowered.root_description), lowered.schema, is_strict, extra)
+    # An input that does not fit the schema is refused, and a caption has no field: such examples stay text.
+    native = [
+        example
+        for example in tool.examples
+        if writer.profile.features.examples and not example.description and not find_issues(example.input, lowered.schema)
+    ]
+    described = replace(tool, examples=tuple(example for example in tool.examples if example not in native))
+    description, inputs = _describe(described, lowered.root_description), [example.input for example in native]
+    return EncodedFunction(name, description, lowered.schema, is_strict, extra, inputs)
 
 
 def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: Writer) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, parse_effort
+from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample, parse_effort
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.request_decoding import decode_options, define_tool
@@ -110,8 +110,11 @@ def decode_tool(tool: Doc) -> ToolDefinition:
     if tool.get("type") not in (None, "custom"):
         name = as_text(tool.get("name")) or as_text(tool.get("type"))
         return ToolDefinition(name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool)
-    opaque = unknown_fields(tool, ("name", "description", "input_schema", "strict"))
-    return define_tool(tool, ANTHROPIC_MESSAGES, opaque, schema_key="input_schema", strict=tool.get("strict"))
+    inputs = as_list(tool.get("input_examples"))
+    examples = tuple(map(ToolExample, inputs)) if all(isinstance(value, dict) for value in inputs) else ()
+    known = ("name", "description", "input_schema", "strict", *(["input_examples"] if examples else ()))
+    opaque, strict = unknown_fields(tool, known), tool.get("strict")
+    return define_tool(tool, ANTHROPIC_MESSAGES, opaque, schema_key="input_schema", strict=strict, examples=examples)
 
 
 def decode_choice(choice: Doc) -> ToolChoice | None:

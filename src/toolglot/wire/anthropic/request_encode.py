@@ -226,6 +226,8 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
     encoded = function.to_fields("input_schema")
     if function.strict or (tool.strict is False and tool.wire == ANTHROPIC_MESSAGES):
         encoded["strict"] = function.strict
+    if function.examples:
+        encoded["input_examples"] = function.examples
     return {**encoded, **function.extra}  # `cache_control`, `defer_loading` …
 
 

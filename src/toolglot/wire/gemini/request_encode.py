@@ -105,8 +105,9 @@ def encode_results(message: Message, writer: Writer) -> Iterator[Doc]:
 def _response_object(result: ToolResult, writer: Writer, *, has_parts: bool) -> Doc:
     """Return the result as an object. Gemini gives the keys `output` and `error` a meaning."""
     data: Any = result.data
+    is_list = isinstance(data, list) and not result.is_error and result.text == dumps_text(cast(list[Any], data))
     # Gemini takes `$ref` for the name of one of the result's parts, and refuses the request if there is none.
-    if isinstance(data, dict) and not has_parts and b'"$ref":' in dumps(cast(Doc, data)):
+    if (is_list or isinstance(data, dict)) and not has_parts and b'"$ref":' in dumps(data):
         writer.record_repair(f"result of {result.call_id!r}", "Gemini gives the key '$ref' a meaning; sent as text")
         return {"error" if result.is_error else "output": result.text or dumps_text(data)}
     if isinstance(data, dict):
@@ -114,7 +115,7 @@ def _response_object(result: ToolResult, writer: Writer, *, has_parts: bool) -> 
         if not result.is_error or "error" in response:
             return response
         return {"error": {"message": result.text, **response}}  # keeps the data of a failed call
-    return {"error" if result.is_error else "output": result.text}
+    return {"error" if result.is_error else "output": data if is_list else result.text}
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:
