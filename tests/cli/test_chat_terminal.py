@@ -220,6 +220,19 @@ class TestKeys:
             assert chat.wait_exit() == 0
             assert "Traceback" not in chat.everything
 
+    def test_ctrl_c_drops_what_was_pasted_after_the_prompt_and_twice_leaves(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.wait_ready()
+            chat.type('call wait_for_it {"name": "never"}\nsay one\nsay two\nsay thr')  # a paste without brackets
+            chat.wait_file("never-started")
+            chat.press("ctrl-c")
+            chat.wait_for("stopped; the conversation")
+            chat.wait_ready()
+            assert "what you had typed ahead was dropped" in chat.everything
+            chat.press("ctrl-c")
+            assert chat.wait_exit() == 0
+            assert not re.search("^(one|two|three)$", chat.everything, re.MULTILINE)
+
 
 class TestWindow:
     def test_a_narrow_window_shows_everything(self, tmp_path: Path) -> None:
@@ -282,6 +295,14 @@ class TestWindow:
             chat.press("ctrl-d")
             assert chat.wait_exit() == 0
         assert b"\x1b" not in chat.raw
+
+    def test_ctrl_c_twice_leaves_a_dumb_terminal(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:anthropic", TERM="dumb") as chat:
+            chat.wait_for(re.compile("^>", re.MULTILINE))
+            chat.press("ctrl-c")
+            chat.wait_for("again to exit")
+            chat.press("ctrl-c")
+            assert chat.wait_exit() == 130
 
     def test_a_very_long_answer_is_shown_whole_and_once(self, tmp_path: Path) -> None:
         words = [f"w{number}" for number in range(34_000)]

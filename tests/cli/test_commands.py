@@ -111,7 +111,17 @@ class TestStreams:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("ch", ["chat", "check"]), ("decode --wi", ["--wire"]), ("decode --wire gem", ["gemini"]), ("--v", ["--version"])],
+    [
+        ("ch", ["chat", "check"]),
+        ("decode --wi", ["--wire"]),
+        ("decode --wire gem", ["gemini"]),
+        ("--v", ["--version"]),
+        ("run -m claude", ["claude-sonnet-4-5", "claude:"]),
+        ("chat -m anth", ["anthropic:claude-sonnet-4-5", "anthropic", "anthropic:"]),
+        ("tools -m gemini-", ["gemini-2.5-pro"]),
+        ("call -m simulator:an", ["simulator:anthropic"]),
+        ("models groq:", ["groq:llama-3.3-70b-versatile", "groq:"]),
+    ],
 )
 def test_shell_completion(words: str, expected: list[str]) -> None:
     position = str(len(words.split()))
@@ -119,6 +129,17 @@ def test_shell_completion(words: str, expected: list[str]) -> None:
     assert [line.partition(",")[2] for line in outcome.out.splitlines()] == expected
     assert outcome.err == ""
     assert "_TOOLGLOT_COMPLETE=bash_source" in run_cli("--help").out
+
+
+def test_shell_completion_knows_your_aliases(isolated_home: Path, monkeypatch: Patch) -> None:
+    file = isolated_home / "user" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('[aliases]\nworkhorse = "anthropic:claude-opus-5"\n')
+    monkeypatch.setenv("COMP_WORDS", "toolglot run -m wor")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert run_cli(_TOOLGLOT_COMPLETE="bash_complete").out == "plain,workhorse\n"
+    file.write_text("nonsense")
+    assert run_cli(_TOOLGLOT_COMPLETE="bash_complete") == (0, "\n", "")
 
 
 @pytest.mark.parametrize(

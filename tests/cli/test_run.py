@@ -209,7 +209,9 @@ class TestErrors:
         ("words", "code", "message"),
         [
             (["-m", "antropic:x", "hi"], 2, "did you mean 'anthropic'?"),
-            (["-m", "anthropic", "hi"], 2, "'anthropic' is neither PROVIDER:MODEL"),
+            (["-m", "anthropc", "hi"], 2, "'anthropc' is neither PROVIDER:MODEL"),
+            (["-m", "anthropic", "hi"], 2, "no key for Anthropic Messages: set ANTHROPIC_API_KEY"),
+            (["-m", "ollama", "hi"], 2, "'ollama' is a provider: name a model too, ollama:MODEL"),
             (["-m", "anthropic:claude-sonnet-4-5", "hi"], 2, "set ANTHROPIC_API_KEY"),
             (["-m", "compatible:x", "hi"], 2, "needs a base URL"),
             (["-a", "nope.png", "hi"], 2, "cannot read attachment 'nope.png'"),

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from cli_kit import Capture, Patch
 
-from toolglot.cli.startup import DEFAULT_MODELS, Flags, prepare, require_key
+from toolglot.cli.startup import Flags, prepare, require_key
 from toolglot.config.trust import is_trusted
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.factory import create_engine
 from toolglot.errors import UsageError
+from toolglot.providers import catalog
 from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.tool import Tool
 
@@ -58,6 +59,9 @@ def user_file(text: str) -> None:
 
 def names(tools: list[object]) -> list[str]:
     return [item.name if isinstance(item, Tool) else getattr(item, "__name__", "") for item in tools]
+
+
+DEFAULT_MODELS = [f"{provider}:{model}" for provider, model in catalog.DEFAULT_MODELS.items()]
 
 
 class TestPrecedence:
@@ -202,7 +206,7 @@ class TestModel:
         cli_setup = prepare(Flags(model="simulator:gemini"))
         assert (cli_setup.model, cli_setup.model_reason) == ("simulator:gemini", "")
         with pytest.raises(UsageError, match="neither PROVIDER:MODEL"):
-            prepare(Flags(model="claude"))
+            prepare(Flags(model="clod"))
 
 
 class Confirm:

@@ -16,6 +16,8 @@ from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
 from toolglot.errors import AuthenticationFailed, ConnectFailed, UnknownName, UsageError
 from toolglot.messages import user
+from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
+from toolglot.providers.model_data import find_window
 from toolglot.request import Options, Request
 from toolglot.user_dirs import state_directory
 
@@ -88,6 +90,8 @@ class TestModels:
             ("grok-4", "xai:grok-4"),
             ("deepseek-chat", "deepseek:deepseek-chat"),
             ("mistral-large-latest", "mistral:mistral-large-latest"),
+            ("anthropic", "anthropic:claude-sonnet-4-5"),
+            ("gpt", "openai:gpt-5.1"),
             ("gpt-oss-20b", None),
             ("qwen3", None),
             ("nope", None),
@@ -99,6 +103,15 @@ class TestModels:
             return
         with pytest.raises(UsageError, match="neither PROVIDER:MODEL"):
             Setup(Settings()).resolve_model(name)
+
+    @pytest.mark.parametrize("name", ["ollama", "azure", "compatible"])
+    def test_a_provider_without_a_default_needs_a_model(self, name: str) -> None:
+        with pytest.raises(UsageError, match=f"^'{name}' is a provider: name a model too, {name}:MODEL$"):
+            Setup(Settings()).resolve_model(name)
+
+    def test_every_default_model_is_in_the_catalog(self) -> None:
+        for provider, model in DEFAULT_MODELS.items():
+            assert find_window(resolve_profile(provider, model).id, model), provider
 
 
 class TestEngines:

@@ -266,6 +266,17 @@ def test_bind_names_what_it_repaired() -> None:
     assert get_weather.bind(call(good)) == BoundArguments(good, {"location": "Rome"}, ())
 
 
+def test_a_misspelt_parameter_is_named_with_what_was_meant() -> None:
+    with pytest.raises(ToolError) as e:
+        get_weather.bind(call({"locaton": "Rome", "zip": 1}))
+    lines = str(e.value).splitlines()
+    assert lines[1:4] == [
+        "- location: is missing",
+        "- locaton: is not a parameter; did you mean 'location'?",
+        "- zip: is not a parameter",
+    ]
+
+
 def test_the_callers_own_validators_see_what_was_sent() -> None:
     """A value that the tool itself can read is not bent before."""
     from pydantic import BeforeValidator

@@ -19,7 +19,7 @@ import msgspec
 
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
-from toolglot.cli.options import FACADE, JSON, LOGGING, ROOT, TOOLS, YES
+from toolglot.cli.options import FACADE, JSON, LOGGING, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import write_json_line
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import CliSetup, Flags, prepare
@@ -49,7 +49,7 @@ class _Line(msgspec.Struct):
 @click.command()
 @click.argument("tool", required=False)
 @click.argument("arguments", required=False)
-@click.option("-m", "--model", help="Use the tool names that this model sees.")
+@click.option("-m", "--model", help="Use the tool names that this PROVIDER:MODEL sees.", shell_complete=complete_model)
 @TOOLS
 @ROOT
 @FACADE
@@ -153,8 +153,7 @@ def _create_executor(
     facade = setup.resolve_facade(registry)
     if facade == "auto" and model is None:
         return executor, None
-    model = setup.settings.aliases.get(model or "", model or "")
-    profile = find_profile(model) if ":" in model else resolve_profile("compatible", model)
+    profile = find_profile(setup.resolve_model(model)) if model else resolve_profile("compatible")
     bound = ModelView(profile, registry, facade=facade).facade
     executor.native_names = bound.names if bound is not None else None
     return executor, bound

@@ -5,24 +5,24 @@ With `--json`, each provider is one complete object per line.
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import click
 import msgspec
 
-from toolglot.cli.options import JSON
+from toolglot.cli.options import JSON, complete_model
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
 from toolglot.jsontext import dumps_text
-from toolglot.providers.catalog import PROFILES, infer_provider, resolve_profile
+from toolglot.providers.catalog import ALIASES, DEFAULT_MODELS, PROFILES, SURFACES, infer_provider, resolve_profile
 from toolglot.providers.model_data import find_window
 from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Profile
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_model)
 @JSON
 def models(name: str | None, json: bool) -> None:
     """Show the limits and features of providers and models.
@@ -45,6 +45,14 @@ def models(name: str | None, json: bool) -> None:
         printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
     else:
         _print_profile(Printer(sys.stdout), profiles[0])
+
+
+def complete_models(aliases: Iterable[str] = ()) -> list[str]:
+    """Return names that `-m` accepts, and providers for which a model has to be named."""
+    default_names = [f"{provider}:{model}" for provider, model in DEFAULT_MODELS.items()]
+    short_names = [*filter(infer_provider, DEFAULT_MODELS.values()), *DEFAULT_MODELS]
+    providers = [f"{name}:" for name in (*PROFILES, *SURFACES, *ALIASES)]
+    return [*aliases, *default_names, *short_names, *providers, "simulator", *(f"simulator:{id}" for id in PROFILES)]
 
 
 def find_profile(name: str) -> Profile:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from toolglot.errors import ToolglotError
 from toolglot.wire.spec import WIRES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -18,6 +19,18 @@ def _combine(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
         return function
 
     return decorate
+
+
+def complete_model(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a model in a shell."""
+    from toolglot.cli.models import complete_models
+    from toolglot.config.layers import read_configuration
+
+    try:
+        aliases = read_configuration().settings.aliases
+    except ToolglotError:
+        aliases = ()
+    return [name for name in complete_models(aliases) if name.startswith(incomplete)]
 
 
 WIRE = click.Choice(list(WIRES))
@@ -43,7 +56,11 @@ LOGGING = _combine(
     click.option("--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."),
 )
 AGENT = _combine(
-    click.option("-m", "--model", help="PROVIDER:MODEL, a well-known MODEL, an alias, or simulator[:PROVIDER]."),
+    click.option(
+        *("-m", "--model"),
+        help="PROVIDER:MODEL, PROVIDER, a well-known MODEL, an alias, or simulator[:PROVIDER].",
+        shell_complete=complete_model,
+    ),
     TOOLS,
     click.option("--system", help="System prompt."),
     click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable."),

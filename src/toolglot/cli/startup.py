@@ -27,7 +27,7 @@ from toolglot.errors import InvalidTool, UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
 from toolglot.tools.executor import Approve
 from toolglot.tools.tool import tool
 from toolglot.user_dirs import data_directory
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
     from toolglot.builtin.tool_state import AskUser
     from toolglot.builtin.tools import Builtins
 
-# Used if no model is configured: the first one whose provider has a key.
-DEFAULT_MODELS = (
-    "anthropic:claude-sonnet-4-5",
-    "openai:gpt-5.1",
-    "gemini:gemini-2.5-pro",
-    "openrouter:anthropic/claude-sonnet-4.5",
-    "xai:grok-4",
-    "deepseek:deepseek-chat",
-    "mistral:mistral-large-latest",
-    "groq:llama-3.3-70b-versatile",
-)
 _SIGN_IN_HINTS = {
     "entra": "sign in with az login (pip install 'toolglot[azure]')",
     "adc": "sign in with gcloud auth application-default login (pip install 'toolglot[vertex]')",
@@ -205,9 +194,9 @@ def _choose_model(setup: Setup) -> tuple[str, str]:
     if setup.settings.model:
         return setup.resolve_model(), ""
     keyring = logins_file().exists()  # opening the keyring is slow, and pointless if nothing was ever stored there
-    for model in DEFAULT_MODELS:
-        profile = resolve_profile(*model.partition(":")[::2])
-        if (origin := describe_key_origin(profile, keyring=keyring)) is not None:
+    for provider, name in DEFAULT_MODELS.items():  # the first one whose provider has a key
+        model = f"{provider}:{name}"
+        if (origin := describe_key_origin(resolve_profile(provider, name), keyring=keyring)) is not None:
             return model, f"using {model}: no model is configured, and there is a key for it ({origin})"
     return "simulator", "no model is configured (use -m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers"
 

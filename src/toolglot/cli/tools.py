@@ -11,7 +11,7 @@ import click
 
 from toolglot.cli.check import load_definitions
 from toolglot.cli.models import expand_fields, find_profile
-from toolglot.cli.options import WIRE
+from toolglot.cli.options import WIRE, complete_model
 from toolglot.cli.printer import Printer, format_json, write_json_line
 from toolglot.cli.startup import Flags, prepare
 from toolglot.config.layers import read_configuration
@@ -30,7 +30,11 @@ from toolglot.wire.spec import SPECS
 
 @click.command()
 @click.argument("tools", nargs=-1)
-@click.option("-m", "--model", help="Show them as this PROVIDER:MODEL sees them; with --wire, MODEL is enough.")
+@click.option(
+    *("-m", "--model"),
+    help="Show them as this PROVIDER:MODEL sees them; with --wire, MODEL is enough.",
+    shell_complete=complete_model,
+)
 @click.option("--wire", type=WIRE, help="Show them in this API format.")
 @click.option("--facade", help="Show the built-in tools under this facade.")
 @click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")

@@ -28,7 +28,7 @@ from toolglot.facades.catalog import BASE_TOOLS, FACADE_ALIASES, FACADE_MODULES,
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.providers.catalog import ALIASES, SURFACES, infer_provider, resolve_profile, select_row
+from toolglot.providers.catalog import ALIASES, DEFAULT_MODELS, PROFILES, SURFACES, infer_provider, resolve_profile, select_row
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, RequestRate, ToolConfig
@@ -85,6 +85,11 @@ class Setup:
         if ":" not in name and name != SIMULATOR:
             if provider := infer_provider(name):
                 return f"{provider}:{name}"
+            provider = ALIASES.get(name, name)
+            if provider in DEFAULT_MODELS:
+                return f"{provider}:{DEFAULT_MODELS[provider]}"
+            if provider in PROFILES or provider in SURFACES:
+                raise UsageError(f"{name!r} is a provider: name a model too, {name}:MODEL")
             if self.settings.aliases:
                 raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
             raise UsageError(

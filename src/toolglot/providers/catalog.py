@@ -334,6 +334,17 @@ SURFACES: dict[str, tuple[tuple[str, str], ...]] = {
 }
 ALIASES = {"claude": "anthropic", "google": "gemini", "gpt": "openai", "grok": "xai", "sglang": "compatible"}
 
+# provider -> the model that is used if none is named
+DEFAULT_MODELS = {
+    "anthropic": "claude-sonnet-4-5",
+    "openai": "gpt-5.1",
+    "gemini": "gemini-2.5-pro",
+    "openrouter": "anthropic/claude-sonnet-4.5",
+    "xai": "grok-4",
+    "deepseek": "deepseek-chat",
+    "mistral": "mistral-large-latest",
+    "groq": "llama-3.3-70b-versatile",
+}
 
 # Models whose vendor is clear from the name alone; gpt-oss and others that anybody serves are not among them.
 _VENDOR_PATTERNS = (

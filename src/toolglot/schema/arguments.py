@@ -18,7 +18,7 @@ from toolglot.request import ToolDefinition
 from toolglot.schema.coerce import coerce, rename_arguments
 from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types
 from toolglot.schema.tolerant_json import tolerant_loads
-from toolglot.textutil import truncate
+from toolglot.textutil import did_you_mean, suggest, truncate
 
 # An explanation is read by a model, and paid for: it must not be longer than the call.
 MAX_ISSUES = 12
@@ -183,8 +183,10 @@ def repair_arguments(
     Values are converted only if that was not enough.
     """
     renamed, notes = rename_arguments(arguments, binder.schema)
+    unknown: list[str] = []
     if not binder.allows_extra:
-        notes += tuple(f"$.{key}: not a parameter; dropped" for key in renamed if key not in binder.parameter_names)
+        unknown = [key for key in renamed if key not in binder.parameter_names]
+        notes += tuple(f"$.{key}: not a parameter; dropped" for key in unknown)
         renamed = {key: value for key, value in renamed.items() if key in binder.parameter_names}
     # Without a rename nothing has changed: the caller has already tried these arguments.
     values = binder.bind(renamed) if notes else None
@@ -195,8 +197,11 @@ def repair_arguments(
         values = binder.bind(repaired) if conversions else None
     if values is None:
         # Report the arguments as the model wrote them; a converted value would confuse it.
-        issues = binder.find_issues(renamed) or binder.find_issues(repaired)
-        raise InvalidArguments(issues or [Issue("$", "invalid arguments")])
+        issues = binder.find_issues(renamed) or binder.find_issues(repaired) or [Issue("$", "invalid arguments")]
+        for key in unknown:
+            guess = did_you_mean(suggest(key, binder.parameter_names - renamed.keys(), limit=1))
+            issues.append(Issue(f"$.{key}", f"is not a parameter{f'; {guess}' if guess else ''}"))
+        raise InvalidArguments(issues)
     return repaired, values, tuple(Repair("arguments", tool_name, note) for note in notes)
 
 

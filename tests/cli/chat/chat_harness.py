@@ -66,6 +66,9 @@ class Said:
         self._asked = False
         self.chat: Chat | None = None
 
+    def drop_typeahead(self) -> bool:
+        return False
+
     async def read(self) -> str:
         await asyncio.sleep(0)
         if not self.lines:

@@ -121,6 +121,8 @@ class Chat:
         await self.update_context_usage()
         if turn.cancelled():
             self.screen.note("stopped; the conversation is valid and can continue", "yellow")
+            if self.reader.drop_typeahead():
+                self.screen.note("what you had typed ahead was dropped", "dim")
         elif (error := turn.exception()) is not None:
             if not isinstance(error, ToolglotError):
                 raise error

@@ -11,6 +11,7 @@ import msgspec
 
 from toolglot.cli.attachments import load_attachment
 from toolglot.cli.chat.launch import read_saved
+from toolglot.cli.models import complete_models
 from toolglot.cli.printer import format_json
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import require_key
@@ -18,7 +19,6 @@ from toolglot.cli.styled import Line, cell_width, chop
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import save
-from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.request import ToolDefinition
 from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
@@ -82,11 +82,6 @@ def complete_tools(chat: "Chat") -> Iterable[str]:
     return dict.fromkeys((*native_names, *(tool.name for tool in tools)))
 
 
-def complete_models(chat: "Chat") -> Iterable[str]:
-    providers = [f"{name}:" for name in (*PROFILES, *SURFACES, *ALIASES)]
-    return [*chat.setup.settings.aliases, *providers, *(f"simulator:{id}" for id in PROFILES)]
-
-
 @command("help", "show this help")
 async def show_help(chat: "Chat", argument: str) -> None:
     rows = {f"/{name} {command.usage}".rstrip(): command.description for name, command in COMMANDS.items()}
@@ -97,7 +92,9 @@ async def show_help(chat: "Chat", argument: str) -> None:
         chat.screen.note(line, "dim")
 
 
-@command("model [NAME]", "switch to another model and show what it loses", complete_models)
+@command(
+    "model [NAME]", "switch to another model and show what it loses", lambda chat: complete_models(chat.setup.settings.aliases)
+)
 async def switch_model(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if not name:

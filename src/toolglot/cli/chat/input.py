@@ -62,6 +62,10 @@ class PipeReader:
             if text:
                 return text
 
+    def drop_typeahead(self) -> bool:
+        """Drop what was typed ahead; return whether there was anything. Here the terminal itself drops it on Ctrl-C."""
+        return False
+
 
 def _match_answer(text: str, answers: Sequence[str]) -> str:
     return next((answer for answer in answers if text and answer.startswith(text)), "")
@@ -166,6 +170,11 @@ class TerminalReader:
             return await session.prompt_async(prompt, handle_sigint=False, **options)
         except EOFError:
             raise EndOfInput from None
+
+    def drop_typeahead(self) -> bool:
+        self._save_typeahead()
+        dropped, self._typeahead = self._typeahead, ""
+        return bool(dropped)
 
     def _save_typeahead(self) -> None:
         """Keep what was typed before a question appeared: it is not an answer, but the start of the next prompt."""

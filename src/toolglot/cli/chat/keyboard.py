@@ -57,7 +57,7 @@ def open_keyboard() -> Generator[Keyboard]:
     except (OSError, ValueError):  # stdin has no file descriptor, for example in tests
         yield Keyboard(sys.stdin.buffer)
         return
-    with os.fdopen(duplicate, "rb") as file:
+    with open(duplicate, "rb", buffering=0) as file:  # unbuffered: closing a buffer would wait for a thread that reads a line
         yield Keyboard(file)
 
 
