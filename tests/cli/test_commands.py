@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import click
 import pytest
-from cli_kit import Outcome, json_lines, run_cli, run_program
+from cli_kit import Outcome, Patch, json_lines, run_cli, run_program
 
 import toolglot
 from aws_events import encode_aws_event
