@@ -30,6 +30,12 @@ def test_all_errors_and_all_events_of_a_run_are_there() -> None:
     assert tree | told <= {*toolglot.__all__}
 
 
+def test_events_have_the_same_names_in_json() -> None:
+    for event in get_args(events.RunEvent):
+        assert event.__struct_config__.tag == event.__name__
+        assert event.__struct_encode_fields__ == event.__struct_fields__
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Toolz"):
         _ = toolglot.Toolz

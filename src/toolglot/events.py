@@ -131,7 +131,7 @@ class ApprovalNeeded(_Event, frozen=True, gc=False):
     calls: tuple[ToolCall, ...]
 
 
-class Retrying(_Event, frozen=True, gc=False, rename={"reason": "why"}):
+class Retrying(_Event, frozen=True, gc=False):
     """The request is retried after a delay. Nothing of the failed attempt was shown."""
 
     reason: str
@@ -146,16 +146,14 @@ class RequestDelayed(_Event, frozen=True, gc=False):
     seconds: float
 
 
-class ModelSwitched(_Event, frozen=True, gc=False, rename={"reason": "why"}):
+class ModelSwitched(_Event, frozen=True, gc=False):
     """The conversation continues with another model."""
 
     model: str
     reason: str
 
 
-class ContextTruncated(
-    _Event, frozen=True, gc=False, tag="ContextCut", rename={"message": "said", "omitted_messages": "left_out"}
-):
+class ContextTruncated(_Event, frozen=True, gc=False):
     """The conversation has outgrown the model: requests no longer contain its older part. The conversation still does."""
 
     message: str
