@@ -12,10 +12,12 @@ from typing import Any, Literal, cast, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from toolglot.errors import MalformedData, ToolErrorKind, UsageError
 from toolglot.jsontext import dumps, loads_object
 from toolglot.textutil import pluralize
+from toolglot.value_checks import check_values
 
 FORMAT_VERSION = 1
 
@@ -63,6 +65,9 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     file_id: str | None = None
     name: str = ""
     opaque: Opaque | None = None
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
 
 class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -114,6 +119,10 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     """A facade rendered the text, so it already tells the model whether the call failed."""
     error_code: str = ""
 
+    def __post_init__(self) -> None:
+        if type(self.content) is not tuple:
+            force_setattr(self, "content", _to_blocks(self.content))
+
     @property
     def text(self) -> str:
         """The text of the result."""
@@ -148,6 +157,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     origin: Origin | None = None
     opaque: Opaque | None = None
 
+    def __post_init__(self) -> None:
+        if type(self.blocks) is not tuple:
+            force_setattr(self, "blocks", _to_blocks(self.blocks))
+
     @property
     def text(self) -> str:
         """The visible text."""
@@ -173,6 +186,10 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     origin: Origin | None = None
     id: str = ""
     opaque: Opaque | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.blocks) is not tuple:
+            force_setattr(self, "blocks", _to_blocks(self.blocks))
 
     @property
     def message(self) -> Message:

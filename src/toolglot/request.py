@@ -4,12 +4,14 @@
 `{"gemini": {"cachedContent": …}, "openai": {"service_tier": "flex"}}`.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal, cast, get_args
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
+from msgspec import Meta
 
 from toolglot.messages import Message, Opaque
+from toolglot.value_checks import check_values, keep_iterables
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Schema = dict[str, Any]
@@ -46,12 +48,15 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     strict: bool | None = None
     grammar: dict[str, Any] | None = None
     namespace: str = ""
-    examples: tuple[ToolExample, ...] = ()
-    tags: frozenset[str] = frozenset()
+    examples: Sequence[ToolExample] = ()
+    tags: Collection[str] = frozenset()
     version: str = ""
     wire: str = ""
     opaque: Opaque | None = None
     typed: dict[str, Opaque] = {}
+
+    def __post_init__(self) -> None:
+        keep_iterables(self)
 
     @property
     def qualified_name(self) -> str:
@@ -66,7 +71,10 @@ class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     mode: Literal["auto", "none", "required"] = "auto"
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
     def includes(self, tool: ToolDefinition) -> bool:
         """Return whether `names` contains the tool."""
@@ -85,18 +93,21 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     """Generation options. None means the provider's default."""
 
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: float | None = None
-    stop: tuple[str, ...] = ()
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[float, Meta(ge=0)] | None = None
+    stop: Sequence[str] = ()
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     effort: Effort | None = None
-    thinking_budget: int | None = None
+    thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
     cache: bool | None = None
     """Place prompt-cache marks on wires that need them; agents do unless this is False. Other wires cache without marks."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,10 +116,14 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     """"" is the model of the engine or profile that it is sent with."""
     messages: Sequence[Message] = ()
-    tools: tuple[ToolDefinition, ...] = ()
+    tools: Sequence[ToolDefinition] = ()
     tool_choice: ToolChoice | None = None
     parallel: bool | None = None
     options: Options = Options()
     output: Output | None = None
     stream: bool | None = None
     extras: dict[str, dict[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tools, tuple):
+            msgspec.structs.force_setattr(self, "tools", tuple(self.tools))

@@ -150,7 +150,7 @@ def test_every_facade_is_a_table_that_holds_together(id: str) -> None:
         assert view.select_case or "" in view.cases, view.qualified_name
         shown = (view.parameters or {}).get("properties", {})
         assert all(shown[name] != view.accepts[name] for name in shown.keys() & view.accepts), view.qualified_name
-        assert not view.ignored & {*view.accepts}, view.qualified_name
+        assert not {*view.ignored} & {*view.accepts}, view.qualified_name
 
 
 @pytest.mark.parametrize(("alias", "id"), [("claude", "claude-code"), ("gemini", "gemini-cli"), ("gpt", "codex")])

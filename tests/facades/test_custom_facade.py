@@ -193,9 +193,10 @@ def test_a_table_that_cannot_work_is_an_error_when_it_is_used(facade: Facade, se
 
 
 def test_values_of_other_types_are_one_sentence() -> None:
-    broken: Any = {"": {"base": "read"}}
     with pytest.raises(UsageError, match=r"^facade 'mine' does not follow toolglot\.facades\.view: [^\n]+$"):
-        check_facade(mine(view(cases=broken)))
+        check_facade(mine(view(parameters={"properties": 3})))
+    with pytest.raises(UsageError, match=r"^cases of View: expected `str`, got `int`$"):
+        view(cases={"": {"base": 3}})
 
 
 @pytest.mark.parametrize("facade", [
@@ -296,7 +297,7 @@ def test_our_tables_name_tools_and_parameters_that_exist(tmp_path: Path) -> None
     parameters = {tool.name: tool.accepted_parameters for tool in own.all_tools}
     assert parameters.keys() >= BASE_TOOLS
     for facade in map(find_facade, FACADE_MODULES):
-        assert facade.hides <= BASE_TOOLS
+        assert {*facade.hides} <= BASE_TOOLS
         for case in (case for view in facade.views for case in view.cases.values()):
             assert case.base in BASE_TOOLS
             names = {field if isinstance(field, str) else field.base for field in case.fields} | {*case.fixed}

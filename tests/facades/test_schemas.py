@@ -150,8 +150,8 @@ def test_a_base_tool_is_shown_unless_it_is_hidden(facade_id: str) -> None:
     facade = bind(facade_id)
     covered = {base for view in facade.views for base in view.base_tools}
     shown = {base for base in BASE_TOOLS if base in facade.visible_base_tools}
-    assert shown == set(BASE_TOOLS) - covered - facade.facade.hides
-    assert not covered & facade.facade.hides
+    assert shown == set(BASE_TOOLS) - covered - {*facade.facade.hides}
+    assert not covered & {*facade.facade.hides}
     assert {"ast_search", "ast_rewrite"} <= shown
 
 

@@ -5,7 +5,7 @@ Tools that need options, or that come in a package of their own, are listed in `
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib import import_module
 from logging import getLogger
 from pathlib import Path
@@ -36,6 +36,7 @@ from toolglot.facades.catalog import find_base_tools
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.tool import Tool
 from toolglot.user_dirs import state_directory
+from toolglot.value_checks import check_values
 
 __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools", "find_unusable"]
 
@@ -45,9 +46,9 @@ log = getLogger("toolglot.builtin")
 class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the built-in tools may do."""
 
-    other_roots: tuple[Root, ...] = ()
+    other_roots: Sequence[Root] = ()
     """Directories beside the root."""
-    unprotected: tuple[str, ...] = ()
+    unprotected: Collection[str] = frozenset()
     """Protected names that may be changed nevertheless: .vscode, .git …"""
     require_read: bool = True
     """A file must be read before it is overwritten."""
@@ -55,6 +56,9 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Keep a copy of every file that is overwritten or removed, for 30 days."""
     shell: ShellOptions = ShellOptions()
     web: WebConfig = WebConfig()
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
 
 def find_unusable(web: WebConfig) -> dict[str, str]:

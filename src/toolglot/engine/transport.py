@@ -12,6 +12,7 @@ import msgspec
 from toolglot.errors import ProviderError, ToolglotError, TransportError
 from toolglot.jsontext import dumps_text, loads
 from toolglot.redact import redact
+from toolglot.value_checks import check_values
 from toolglot.wire.reader import error_from_response
 
 __all__ = ["PUBLIC_HEADERS", "HttpRequest", "HttpResponse", "Timeouts", "Transport", "fetch", "read_body", "redact_error"]
@@ -32,6 +33,9 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """From the request to the head of the response: without streaming, it arrives when the model has finished."""
     idle: Seconds | None = 120.0
     """Between two pieces of a response."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
 
 class HttpRequest(msgspec.Struct, frozen=True, gc=False):  # gc=False: no cycles, and one for each request

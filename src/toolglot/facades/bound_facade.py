@@ -90,7 +90,7 @@ class BoundFacade:
         """
         covered = {base for view in self.views for base in view.base_tools}
         uncovered = self.base_tools - covered
-        visible = uncovered - self.facade.hides
+        visible = uncovered.difference(self.facade.hides)
         usable = (visible | covered) & self.base_tools
         if self._is_bundled:
             visible |= {base for base in uncovered - visible if base in SUBSTITUTES and not SUBSTITUTES[base] & usable}
@@ -111,7 +111,7 @@ class BoundFacade:
         """How to work with the tools: the sentences of the facade's note that name no missing tool."""
         views = [view for view in self.facade.views if not view.hidden]
         # Many base names are English words: only those that this facade shows can be meant.
-        shown = BASE_TOOLS - self.facade.hides - {base for view in views for base in view.base_tools}
+        shown = BASE_TOOLS.difference(self.facade.hides) - {base for view in views for base in view.base_tools}
         missing = ({view.qualified_name for view in views} | shown) - {*self.names}
         pattern = re.compile(rf"(?<![\w.`])(?:{'|'.join(map(re.escape, sorted(missing)))})(?!\w)") if missing else None
         sentences = re.split(r"(?<=\.) (?=[A-Z])", self.facade.note)

@@ -5,7 +5,7 @@ it is data, one row per parameter; what no row can express is a small named func
 imports it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from operator import ge, gt, le
 from typing import Any, Literal, cast
 
@@ -16,6 +16,7 @@ from toolglot.facades.equivalence import Arguments, canonical_call, simplify_cal
 from toolglot.losses import Loss
 from toolglot.messages import Opaque
 from toolglot.request import Schema, ToolDefinition
+from toolglot.value_checks import check_values
 
 __all__ = ["Arguments", "Case", "Facade", "Field", "RenderContext", "Renderer", "View", "omit"]
 
@@ -71,7 +72,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """A base tool and how its parameters correspond. A native tool with several commands has one case for each."""
 
     base: str
-    fields: tuple[Field | str, ...] = ()
+    fields: Sequence[Field | str] = ()
     """A string is a parameter with the same name and meaning on both sides. Later fields override earlier ones."""
     fixed: Arguments = {}
     """Base parameters that always have this value."""
@@ -88,6 +89,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     native_data: Callable[[RenderContext], Any] | None = None
     """Data that the vendor wants beside the text, for a tool that is `typed`."""
 
+    def __post_init__(self) -> None:
+        check_values(self)
+
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """One native tool."""
@@ -101,15 +105,15 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     select_case: Callable[[Arguments], str] | None = None
     accepts: Schema = {}
     """Parameters that calls may also have (older or gated ones), or that are accepted in more forms than are shown."""
-    ignored: frozenset[str] = frozenset()
+    ignored: Collection[str] = frozenset()
     """Parameters that are accepted and have no effect."""
-    aliases_for: dict[str, tuple[str, ...]] = {}
+    aliases_for: dict[str, Sequence[str]] = {}
     """Required parameter -> others that may be given instead."""
     required_schema: Schema | None = None
     """What a call must have, as schema keywords, instead of `required`."""
-    aliases: tuple[str, ...] = ()
+    aliases: Sequence[str] = ()
     """Other names that calls may use."""
-    represents: frozenset[str] = frozenset()
+    represents: Collection[str] = frozenset()
     """The base tools it stands for, if not that of the case "" (else those of all cases)."""
     kind: Literal["function", "freeform"] = "function"
     grammar: dict[str, Any] | None = None
@@ -121,11 +125,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     hidden: bool = False
     """Calls are understood, but the model is not shown the tool: it was part of earlier versions of the harness."""
 
+    def __post_init__(self) -> None:
+        check_values(self)
+
     @property
     def base_tools(self) -> frozenset[str]:
         """The base tools it stands for."""
         if self.represents:
-            return self.represents
+            return frozenset(self.represents)
         return frozenset({self.cases[""].base} if "" in self.cases else {case.base for case in self.cases.values()})
 
     @property
@@ -228,14 +235,14 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     title: str
-    views: tuple[View, ...]
+    views: Sequence[View]
     provider: str = ""
     """Whose models it is for; "" for those of any provider."""
     failure: Renderer | None = None
     """Renders failures if a case does not."""
     note: str = ""
     """For the instructions: how to work with the tools, by the names that the model sees."""
-    hides: frozenset[str] = frozenset()
+    hides: Collection[str] = frozenset()
     """Base tools that the model does not need: other tools do their work."""
 
     @property
@@ -248,8 +255,11 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
         """The base tools that its views call."""
         return frozenset(case.base for view in self.views for case in view.cases.values())
 
+    def __post_init__(self) -> None:
+        check_values(self)
 
-def _map_fields(fields: tuple[Field | str, ...], arguments: Arguments, *, to_base: bool) -> Arguments:
+
+def _map_fields(fields: Sequence[Field | str], arguments: Arguments, *, to_base: bool) -> Arguments:
     mapped: Arguments = {}
     for row in fields:
         field = Field(row, row) if isinstance(row, str) else row

@@ -12,13 +12,13 @@ from typing import Annotated, Literal, overload
 
 import msgspec
 
-from toolglot.errors import UsageError
 from toolglot.loop.run import find_last_prompt
 from toolglot.losses import Loss
 from toolglot.messages import Message, user
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, token_factor
 from toolglot.textutil import pluralize
+from toolglot.value_checks import check_values
 
 __all__ = ["ContextMeter", "ContextPolicy", "ContextUsage", "ConversationWindow", "Summarize", "Truncation"]
 
@@ -44,10 +44,7 @@ class ContextPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Fraction of the budget that the conversation may use after truncation."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.keep < 1:
-            raise UsageError("keep (the fraction of the budget that truncation keeps) must be between 0 and 1")
-        if self.budget is not None and self.budget < 1:
-            raise UsageError("budget must be at least 1 token")
+        check_values(self)
 
 
 class Truncation(msgspec.Struct, frozen=True, omit_defaults=True):

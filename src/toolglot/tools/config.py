@@ -1,15 +1,14 @@
 """How tools are run; immutable data."""
 
-from collections.abc import Collection, Iterator
-from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from collections.abc import Collection
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from toolglot.errors import UsageError
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolChoice
+from toolglot.value_checks import check_values
 
 __all__ = ["Effect", "Rate", "RequestRate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 
@@ -21,36 +20,6 @@ ANY_EFFECT: frozenset[Effect] = frozenset({"read", "write", "execute", "network"
 """The effects of a tool that declares none."""
 Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
-
-
-def check_values(config: msgspec.Struct) -> None:
-    """Check every field against its type and bounds, which msgspec does only for decoded values. Raises UsageError."""
-    for name, kind in _field_types(type(config)).items():
-        try:
-            value = getattr(config, name)
-            converted = msgspec.convert(value, kind)
-            if isinstance(value, dict):  # a struct may be given as its fields
-                msgspec.structs.force_setattr(config, name, converted)
-        except msgspec.ValidationError as e:
-            leaves = list(_leaves(kind))
-            structs = [leaf.__name__ for leaf in leaves if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)]
-            reason = str(e).partition(" - at")[0].replace("object", structs[0] if structs else "object")
-            choices = ", ".join(leaf for leaf in leaves if isinstance(leaf, str))
-            advice = f"; known are {choices}" if choices else ""
-            raise UsageError(f"{name} of {type(config).__name__}: {reason[0].lower()}{reason[1:]}{advice}") from None
-
-
-def _leaves(kind: Any) -> Iterator[Any]:
-    """The types and literals that a type consists of."""
-    if not (parts := get_args(kind)):
-        yield kind
-    for part in parts:
-        yield from _leaves(part)
-
-
-@cache
-def _field_types(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
 
 
 class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +53,11 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
 class Rate(msgspec.Struct, frozen=True):
     """At most `calls` calls in `seconds` seconds."""
 
-    calls: int
-    seconds: float
+    calls: Annotated[int, Meta(ge=0)]
+    seconds: Annotated[float, Meta(gt=0)]
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
 
 class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,10 +112,6 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Start read-only tools while the reply still streams."""
 
     def __post_init__(self) -> None:
-        for name in ("allowed_tools", "approval_effects"):  # any collection of names is accepted
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, frozenset):
-                msgspec.structs.force_setattr(self, name, frozenset((value,) if isinstance(value, str) else value))
         check_values(self)
         for provider in {pattern.partition(":")[0] for pattern in self.request_rates} - {"simulator"}:
             resolve_profile(provider)  # raises UnknownName

@@ -123,8 +123,8 @@ class Tool(Generic[Parameters, Returned]):
         self.name = _check_name(name, function, is_given=bool(definition or options.get("name")))
         self.namespace = definition.namespace if definition else options.get("namespace", "")
         self.key = (self.namespace, self.name)
-        self.tags = definition.tags if definition else frozenset(options.get("tags", ()))
-        effects = options.get("effects", ())
+        tags, effects = definition.tags if definition else options.get("tags", ()), options.get("effects", ())
+        self.tags = frozenset((tags,) if isinstance(tags, str) else tags)
         self.effects: frozenset[Effect] = frozenset((effects,) if isinstance(effects, str) else effects) or ANY_EFFECT
         if unknown_effects := self.effects - ANY_EFFECT:
             effect, known = ", ".join(map(repr, unknown_effects)), ", ".join(get_args(Effect))
@@ -228,8 +228,6 @@ class Tool(Generic[Parameters, Returned]):
         changes: dict[str, Any] = {**options}
         definition = self._options["definition"]
         if definition and (fields := {key: changes.pop(key) for key in _DEFINITION_FIELDS if key in changes}):
-            if "tags" in fields:
-                fields["tags"] = frozenset(fields["tags"])
             if "examples" in fields:
                 fields["examples"] = tuple(_to_example(example, self.name) for example in fields["examples"])
             changes["definition"] = msgspec.structs.replace(definition, **fields)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
+from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName, UsageError
 from toolglot.messages import Message, Origin, Text
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
@@ -109,11 +109,13 @@ def decode_request(wire: str, body: Any, *, profile: str = "", model: str = "") 
     """Decode a provider's request body. Raises MalformedRequest."""
     if not isinstance(body, dict):
         raise MalformedRequest("the request body must be a JSON object")
-    decode = _load(wire, "request_decode").decode
+    decode, resolved = _load(wire, "request_decode").decode, resolve_profile(profile or SPECS[wire].default_profile, model)
     try:
-        request: Request = decode(cast(Doc, body), resolve_profile(profile or SPECS[wire].default_profile, model))
+        request: Request = decode(cast(Doc, body), resolved)
         # Decoders copy values without looking at their types; a client may have sent anything.
         msgspec.convert(msgspec.to_builtins(request), Request)
+    except UsageError as e:
+        raise MalformedRequest(f"the request body has an invalid value: {e}") from None
     except (AttributeError, KeyError, TypeError, IndexError, ValueError) as e:
         raise MalformedRequest(f"the request body has an unexpected shape: {e!r}") from e
     return request

@@ -14,6 +14,7 @@ import msgspec
 
 from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly, open_beneath
 from toolglot.errors import ToolError, UsageError
+from toolglot.value_checks import check_values
 
 __all__ = ["HeldRoot", "Location", "Root", "RootSet"]
 
@@ -28,6 +29,11 @@ class Root(msgspec.Struct, frozen=True):
     writable: bool = True
     alias: str = ""
     """Another absolute path by which the model knows it."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.path, str):
+            msgspec.structs.force_setattr(self, "path", Path(self.path))
+        check_values(self)
 
 
 class Location(msgspec.Struct, frozen=True):

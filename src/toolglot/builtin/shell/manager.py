@@ -10,8 +10,10 @@ import stat
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -31,6 +33,7 @@ from toolglot.builtin.shell.sandbox_probe import probe_sandbox
 from toolglot.builtin.shell.session import EndReason, ShellSession, signal_from_exit_code
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError, UsageError
+from toolglot.value_checks import check_values
 
 __all__ = ["SessionInfo", "ShellManager", "ShellOptions", "ShellResult", "describe_session"]
 
@@ -114,12 +117,15 @@ class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What commands may do."""
 
     network: bool = False
-    hidden: tuple[Path, ...] = ()
+    hidden: Sequence[Path] = ()
     """Paths that commands cannot read."""
-    processes: int = 512
+    processes: Annotated[int, msgspec.Meta(ge=1)] = 512
     """The maximum number of processes of one command."""
     level: SandboxLevel | None = None
     """Another sandbox than the best that works here."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
 
 
 class ShellManager:

@@ -1,10 +1,13 @@
 """What the user has configured for the web tools."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from toolglot.errors import UsageError
+from toolglot.value_checks import check_values
 
 __all__ = ["NO_SEARCH_SERVICE", "Secret", "WebConfig", "resolve_secret"]
 
@@ -12,8 +15,11 @@ NO_SEARCH_SERVICE = (
     "no search service is configured: set BRAVE_API_KEY, TAVILY_API_KEY or builtin.searxng_url (in Python: WebConfig)"
 )
 
-Secret = str | Callable[[], str | None]
-"""A key, or a function that gets it when it is needed."""
+if TYPE_CHECKING:
+    Secret = str | Callable[[], str | None]
+    """A key, or a function that gets it when it is needed."""
+else:
+    Secret = Any  # msgspec has no such union
 
 
 class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,23 +31,26 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
     tavily_key: Secret = ""
     brave_url: str = "https://api.search.brave.com/res/v1/web/search"
     tavily_url: str = "https://api.tavily.com/search"
-    allow_private: tuple[str, ...] = ()
+    allow_private: Sequence[str] = ()
     """Hosts and networks that need not be public: localhost:8000, 10.0.0.0/8."""
     browser: str = ""
     """Path of Chrome or Chromium; "" finds it, "none" opens pages without a browser."""
     without_sandbox: bool = False
     """Run Chromium without its own sandbox, if the system does not support it."""
-    timeout: float = 30.0
+    timeout: Annotated[float, Meta(ge=0.1)] = 30.0
     """Seconds for a page, unless the call sets its own."""
-    max_bytes: int = 10_000_000
+    max_bytes: Annotated[int, Meta(ge=1000)] = 10_000_000
     """Of one page with everything that it loads."""
-    max_chars: int = 20_000
+    max_chars: Annotated[int, Meta(ge=200)] = 20_000
     """Of the text shown at once."""
 
     def __post_init__(self) -> None:
-        for name, minimum in (("timeout", 0.1), ("max_bytes", 1000), ("max_chars", 200)):
-            if not getattr(self, name) >= minimum:
-                raise UsageError(f"web: {name} is {getattr(self, name)!r}; the minimum is {minimum:g}")
+        check_values(self)
+        for name in ("brave_key", "tavily_key"):
+            if not isinstance(key := getattr(self, name), str) and not callable(key):
+                raise UsageError(
+                    f"{name} of WebConfig: expected a text or a function that returns one, got {type(key).__name__}"
+                )
 
     @property
     def can_search(self) -> bool:

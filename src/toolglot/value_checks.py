@@ -1,0 +1,77 @@
+"""Checks of values that callers create, which msgspec does only for values that it decodes."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec.structs import asdict, force_setattr
+
+from toolglot.errors import UsageError
+
+__all__ = ["check_values", "keep_iterables"]
+
+_CONTAINERS: dict[Any, type[tuple[Any, ...]] | type[frozenset[Any]]] = {Sequence: tuple, Collection: frozenset}
+_PYTHON_NAMES = {"`array`": "a list", "null": "None"}
+
+
+def check_values(value: msgspec.Struct) -> None:
+    """Check every field against its type and bounds, after `keep_iterables`. Raises UsageError."""
+    keep_iterables(value)
+    kind = type(value)
+    try:
+        converted = msgspec.convert(asdict(value), _twin(kind))
+    except msgspec.ValidationError as e:
+        message, _, path = str(e).partition(" - at ")
+        name = re.findall(r"\w+", path)[0]
+        leaves = list(_leaves(_field_types(kind)[name]))
+        structs = [leaf.__name__ for leaf in leaves if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)]
+        message = message.replace("object", structs[0] if structs else "dict")
+        for json_name, python_name in _PYTHON_NAMES.items():
+            message = message.replace(json_name, python_name)
+        choices = ", ".join(leaf for leaf in leaves if isinstance(leaf, str))
+        advice = f"; known are {choices}" if choices else ""
+        raise UsageError(f"{name} of {kind.__name__}: {message[0].lower()}{message[1:]}{advice}") from None
+    for name in kind.__struct_fields__:
+        if isinstance(getattr(value, name), dict):  # a struct may be given as its fields
+            force_setattr(value, name, getattr(converted, name))
+
+
+def keep_iterables(value: msgspec.Struct) -> None:
+    """Keep any iterable as a tuple in fields declared as Sequence, as a frozenset in a Collection; a text is one item."""
+    for name, container in _container_fields(type(value)):
+        field = getattr(value, name)
+        if field is not None and not isinstance(field, container):
+            items = cast(Iterable[Any], (field,) if isinstance(field, str) or not isinstance(field, Iterable) else field)
+            force_setattr(value, name, container(items))
+
+
+@cache
+def _field_types(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+@cache
+def _twin(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """A struct with the same fields: values are converted to another type only."""
+    return msgspec.defstruct(kind.__name__, list(_field_types(kind).items()))
+
+
+@cache
+def _container_fields(kind: type[msgspec.Struct]) -> list[tuple[str, type[tuple[Any, ...]] | type[frozenset[Any]]]]:
+    return [
+        (name, _CONTAINERS[origin])
+        for name, field in _field_types(kind).items()
+        for origin in map(get_origin, get_args(field) if get_origin(field) in (Union, UnionType) else (field,))
+        if origin in _CONTAINERS
+    ]
+
+
+def _leaves(kind: Any) -> Iterator[Any]:
+    """The types and literals that a type consists of."""
+    if not (parts := get_args(kind)):
+        yield kind
+    for part in parts:
+        yield from _leaves(part)
