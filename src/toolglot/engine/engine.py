@@ -8,7 +8,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import lru_cache
 from logging import DEBUG, INFO, getLogger
 from typing import Any, cast
@@ -105,6 +105,8 @@ class Engine:
         self.retry = retry
         self.keys = KeySource(profile, getattr(transport, "key", None) if key is None else key)
         self.applied_heals: tuple[Repair, ...] = ()
+        self.holds_responses = False
+        """Whether the server kept the last response open after its reply; the next one is not waited for then."""
         self._extra_headers = _lowercase_names(headers or {})
         self._heals_refusals, self.is_strict = heal, strict
         self._name = name
@@ -429,11 +431,17 @@ class _Exchange:
         if not self._reader.is_complete:
             data = await self._response.read()
         else:  # whether the server ends the response now, keeps it open or resets it: nothing is lost
-            is_over = self._reader.is_over
-            with suppress(TransportError, TimeoutError):
-                async with asyncio.timeout(_END_SECONDS if is_over else _USAGE_SECONDS):
+            is_over, engine = self._reader.is_over, self._engine
+            seconds = (0.0, _END_SECONDS, _USAGE_SECONDS)[(not engine.holds_responses) + (not is_over)]
+            try:
+                async with asyncio.timeout(seconds):
                     while (data := await self._response.read()) and is_over:
                         data = b""
+                engine.holds_responses = engine.holds_responses and bool(data)
+            except TimeoutError:
+                engine.holds_responses = True
+            except TransportError:
+                pass
         self._received_bytes += len(data)
         if self._received_bytes > _MAX_REPLY_BYTES:
             limit = _MAX_REPLY_BYTES // 1024**2
