@@ -9,9 +9,11 @@ from scripted_transport import QUICK, cancel, stream_request, text_request
 from toolglot import errors
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
+from toolglot.engine.signin.environment import secret_values
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
 from toolglot.events import ReplyDone, Retrying, TextDelta, ThinkingDelta
+from toolglot.redact import redact
 from toolglot.simulator.core import Simulator
 
 pytestmark = pytest.mark.untraced
@@ -174,3 +176,9 @@ async def test_the_query_counts() -> None:
 async def test_an_unknown_path() -> None:
     answer = await SimulatedTransport().send(request("/nowhere"))
     assert answer.status == 404
+
+
+async def test_the_key_of_the_simulator_hides_no_words() -> None:
+    simulated = create_engine("simulator:mistral")
+    await simulated.ask(text_request(PROMPT))
+    assert redact(simulated.name, {*simulated.secrets, *secret_values()}) == "simulator:mistral/simulated"

@@ -93,8 +93,9 @@ def create_engine(
         name = name or SIMULATED_MODELS.get(profile.id, "simulated")
         profile = resolve_profile(profile.id, name)
         _check_options(url_parameters, profile)
-        # Whatever was passed for the real provider: the simulator has one address, and takes any key.
-        base_url, key, engine_name = f"http://simulator/@{profile.id}", "simulated", f"simulator:{profile.id}/{name}"
+        # Whatever was passed for the real provider: the simulator has one address, and takes any key. A longer word would be
+        # redacted in texts, such as "simulated" in the name of the model.
+        base_url, key, engine_name = f"http://simulator/@{profile.id}", "any", f"simulator:{profile.id}/{name}"
         url_parameters = cast(UrlParameters, dict.fromkeys(profile.url_parameter_env, "simulated"))
         transport = transport or SimulatedTransport()
     else:

@@ -1,8 +1,9 @@
 """HTTP/1.1 with aiohttp: the default transport.
 
-aiohttp is imported when the first request is sent. Certificates are always verified. No redirects, no retries, no cookies, no
-`.netrc`. An error is one sentence that names the host and nothing of the request. Cancelling closes the connection at once.
-Each event loop has its own connections; they are closed by `close`, with the loop (`asyncio.run`), or with the transport.
+aiohttp and the certificates are loaded in a thread when the first request is sent, so that it does not hold up the event loop.
+Certificates are always verified. No redirects, no retries, no cookies, no `.netrc`. An error is one sentence that names the
+host and nothing of the request. Cancelling closes the connection at once. Each event loop has its own connections; they are
+closed by `close`, with the loop (`asyncio.run`), or with the transport.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
+from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +64,14 @@ class HttpTransport:
     async def send(self, request: HttpRequest) -> "_AiohttpResponse":
         """Return the head of the response. Raises ConnectFailed, TimedOut, ConnectionLost, UsageError."""
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop) or await self._open_client(loop)
+        if (client := self._clients.get(loop)) is None:
+            await asyncio.to_thread(import_module, "aiohttp")
+            client = self._clients.get(loop) or await self._open_client(loop)
         url = _parse_url(request.url)
         proxy = self._find_proxy(url)
-        tls = self._tls_context() if url.scheme == "https" or (proxy or "").startswith("https:") else True
+        needs_tls = url.scheme == "https" or (proxy or "").startswith("https:")
+        if needs_tls and self._tls is None:
+            self._tls = await asyncio.to_thread(_create_tls_context)
         await client.acquire()  # before the timeout starts: waiting for a slot is not the server's fault
         timeout = asyncio.timeout(None)
         try:
@@ -77,7 +83,7 @@ class HttpTransport:
                     headers=request.headers,
                     data=(request.body or None) if len(request.body) < STREAMED_BODY_BYTES else BytesIO(request.body),
                     proxy=proxy,
-                    ssl=tls,
+                    ssl=self._tls if self._tls is not None and needs_tls else True,
                     allow_redirects=False,
                 )
             return _AiohttpResponse(response, _format_host(url), self._timeouts, client)
@@ -135,15 +141,6 @@ class HttpTransport:
             self._proxies[key] = _normalize_proxy(proxy) if proxy and not bypassed else None
         return self._proxies[key]
 
-    def _tls_context(self) -> "SSLContext":
-        if self._tls is None:
-            import ssl
-
-            context = ssl.create_default_context()
-            context.set_alpn_protocols(["http/1.1"])  # or some servers choose HTTP/2, which aiohttp does not speak
-            self._tls = context
-        return self._tls
-
 
 class SharedTransport(HttpTransport):
     """A transport for all engines of a process: closing one of them leaves the requests of the others alone."""
@@ -154,6 +151,14 @@ class SharedTransport(HttpTransport):
         if (client := self._clients.get(loop)) is not None and not client.active_requests:
             del self._clients[loop]
             await client.closer.aclose()
+
+
+def _create_tls_context() -> "SSLContext":
+    import ssl
+
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])  # or some servers choose HTTP/2, which aiohttp does not speak
+    return context
 
 
 def _create_connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
