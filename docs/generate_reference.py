@@ -66,7 +66,7 @@ def render_errors() -> str:
 
 def walk_errors(error: type[ToolglotError], depth: int) -> Iterator[str]:
     """Yield a line for an exception and for each one below it."""
-    doc = re.sub(r"\s+", " ", (error.__doc__ or "").split("\n\n")[0])
+    doc = re.split(r"(?<=\.) |; ", re.sub(r"\s+", " ", error.__doc__ or ""))[0].rstrip(".") + "."
     yield f"{'  ' * depth + error.__name__:<26}{doc}"
     for child in error.__subclasses__():
         if child.__name__ in toolglot.__all__:

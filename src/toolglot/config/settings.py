@@ -199,7 +199,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     system: Annotated[str | None, Setting(trust="free", allows_empty=True)] = None
     """Instructions for the model."""
     tools: tuple[str, ...] = ()
-    """Tools to load, as module:object."""
+    """Tools to load: a file, a module, or module:object."""
     facade: Annotated[str, Setting(is_path=True)] = "auto"
     """How models see the built-in tools: auto (as their own harness shows them), the id of a facade, a TOML file,
     or module:object."""
