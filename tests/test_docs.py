@@ -17,7 +17,7 @@ import pytest
 import toolglot
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCKS = [
     pytest.param(block, id=f"{page.relative_to(ROOT)}:{number}")
     for page in PAGES
@@ -31,6 +31,15 @@ def test_python_block_runs_and_prints_what_its_comments_say(block: str) -> None:
         exec(compile(block, "<documentation>", "exec"), {})
     promised = re.findall(r"^ *print\(.*?\)  # (.*)$", block, re.MULTILINE)
     assert out.getvalue().splitlines() == promised
+
+
+@pytest.mark.parametrize("name", [
+    "ToolChoice", "data=", "Context", "Media", "create_engine", "Request", "base_url=", "PartialArguments", "ContextPolicy",
+    "summarize=", "resume_stream", "Timeouts", "RetryConfig", "ToolRegistry", "ToolExecutor", "Hooks", "Script",
+    "recorded_transport", "output_type=", "fallbacks=", "approve=", "from_config", "load_facade", "PromptContext",
+])  # fmt: skip
+def test_what_people_ask_for_is_shown_in_an_example(name: str) -> None:
+    assert any(re.search(rf"\b{name}", str(block.values[0])) for block in BLOCKS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
