@@ -28,7 +28,7 @@ $(READY): $(RUNTIME)
 	@$(PIP) --group dev --editable '.[all]'
 	@touch $@
 
-$(DOCS_READY): $(READY)
+$(DOCS_READY): $(RUNTIME)
 	@echo "installing the site generator …"
 	@$(PIP) --group docs
 	@touch $@
