@@ -121,6 +121,7 @@ async def check_inference(agent: Orchestrator[User, City]) -> None:
     assert_type(inferred, Orchestrator[User, City])
     numbers = Orchestrator("simulator", output_type=list[int])
     assert_type((await numbers.run("a list")).output, list[int])
+    assert_type((await numbers.run("a city", output_type=City)).output, City)
     either = Orchestrator[None, City | None]("simulator", output_type=City | None)
     assert_type((await either.run("maybe")).output, City | None)
     resumed = Orchestrator.load(agent.save(), "simulator", output_type=City, data=User("Eve"))
@@ -134,7 +135,7 @@ async def check_inference(agent: Orchestrator[User, City]) -> None:
 async def check_mistakes(agent: Orchestrator[User, City]) -> None:
     """Each of these is an error to type checkers, else the comment is one."""
     await store(3)  # type: ignore[arg-type]
-    await agent.run("hi", data="Bob")  # type: ignore[arg-type]
+    await agent.run("hi", data="Bob")  # type: ignore[call-overload]
     Orchestrator("simulator", tool=[store])  # type: ignore[call-arg]
     agent.switch("openai:gpt-5.1", keys="test")  # type: ignore[call-arg]
     tool(look_up, effect="read")  # type: ignore[call-overload]

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         View as View,
     )
     from toolglot.loop.agent_core import AgentOptions as AgentOptions
+    from toolglot.loop.agent_runs import ResumeOptions as ResumeOptions, RunOptions as RunOptions
     from toolglot.loop.context_window import ContextPolicy as ContextPolicy, ContextUsage as ContextUsage
     from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
     from toolglot.loop.run import Decision as Decision, Run as Run
@@ -212,6 +213,7 @@ _HOMES = {
     "builtin.tools": "BuiltinOptions builtins coding_tools",
     "config.setup": "from_config",
     "loop.agent_core": "AgentOptions",
+    "loop.agent_runs": "ResumeOptions RunOptions",
     "loop.context_window": "ContextPolicy ContextUsage",
     "loop.orchestrator": "Orchestrator PromptContext",
     "loop.run": "Decision Run",

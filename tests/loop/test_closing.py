@@ -59,6 +59,25 @@ agent = Orchestrator({MODEL!r}, tools=[wait], base_url=sys.argv[1], key="any")
 """
 PROGRAMS = {
     "run_sync": "print(agent.run_sync('say hello').text)",
+    "stream_sync": "print([e.result.text for e in agent.stream_sync('say hello') if type(e).__name__ == 'RunDone'][0])",
+    "stream_sync, left early": """
+        for event in agent.stream_sync('say one two three'):
+            break
+        print(agent.run_sync('say hello').text)
+    """,
+    "stream_sync, never ended": """
+        events = agent.stream_sync('say one two three')
+        next(events)
+        print('hello')
+    """,
+    "stream_sync, never ended and in a cycle": """
+        class Reader: pass
+        reader = Reader()
+        reader.events, reader.self = agent.stream_sync('say one two three'), reader
+        next(reader.events)
+        del reader
+        print('hello')
+    """,
     "closed": "with agent: print(agent.run_sync('say hello').text)",
     "closed twice": "print(agent.run_sync('say hello').text); agent.close(); agent.close()",
     "never used": "agent.close(); print('hello')",

@@ -251,6 +251,7 @@ def saved(tmp_path: Path) -> Conversation:
     pytest.param("anthropic", "agent.run_sync('call quick {} call waits {}')", [None, "interrupted"], id="async tool"),
     pytest.param("openai-chat", "agent.run_sync('call quick {} call blocks {}')", [None, "interrupted"], id="sync tool"),
     pytest.param("gemini", "agent.run_sync('call blocks {} call waits {}')", ["interrupted"] * 2, id="both"),
+    pytest.param("anthropic", "[*agent.stream_sync('call quick {} call waits {}')]", [None, "interrupted"], id="stream_sync"),
     pytest.param("anthropic", "asyncio.run(agent.run('call waits {}'))", ["interrupted"], id="asyncio.run"),
     pytest.param("anthropic", "asyncio.run(read(agent.stream('call waits {}')))", ["interrupted"], id="streamed"),
 ])  # fmt: skip

@@ -205,19 +205,19 @@ class AgentCore(Generic[Data, OutputValue]):
     @config.setter
     def config(self, config: ToolConfig) -> None:
         self._config = config
-        self._state.executor.configure(config)
+        self._state.executor.configure(self._state.settings.apply(config))
 
     @property
     def tool_names(self) -> tuple[str, ...]:
         """The names of all tools, including those that a provider runs."""
         return (*(tool.name for tool in self.registry), *self._hosted.all_names)
 
-    def view(self, engine: Engine | None = None) -> ModelView:
-        """Return what a model sees of the agent; the present model by default."""
-        profile = (engine or self.engine).profile
-        if self._view is None or not self._view.is_current(profile, self.facade, self._config):
-            view = ModelView(profile, self.registry, facade=self.facade, config=self._config, hosted=self._hosted)
-            if engine is not None and engine is not self.engine:
+    def view(self, engine: Engine | None = None, config: ToolConfig | None = None) -> ModelView:
+        """Return what a model sees of the agent; by default the present model, with the agent's own configuration."""
+        engine, config = engine or self.engine, config or self._config
+        if self._view is None or not self._view.is_current(engine.profile, self.facade, config):
+            view = ModelView(engine.profile, self.registry, facade=self.facade, config=config, hosted=self._hosted)
+            if engine is not self.engine or config is not self._config:
                 return view
             self._view = view
         return self._view
@@ -231,7 +231,7 @@ class AgentCore(Generic[Data, OutputValue]):
         """Return the system prompt; it is the caller's text, or written by the caller's function."""
         prompt = self.system
         if callable(prompt):
-            tools = self.view().tools(self.loop_tools(state))
+            tools = self.view(config=state.settings.apply(self._config)).tools(self.loop_tools(state))
             prompt = prompt(PromptContext(self.engine.name, data, state.conversation, tools))
             if isawaitable(prompt):
                 prompt = await prompt
@@ -252,8 +252,7 @@ class AgentCore(Generic[Data, OutputValue]):
         )
         return ConversationState(conversation, executor)
 
-    def new_run(self, conversation: Conversation, state: RunState | None = None) -> Run:
+    def new_run(self, conversation: Conversation, config: ToolConfig, state: RunState | None = None) -> Run:
         """Return a run over a conversation, or one that was saved."""
-        config = self._config
         tool_choice = config.tool_choice if config.enabled else None
         return Run(conversation, max_iterations=config.max_iterations, tool_choice=tool_choice, state=state)

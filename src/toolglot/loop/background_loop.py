@@ -4,13 +4,14 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import suppress
-from typing import Any, TypeVar
+from types import AsyncGeneratorType
+from typing import Any, TypeVar, cast
 
 from toolglot.errors import UsageError
 
-__all__ = ["run_sync"]
+__all__ = ["iterate_sync", "run_sync"]
 
 T = TypeVar("T")
 _THREAD_NAME = "toolglot-loop"
@@ -50,6 +51,20 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         finished.result()
         raise
     return tasks[0].result()
+
+
+def iterate_sync(events: AsyncGenerator[T]) -> Generator[T, None, None]:
+    """Read a stream in the background loop. Leaving the generator closes the stream."""
+
+    async def read_next() -> T | None:
+        return await anext(events, None)
+
+    try:
+        while (event := run_sync(read_next())) is not None:
+            yield event
+    finally:
+        if cast(AsyncGeneratorType[Any, Any], events).ag_frame is not None:  # it has not ended by itself
+            run_sync(events.aclose())
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

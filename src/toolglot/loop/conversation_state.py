@@ -6,6 +6,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UsageError
@@ -15,13 +16,14 @@ from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.losses import Loss
 from toolglot.messages import Conversation, Message
+from toolglot.request import ToolChoice
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 
 if TYPE_CHECKING:
     from toolglot.loop.driver import Driver
 
-__all__ = ["ConversationState"]
+__all__ = ["ConversationState", "RunSettings"]
 
 
 class _SavedState(msgspec.Struct, frozen=True):
@@ -31,9 +33,29 @@ class _SavedState(msgspec.Struct, frozen=True):
     """Namespace, name and number of calls of each tool."""
     run: RunState | None = None
     """A run that waits for approvals."""
+    allowed_tools: frozenset[str] | None = None
+    """The tools that this run may call, if it has fewer than the agent."""
     context: Truncation = Truncation()
     results: list[str] = []
     """Texts that were too long for the model to see whole; it can still read them."""
+
+
+class RunSettings(msgspec.Struct, frozen=True):
+    """What a run has instead of the agent's own. None: the agent's."""
+
+    data: Any = None
+    output_type: Any = None
+    tool_choice: ToolChoice | None = None
+    allowed_tools: frozenset[str] | None = None
+
+    def apply(self, config: ToolConfig) -> ToolConfig:
+        """Return how the tools of the run are run. It can allow fewer tools than the agent, not more."""
+        allowed = self.allowed_tools
+        if allowed is None and self.tool_choice is None:
+            return config
+        if allowed is None or config.allowed_tools is not None:
+            allowed = config.allowed_tools if allowed is None else allowed.intersection(config.allowed_tools or ())
+        return replace(config, tool_choice=self.tool_choice or config.tool_choice, allowed_tools=allowed)
 
 
 class ConversationState:
@@ -43,8 +65,8 @@ class ConversationState:
         self.conversation, self.executor = conversation, executor
         self.meter = ContextMeter()
         self.paused: Run | None = None
-        self.data: Any = None
-        """Passed to the present run, or to the paused one, for its tools; None: the agent's data."""
+        self.settings = RunSettings()
+        """Of the present run, or of the paused one."""
         self.system_messages: tuple[Message, ...] = ()
         self.prompt_start = 0
         """Where the prompt of the present run begins."""
@@ -125,6 +147,8 @@ class ConversationState:
             header["uses"] = [(*key, count) for key, count in uses.items()]
         if self.paused is not None:
             header["run"] = self.paused.snapshot(tools)
+            if self.settings.allowed_tools is not None:
+                header["allowed_tools"] = sorted(self.settings.allowed_tools)
         if self.meter.truncation.start:
             header["context"] = self.meter.truncation
         if results := self.executor.store.texts:
@@ -142,7 +166,7 @@ class ConversationState:
         if not is_start or (prompt is not None and not (0 <= prompt < start and self.conversation[prompt].role == "user")):
             raise MalformedData("line 1: the saved context does not fit the conversation")
         self.executor.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
-        self.meter = ContextMeter(saved.context)
+        self.meter, self.settings = ContextMeter(saved.context), RunSettings(allowed_tools=saved.allowed_tools)
         for text in saved.results:
             self.executor.store.put(text)
         return saved.run

@@ -5,27 +5,17 @@ result = agent.run_sync("Weather in Paris?")
 agent.switch("gemini:gemini-3-pro-preview")
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from hashlib import sha256
 from logging import getLogger
-from threading import Event
-from typing import Any, Unpack, cast
-from weakref import WeakKeyDictionary, finalize
+from typing import Unpack, cast
 
 from toolglot.engine.engine import Engine
-from toolglot.errors import MalformedData, NameConflict, UsageError
-from toolglot.events import RunDone, RunEvent, RunResult
+from toolglot.errors import MalformedData, UsageError
 from toolglot.jsontext import dumps
-from toolglot.loop.agent_core import AgentCore, AgentOptions, PromptContext
-from toolglot.loop.background_loop import run_sync
+from toolglot.loop.agent_core import AgentOptions, PromptContext
+from toolglot.loop.agent_runs import AgentRuns
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
-from toolglot.loop.conversation_state import ConversationState
-from toolglot.loop.driver import Driver
-from toolglot.loop.prompts import Prompt, to_messages
-from toolglot.loop.request_builder import RequestBuilder
-from toolglot.loop.run import Decision, Run, find_last_prompt
-from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
+from toolglot.loop.run import find_last_prompt
 from toolglot.messages import Conversation, Message, load, save, user
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import Request
@@ -37,12 +27,9 @@ from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 __all__ = ["Orchestrator", "PromptContext"]
 
 log = getLogger("toolglot.loop")
-Decisions = Mapping[str, Decision] | None
-Start = Callable[[bool], Awaitable[Driver]]
-"""Begins or resumes a run; the argument says whether somebody reads its events."""
 
 
-class Orchestrator(AgentCore[Data, OutputValue]):
+class Orchestrator(AgentRuns[Data, OutputValue]):
     """A model, tools and a conversation. `Orchestrator[Data, OutputValue]`: the types of `data` and of `result.output`.
 
     Args:
@@ -67,8 +54,6 @@ class Orchestrator(AgentCore[Data, OutputValue]):
         engine: Options of `create_engine`.
     """
 
-    # ---- running
-
     @property
     def conversation(self) -> Conversation:
         """The agent's own conversation."""
@@ -78,52 +63,6 @@ class Orchestrator(AgentCore[Data, OutputValue]):
     def has_pending_run(self) -> bool:
         """Whether a run waits to be resumed."""
         return self._state.paused is not None
-
-    async def run(
-        self, prompt: Prompt, *, data: Data | None = None, conversation: Conversation | None = None
-    ) -> RunResult[OutputValue]:
-        """Ask the model, run its tools and ask again, until there is an answer.
-
-        `data`: for this run instead of the agent's; concurrent runs, each with its own conversation, do not see each other's.
-        """
-        state = self._state_for(conversation)
-        return await _finish(state, lambda streaming: self._start(state, prompt, data, streaming))
-
-    def run_sync(
-        self, prompt: Prompt, *, data: Data | None = None, conversation: Conversation | None = None
-    ) -> RunResult[OutputValue]:
-        """Like `run`, for callers without an event loop. Ctrl-C leaves a valid conversation."""
-        return run_sync(self.run(prompt, data=data, conversation=conversation))
-
-    def stream(
-        self, prompt: Prompt, *, data: Data | None = None, conversation: Conversation | None = None
-    ) -> AsyncGenerator[RunEvent]:
-        """Like `run`, as it happens; the last event is `RunDone`. Leaving the stream interrupts the run."""
-        state = self._state_for(conversation)
-        return _watch(state, lambda streaming: self._start(state, prompt, data, streaming))
-
-    async def resume(
-        self, decisions: Decisions = None, *, data: Data | None = None, conversation: Conversation | None = None
-    ) -> RunResult[OutputValue]:
-        """Continue a run that waits for approvals. `decisions`: call id -> yes or no.
-
-        `data`: what the run was started with by default; it is not saved, so pass it again after `load`.
-        """
-        state = self._state_for(conversation)
-        return await _finish(state, lambda streaming: self._resume(state, decisions, data, streaming))
-
-    def resume_sync(
-        self, decisions: Decisions = None, *, data: Data | None = None, conversation: Conversation | None = None
-    ) -> RunResult[OutputValue]:
-        """Like `resume`, for callers without an event loop."""
-        return run_sync(self.resume(decisions, data=data, conversation=conversation))
-
-    def resume_stream(
-        self, decisions: Decisions = None, *, data: Data | None = None, conversation: Conversation | None = None
-    ) -> AsyncGenerator[RunEvent]:
-        """Like `resume`, as it happens."""
-        state = self._state_for(conversation)
-        return _watch(state, lambda streaming: self._resume(state, decisions, data, streaming))
 
     # ---- state
 
@@ -150,7 +89,7 @@ class Orchestrator(AgentCore[Data, OutputValue]):
         if run_state is not None:
             if run_state.tools != _fingerprint(self.registry):
                 log.warning("the tools have changed since the run was saved")
-            state.paused = self.new_run(conversation, run_state)
+            state.paused = self.new_run(conversation, self.config, run_state)
         self._check_idle()
         self._state = state
 
@@ -203,89 +142,6 @@ class Orchestrator(AgentCore[Data, OutputValue]):
         request = Request(engine.model, messages, view.tools(self.loop_tools(state)), options=self.options)
         return PrefixEncoder(engine.profile).encode(request)
 
-    # ---- inside
-
-    def _state_for(self, conversation: Conversation | None) -> ConversationState:
-        """Return the state of a conversation; it lives as long as the conversation does."""
-        if conversation is None or conversation is self._state.conversation:
-            return self._state
-        if conversation.attachments is None:
-            conversation.attachments = WeakKeyDictionary()
-        state: ConversationState | None = conversation.attachments.get(self)
-        if state is None:
-            state = conversation.attachments[self] = self.new_state(conversation)
-        return state
-
-    async def _start(self, state: ConversationState, prompt: Prompt, data: Any, streaming: bool) -> Driver:
-        messages = to_messages(prompt)
-        if state.paused is not None:
-            state.paused.interrupt()  # the user moved on: what waited did not run
-            state.paused = None
-        state.prompt_start = len(state.conversation)
-        state.conversation.append(*messages)
-        state.executor.policy.begin_prompt()
-        state.data = data
-        try:
-            return await self._new_driver(state, self.new_run(state.conversation), streaming)
-        except BaseException:  # the function that writes the system prompt failed
-            state.retract()
-            raise
-
-    async def _resume(self, state: ConversationState, decisions: Decisions, data: Any, streaming: bool) -> Driver:
-        run = state.paused
-        if run is None:
-            raise UsageError("no run waits to be resumed")
-        state.data = state.data if data is None else data
-        driver = await self._new_driver(state, run, streaming)
-        run.decide(dict(decisions or {}))
-        if self.approve is not None:
-            run.reopen_waiting()
-        state.paused = None
-        return driver
-
-    async def _new_driver(self, state: ConversationState, run: Run, streaming: bool) -> Driver:
-        output = None
-        if self.output_type is not None:
-            if FINAL_ANSWER_TOOL in self.registry:
-                raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
-            output = StructuredOutput(cast(Any, self.output_type))
-        data = state.executor.data = self.data if state.data is None else state.data
-        requests = RequestBuilder(self, state, output, await self.system_prompt(state, data))
-        return Driver(run, requests, streaming=streaming)
-
 
 def _fingerprint(registry: ToolRegistry) -> str:
     return sha256(dumps(registry.definitions())).hexdigest()[:16]
-
-
-async def _finish(state: ConversationState, start: Start) -> RunResult:
-    await state.enter(None)
-    try:
-        driver = await start(False)
-        async with aclosing(driver.batches()) as batches:
-            async for _ in batches:
-                pass
-    finally:
-        state.leave()
-    return state.take_result(driver)
-
-
-def _watch(state: ConversationState, start: Start) -> AsyncGenerator[RunEvent]:
-    """Return a stream that tells the conversation when its reader has gone without closing it."""
-    reader_gone = Event()
-    events = _stream(state, start, reader_gone)
-    finalize(events, reader_gone.set).atexit = False
-    return events
-
-
-async def _stream(state: ConversationState, start: Start, reader_gone: Event) -> AsyncGenerator[RunEvent]:
-    await state.enter(reader_gone)
-    try:
-        driver = await start(True)
-        async with aclosing(driver.batches()) as batches:
-            async for batch in batches:
-                for event in batch:
-                    yield event
-    finally:
-        state.leave()
-    yield RunDone(state.take_result(driver))

@@ -11,7 +11,6 @@ from toolglot.events import ContextTruncated
 from toolglot.loop.agent_core import AgentCore
 from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
 from toolglot.loop.conversation_state import ConversationState
-from toolglot.loop.model_view import ModelView
 from toolglot.loop.offer import Offer
 from toolglot.loop.run import AskModel
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
@@ -35,7 +34,8 @@ class RequestBuilder:
         self.estimated_tokens = 0
         """Of the next request, or the last one."""
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int] = (None, 0)
-        self.view: ModelView
+        self._configs = (agent.config, state.settings.apply(agent.config))  # the agent's, and that of the run
+        self.view = agent.view(config=self._configs[1])
         """What the model sees that is asked now, or was asked last. `engine_state` sets it once per request."""
         self.offer: Offer
         """What the model may call in the reply to the last request."""
@@ -45,15 +45,20 @@ class RequestBuilder:
         """Return the state of the engine that is asked now; the executor is set to its tools."""
         agent, executor = self.agent, self.state.executor
         executor.model = agent.engine.name
-        if executor.config is not agent.config:
-            executor.configure(agent.config)
+        if self._configs[0] is not agent.config:
+            self._configs = (agent.config, self.state.settings.apply(agent.config))
+        config = self._configs[1]
+        if executor.config is not config:
+            executor.configure(config)
         executor.registry = agent.registry
         output, answer_tool = self.structured_output, None
         if output is not None:
             answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
         loop_tools = agent.loop_tools(self.state, answer_tool)
         executor.loop_tools = {tool.name: tool for tool in loop_tools}
-        view = self.view = agent.view()
+        if not self.view.is_current(agent.engine.profile, agent.facade, config):
+            self.view = agent.view(config=config)
+        view = self.view
         self._tools = view.tools(loop_tools)
         executor.native_names = view.facade.names if view.facade is not None else None
         return self.state.engine_state(agent.engine, agent.config)

@@ -1,0 +1,228 @@
+"""Runs of an agent: awaited, for callers without an event loop, or as a stream of events."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import aclosing
+from threading import Event
+from typing import Any, Generic, TypedDict, Unpack, cast, overload
+from weakref import WeakKeyDictionary, finalize
+
+from msgspec.structs import replace
+
+from toolglot.errors import NameConflict, UnknownName, UsageError
+from toolglot.events import RunDone, RunEvent, RunResult
+from toolglot.loop.agent_core import AgentCore, OutputType
+from toolglot.loop.background_loop import iterate_sync, run_sync
+from toolglot.loop.conversation_state import ConversationState, RunSettings
+from toolglot.loop.driver import Driver
+from toolglot.loop.prompts import Prompt, to_messages
+from toolglot.loop.request_builder import RequestBuilder
+from toolglot.loop.run import Decision, Run
+from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
+from toolglot.messages import Conversation
+from toolglot.request import ToolChoice
+from toolglot.type_parameters import Data, OtherOutput, OutputValue
+
+__all__ = ["AgentRuns", "RunOptions"]
+
+Decisions = Mapping[str, Decision] | None
+Start = Callable[[bool], Awaitable[Driver]]
+"""Begins or resumes a run; the argument says whether somebody reads its events."""
+
+
+class RunOptions(TypedDict, Generic[Data], total=False):
+    """What a run can have instead of the agent's own, beside its output type."""
+
+    data: Data | None
+    """For its tools. Concurrent runs, each with its own conversation, do not see each other's."""
+    conversation: Conversation | None
+    tool_choice: ToolChoice | None
+    """For the first request; later ones are auto."""
+    allowed_tools: Iterable[str] | None
+    """The tools that may be called, of those that the agent has and allows."""
+
+
+class ResumeOptions(TypedDict, Generic[Data], total=False):
+    """Options of `Orchestrator.resume`."""
+
+    data: Data | None
+    output_type: OutputType[Any]
+    conversation: Conversation | None
+
+
+class AgentRuns(AgentCore[Data, OutputValue]):
+    """Starts and resumes runs."""
+
+    @overload
+    async def run(self, prompt: Prompt, **options: Unpack[RunOptions[Data]]) -> RunResult[OutputValue]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output_type: OutputType[OtherOutput], **options: Unpack[RunOptions[Data]]
+    ) -> RunResult[OtherOutput]: ...
+    async def run(
+        self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+    ) -> RunResult[Any]:
+        """Ask the model, run its tools and ask again, until there is an answer.
+
+        Args:
+            prompt: Text, blocks or messages.
+            output_type: For this run instead of the agent's: a type, or a JSON Schema, for `result.output`.
+            options: `data`, `tool_choice`, `allowed_tools`: for this run instead of the agent's. `conversation`: another one
+                than the agent's own. See `RunOptions`.
+        """
+        return await _finish(*self._plan(prompt, output_type, **options))
+
+    @overload
+    def run_sync(self, prompt: Prompt, **options: Unpack[RunOptions[Data]]) -> RunResult[OutputValue]: ...
+    @overload
+    def run_sync(
+        self, prompt: Prompt, *, output_type: OutputType[OtherOutput], **options: Unpack[RunOptions[Data]]
+    ) -> RunResult[OtherOutput]: ...
+    def run_sync(
+        self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+    ) -> RunResult[Any]:
+        """Like `run`, for callers without an event loop. Ctrl-C leaves a valid conversation."""
+        return run_sync(_finish(*self._plan(prompt, output_type, **options)))
+
+    def stream(
+        self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+    ) -> AsyncGenerator[RunEvent]:
+        """Like `run`, as it happens; the last event is `RunDone`. Leaving the stream interrupts the run."""
+        return _watch(*self._plan(prompt, output_type, **options))
+
+    def stream_sync(
+        self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+    ) -> Generator[RunEvent, None, None]:
+        """Like `stream`, for callers without an event loop: `for event in agent.stream_sync(prompt)`."""
+        return iterate_sync(self.stream(prompt, output_type=output_type, **options))
+
+    async def resume(self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]) -> RunResult[OutputValue]:
+        """Continue a run that waits for approvals.
+
+        Args:
+            decisions: call id -> yes or no.
+            options: `conversation`, unless it is the agent's own. `data` and `output_type` of the run are not saved: pass them
+                again after `load`.
+        """
+        return await _finish(*self._plan_resume(decisions, **options))
+
+    def resume_sync(self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]) -> RunResult[OutputValue]:
+        """Like `resume`, for callers without an event loop."""
+        return run_sync(_finish(*self._plan_resume(decisions, **options)))
+
+    def resume_stream(self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]) -> AsyncGenerator[RunEvent]:
+        """Like `resume`, as it happens."""
+        return _watch(*self._plan_resume(decisions, **options))
+
+    def resume_stream_sync(
+        self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]
+    ) -> Generator[RunEvent, None, None]:
+        """Like `resume_stream`, for callers without an event loop."""
+        return iterate_sync(self.resume_stream(decisions, **options))
+
+    # ---- inside
+
+    def _plan(
+        self,
+        prompt: Prompt,
+        output_type: Any,
+        *,
+        conversation: Conversation | None = None,
+        allowed_tools: Iterable[str] | None = None,
+        **options: Any,
+    ) -> tuple[ConversationState, Start]:
+        state, names = self._state_for(conversation), allowed_tools
+        allowed = None if names is None else frozenset([names] if isinstance(names, str) else names)
+        settings = RunSettings(output_type=output_type, allowed_tools=allowed, **options)
+        return state, lambda streaming: self._start(state, prompt, settings, streaming)
+
+    def _plan_resume(
+        self, decisions: Decisions, *, conversation: Conversation | None = None, **options: Any
+    ) -> tuple[ConversationState, Start]:
+        state = self._state_for(conversation)
+        changes = {name: value for name, value in options.items() if value is not None}
+        return state, lambda streaming: self._resume(state, decisions, changes, streaming)
+
+    def _state_for(self, conversation: Conversation | None) -> ConversationState:
+        """Return the state of a conversation; it lives as long as the conversation does."""
+        if conversation is None or conversation is self._state.conversation:
+            return self._state
+        if conversation.attachments is None:
+            conversation.attachments = WeakKeyDictionary()
+        state: ConversationState | None = conversation.attachments.get(self)
+        if state is None:
+            state = conversation.attachments[self] = self.new_state(conversation)
+        return state
+
+    async def _start(self, state: ConversationState, prompt: Prompt, settings: RunSettings, streaming: bool) -> Driver:
+        messages, config = to_messages(prompt), settings.apply(self.config)
+        for name in (settings.allowed_tools or frozenset()).difference(self.tool_names):
+            raise UnknownName("tool in allowed_tools", name, self.tool_names)
+        if state.paused is not None:
+            state.paused.interrupt()  # the user moved on: what waited did not run
+            state.paused = None
+        state.prompt_start = len(state.conversation)
+        state.conversation.append(*messages)
+        state.executor.policy.begin_prompt()
+        state.settings = settings
+        try:
+            return await self._new_driver(state, self.new_run(state.conversation, config), streaming)
+        except BaseException:  # the function that writes the system prompt failed
+            state.retract()
+            raise
+
+    async def _resume(
+        self, state: ConversationState, decisions: Decisions, changes: Mapping[str, Any], streaming: bool
+    ) -> Driver:
+        run = state.paused
+        if run is None:
+            raise UsageError("no run waits to be resumed")
+        state.settings = replace(state.settings, **changes)
+        driver = await self._new_driver(state, run, streaming)
+        run.decide(dict(decisions or {}))
+        if self.approve is not None:
+            run.reopen_waiting()
+        state.paused = None
+        return driver
+
+    async def _new_driver(self, state: ConversationState, run: Run, streaming: bool) -> Driver:
+        output, output_type = None, state.settings.output_type
+        if (output_type := self.output_type if output_type is None else output_type) is not None:
+            if FINAL_ANSWER_TOOL in self.registry:
+                raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
+            output = StructuredOutput(cast(Any, output_type))
+        data = state.executor.data = self.data if state.settings.data is None else state.settings.data
+        requests = RequestBuilder(self, state, output, await self.system_prompt(state, data))
+        return Driver(run, requests, streaming=streaming)
+
+
+async def _finish(state: ConversationState, start: Start) -> RunResult:
+    await state.enter(None)
+    try:
+        driver = await start(False)
+        async with aclosing(driver.batches()) as batches:
+            async for _ in batches:
+                pass
+    finally:
+        state.leave()
+    return state.take_result(driver)
+
+
+def _watch(state: ConversationState, start: Start) -> AsyncGenerator[RunEvent]:
+    """Return a stream that tells the conversation when its reader has gone without closing it."""
+    reader_gone = Event()
+    events = _stream(state, start, reader_gone)
+    finalize(events, reader_gone.set).atexit = False
+    return events
+
+
+async def _stream(state: ConversationState, start: Start, reader_gone: Event) -> AsyncGenerator[RunEvent]:
+    await state.enter(reader_gone)
+    try:
+        driver = await start(True)
+        async with aclosing(driver.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+    finally:
+        state.leave()
+    yield RunDone(state.take_result(driver))
