@@ -162,7 +162,8 @@ async def test_a_run_that_is_cancelled_before_anything_was_sent_leaves_nothing(l
         waiting.set()
         await asyncio.Event().wait()
 
-    for options in ({"system": wait}, {"hooks": [hook(before_request=wait)]}):
+    cases: list[dict[str, Any]] = [{"system": wait}, {"hooks": [hook(before_request=wait)]}]
+    for options in cases:
         talker = agent("anthropic", **options)
         task = asyncio.create_task(outcome(talker, "say two", streamed=live))
         await waiting.wait()
