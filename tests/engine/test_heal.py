@@ -160,6 +160,13 @@ CASES = {
         "gAAA",
         REASONED,
     ),
+    "reasoning, elsewhere": opaque(
+        GPT,
+        "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false. Try again with `store` set to "
+        "true, or remove this item from your input.",
+        "gAAA",
+        REASONED,
+    ),
     "reasoning, encrypted": opaque(
         GPT, "The reasoning item's encrypted content for item rs_1 could not be verified.", "gAAA", REASONED
     ),

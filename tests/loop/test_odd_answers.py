@@ -9,33 +9,64 @@ from typing import Any
 
 import pytest
 
-from toolglot import Conversation, Orchestrator, ToolCallReady, ToolFinished, load, save, tool
+from toolglot import (
+    Conversation,
+    HttpTransport,
+    Orchestrator,
+    Reply,
+    RetryConfig,
+    RunDone,
+    RunResult,
+    SimulatedTransport,
+    Simulator,
+    Text,
+    Tool,
+    ToolCall,
+    ToolCallReady,
+    ToolFinished,
+    create_engine,
+    load,
+    save,
+    tool,
+)
+from toolglot.wire.codec import load_reply_encoder
+from toolglot.wire.reply_encoding import split_reply
+from toolglot.wire.spec import WIRES
+
+from .agents import MODELS
 
 Doc = dict[str, Any]
+Answer = Doc | list[Doc] | bytes
 Serve = Callable[..., str]
+NAMES = dict(zip(WIRES, (f"{provider}:{model}" for provider, model in MODELS.items()), strict=True))
+EVERY_WIRE = pytest.mark.parametrize("wire", WIRES)
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["run", "stream"])
+AT_ONCE = RetryConfig(base=0.0)
+
+
+def respond(body: bytes, content_type: str = "text/event-stream", status: str = "200 OK") -> bytes:
+    """A whole response; the connection is closed after it."""
+    return f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n".encode() + body
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves these answers, one for each request; the last one again and again. A list is a stream."""
+    """Serves these answers, one for each request; the last one again and again. A list is a stream, bytes are a response."""
     servers: list[ThreadingHTTPServer] = []
 
-    def start(*answers: Doc | list[Doc]) -> str:
+    def start(*answers: Answer) -> str:
         waiting = list(answers)
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
                 answer = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-                events = (
-                    [f"data: {json.dumps(doc)}\n\n" for doc in answer] if isinstance(answer, list) else [json.dumps(answer)]
-                )
-                body = "".join(events).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream" if isinstance(answer, list) else "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.close_connection = True
+                if isinstance(answer, list):
+                    answer = respond("".join(f"data: {json.dumps(doc)}\n\n" for doc in answer).encode())
+                elif isinstance(answer, dict):
+                    answer = respond(json.dumps(answer).encode(), "application/json")
+                self.wfile.write(answer)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -51,6 +82,25 @@ def serve() -> Iterator[Serve]:
         server.server_close()
 
 
+def stream_of(wire: str, *blocks: Text | ToolCall) -> bytes:
+    """An ordinary stream of a reply."""
+    encoder = load_reply_encoder(wire)("m")
+    reply = Reply(blocks, "tools" if isinstance(blocks[-1], ToolCall) else "end")
+    return b"".join(encoder.feed(event) for event in split_reply(reply))
+
+
+def answer(wire: str, text: str, *, live: bool) -> Answer:
+    if live:
+        return respond(stream_of(wire, Text(text)), "application/x-ndjson" if wire == "ollama-chat" else "text/event-stream")
+    return load_reply_encoder(wire)("m").encode_reply(Reply((Text(text),), "end"))
+
+
+async def ask(agent: Orchestrator[Any, Any], prompt: str, *, live: bool) -> RunResult[Any]:
+    if not live:
+        return await agent.run(prompt)
+    return [event async for event in agent.stream(prompt) if isinstance(event, RunDone)][-1].result
+
+
 def message(text: str | None) -> Doc:
     part = {"type": "output_text", "text": text}
     return {"id": "r", "model": "gpt-5", "status": "completed", "output": [{"type": "message", "content": [part]}]}
@@ -64,34 +114,112 @@ def test_null_as_text_leaves_a_conversation_that_can_be_saved_and_continued(serv
         assert agent.run_sync("again", conversation=loaded).text == "hi"
 
 
-def candidate(part: Doc, reason: str) -> Doc:
-    content = {"role": "model", "parts": [part]}
-    return {"candidates": [{"content": content, "finishReason": reason}], "modelVersion": "gemini-2.5-flash", "responseId": "g"}
+@EVERY_WIRE
+@LIVE
+async def test_a_status_without_a_body_is_retried_and_frees_its_connection(serve: Serve, wire: str, live: bool) -> None:
+    empty, fine = respond(b"", status="204 No Content"), answer(wire, "hi", live=live)
+    transport = HttpTransport(max_connections=1)
+    async with Orchestrator(NAMES[wire], base_url=serve(empty, fine), key="any", transport=transport, retry=AT_ONCE) as agent:
+        assert (await ask(agent, "q", live=live)).text == "hi"
+        assert (await ask(agent, "again", live=live)).text == "hi"
+    await transport.close()
 
 
-def test_calls_run_whatever_word_gemini_ends_with(serve: Serve) -> None:
-    cities: list[str] = []
+@LIVE
+async def test_a_fallback_may_be_the_same_model_at_another_address(serve: Serve, live: bool) -> None:
+    name, empty = NAMES["openai-chat"], respond(b"", status="204 No Content")
+    other = create_engine(name, base_url=serve(answer("openai-chat", "hi", live=live)), key="any")
+    async with Orchestrator(name, base_url=serve(empty), key="any", retry=AT_ONCE, fallbacks=[other]) as agent:
+        assert (await ask(agent, "q", live=live)).text == "hi"
+        assert agent.engine is other
+    await other.close()
 
+
+def noting(ran: list[int]) -> Tool:
     @tool
-    def weather(city: str) -> str:
-        """Tell the weather."""
-        cities.append(city)
-        return "sunny"
+    def note(number: int) -> str:
+        """Note a number."""
+        ran.append(number)
+        return "noted"
 
-    call = candidate({"functionCall": {"name": "weather", "args": {"city": "Rome"}}}, "FUNCTION_CALL")
-    base_url = serve(call, candidate({"text": "It is sunny."}, "STOP"))
-    with Orchestrator("gemini:gemini-2.5-flash", tools=[weather], base_url=base_url, key="any") as agent:
-        assert agent.run_sync("q").text == "It is sunny."
-    assert cities == ["Rome"]
+    return note
 
 
-def test_a_stream_that_was_not_requested_is_read(serve: Serve) -> None:
+@EVERY_WIRE
+@pytest.mark.parametrize("tail", [None, b"<html>", b"data: <html>\n\n", b'data: {"choices": [], "usa', b"data: [1,2]\n\n"])
+async def test_what_follows_the_end_of_a_stream_does_nothing(serve: Serve, wire: str, tail: bytes | None) -> None:
+    body, ran = stream_of(wire, ToolCall("c1", "note", {"number": 1})), list[int]()
+    base_url = serve(respond(body + (body if tail is None else tail)), answer(wire, "done", live=True))
+    async with Orchestrator(NAMES[wire], tools=[noting(ran)], base_url=base_url, key="any") as agent:
+        assert (await ask(agent, "q", live=True)).text == "done"
+    assert ran == [1]
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("content_type", ["text/event-stream", "application/json", "application/x-ndjson"])
+async def test_a_stream_that_was_not_requested_is_read(serve: Serve, wire: str, content_type: str) -> None:
+    ran: list[int] = []
+    body = stream_of(wire, Text("a"), ToolCall("c1", "note", {"number": 1}))
+    base_url = serve(respond(body, content_type), answer(wire, "done", live=False))
+    async with Orchestrator(NAMES[wire], tools=[noting(ran)], base_url=base_url, key="any") as agent:
+        assert (await agent.run("q")).text == "done"
+    assert ran == [1]
+
+
+def test_halves_of_a_character_are_joined(serve: Serve) -> None:
     chunks: list[Doc] = [
         {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "a\ud83d"}}]},
         {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "\ude00"}, "finish_reason": "stop"}]},
     ]
     with Orchestrator("openai-chat:gpt-4o", base_url=serve(chunks), key="any") as agent:
         assert agent.run_sync("q").text == "a😀"
+
+
+@LIVE
+async def test_a_stream_of_two_generations_is_retried(serve: Serve, live: bool) -> None:
+    body, ran = stream_of("anthropic-messages", ToolCall("toolu_1", "note", {"number": 1})), list[int]()
+    spliced = body[: body.index(b"event: content_block_stop")] + body
+    base_url = serve(respond(spliced), answer("anthropic-messages", "done", live=live))
+    name = NAMES["anthropic-messages"]
+    async with Orchestrator(name, tools=[noting(ran)], base_url=base_url, key="any", retry=AT_ONCE) as agent:
+        assert (await ask(agent, "q", live=live)).text == "done"
+    assert ran == []
+
+
+def candidate(part: Doc, reason: str) -> Doc:
+    content = {"role": "model", "parts": [part]}
+    return {"candidates": [{"content": content, "finishReason": reason}], "modelVersion": "gemini-2.5-flash", "responseId": "g"}
+
+
+@pytest.mark.parametrize("name", ["gemini:gemini-2.5-flash", "vertex:gemini-2.5-flash"])
+@LIVE
+async def test_calls_run_whatever_word_gemini_ends_with(serve: Serve, name: str, live: bool) -> None:
+    ran: list[int] = []
+    docs = (
+        candidate({"functionCall": {"name": "note", "args": {"number": 1}}}, "FUNCTION_CALL"),
+        candidate({"text": "Noted."}, "STOP"),
+    )
+    options: Doc = {"project": "p", "location": "l"} if name.startswith("vertex") else {}
+    base_url = serve(*([doc] if live else doc for doc in docs))
+    async with Orchestrator(name, tools=[noting(ran)], base_url=base_url, key="any", **options) as agent:
+        assert (await ask(agent, "q", live=live)).text == "Noted."
+    assert ran == [1]
+
+
+async def test_a_conversation_of_a_local_server_continues_at_openai(serve: Serve) -> None:
+    """Its ids are of another form, and its reasoning is not known there."""
+    ran: list[int] = []
+    call = {"type": "function_call", "id": "call_1", "call_id": "c1", "name": "note", "arguments": '{"number": 1}'}
+    items: list[Doc] = [{"type": "reasoning", "id": "item_1", "summary": []}, call]
+    base_url = serve({"id": "r", "model": "gpt-5", "status": "completed", "output": items}, message("noted"))
+    async with Orchestrator("openai-responses:gpt-5", tools=[noting(ran)], base_url=base_url, key="any") as agent:
+        await agent.run("q")
+        loaded, _ = load(save(agent.conversation))
+    official = SimulatedTransport(Simulator())
+    agent = Orchestrator("openai-responses:gpt-5", transport=official, key="any", tools=[noting(ran)], conversation=loaded)
+    result = await agent.run("say hello")
+    assert (ran, result.text) == ([1], "hello")
+    assert "reasoning_echo" in {repair.subject for repair in result.repairs}
 
 
 _CALL = {"function": {"name": "look", "arguments": {"x": 1}}}

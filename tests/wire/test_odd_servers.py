@@ -1,16 +1,20 @@
 """Streams of servers and proxies that break the rules: what counts is what the provider meant, and nothing runs twice."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
 
 import pytest
 from reply_reading import Doc, lines_of, read, read_pieces, single, sse_of
-from stream_samples import block, chunk, item, line, part, tool
+from stream_samples import STREAMS, block, chunk, item, line, part, tool
 
-from toolglot.errors import MalformedReply
+from toolglot.errors import MalformedReply, TruncatedStream
 from toolglot.events import TextDelta, ToolCallDelta
 from toolglot.messages import Text
 from toolglot.wire.codec import create_reader
+from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.spec import WIRES
 
 COMPLETED: Doc = {"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": []}}
@@ -89,6 +93,47 @@ def test_a_reader_says_when_nothing_more_counts(wire: str) -> None:
     assert reader.is_complete
 
 
+# ---- what is missing
+
+
+def positions(value: Any, *above: Any) -> Iterator[tuple[Any, ...]]:
+    """The places of all values in a document."""
+    items = as_dict(value).items() or enumerate(as_list(value))
+    for key, inner in items:
+        yield (*above, key)
+        yield from positions(inner, *above, key)
+
+
+def leave_out(doc: Doc, place: tuple[Any, ...], *, as_null: bool) -> Doc:
+    changed = parent = deepcopy(doc)
+    for key in place[:-1]:
+        parent = parent[key]
+    if as_null:
+        parent[place[-1]] = None
+    else:
+        del parent[place[-1]]
+    return changed
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("as_null", [False, True])
+def test_nothing_that_is_missing_spoils_a_stream(wire: str, as_null: bool) -> None:
+    for docs in STREAMS[wire]:
+        for at, doc in enumerate(docs):
+            for place in positions(doc):
+                if place[-1] == "jsonPath" or (wire == "openai-responses" and place == ("type",)):
+                    continue  # an argument that has no place, a document that is no event
+                body = stream(wire, *docs[:at], leave_out(doc, place, as_null=as_null), *docs[at + 1 :])
+                with suppress(TruncatedStream):  # the end is missing
+                    read_pieces(wire, [body])
+
+
+def test_an_event_may_have_its_type_in_its_name() -> None:
+    for wire in ("openai-responses", "anthropic-messages"):
+        named = "".join(f"event: {doc.pop('type')}\ndata: {json.dumps(doc)}\n\n" for doc in deepcopy(CALLS[wire]))
+        assert read(wire, named.encode()).reply == read(wire, sse_of(*CALLS[wire])).reply
+
+
 # ---- a stream that was not asked for
 
 
@@ -99,6 +144,9 @@ def test_a_stream_in_place_of_a_whole_reply_is_read(wire: str, content_type: str
     want = read(wire, body).reply
     for before in (b"", b"\xef\xbb\xbf", b": keep-alive\n\n"):
         assert read_pieces(wire, [before + body], streaming=False, content_type=content_type).reply == want
+    array = json.dumps(CALLS[wire], indent=2).encode()
+    for other in (lines_of(*CALLS[wire]), b"\r\n" + lines_of(*CALLS[wire]).replace(b"\n", b"\r\n\r\n"), array):
+        assert read_pieces(wire, [other], streaming=False).reply == want
 
 
 # ---- the end in other words

@@ -126,16 +126,16 @@ def test_compaction_of_openai_is_not_sent_to_azure() -> None:
 
 
 def test_texts_of_one_item_are_one_item_again() -> None:
-    one, two = Text("a", {"id": "m1", "part": {"annotations": []}}), Text("b", {"id": "m1", "refusal": True})
-    sent = items(user("hi"), Message("assistant", (one, two, Text("c", {"id": "m2"}), Text("d"), Text("e")), OWN))
+    one, two = Text("a", {"id": "msg_1", "part": {"annotations": []}}), Text("b", {"id": "msg_1", "refusal": True})
+    sent = items(user("hi"), Message("assistant", (one, two, Text("c", {"id": "msg_2"}), Text("d"), Text("e")), OWN))
     assert sent[1:] == [
         {
             "type": "message",
             "role": "assistant",
-            "id": "m1",
+            "id": "msg_1",
             "content": [{"type": "output_text", "text": "a", "annotations": []}, {"type": "refusal", "refusal": "b"}],
         },
-        {"type": "message", "role": "assistant", "id": "m2", "content": [{"type": "output_text", "text": "c"}]},
+        {"type": "message", "role": "assistant", "id": "msg_2", "content": [{"type": "output_text", "text": "c"}]},
         {
             "type": "message",
             "role": "assistant",

@@ -164,8 +164,9 @@ class AgentCore(Generic[Data, OutputValue]):
     def use_fallback(self, used: int) -> int | None:
         """Continue with the next fallback after the first `used`; the number used then, None if there is none left."""
         for index in range(used, len(self._fallbacks)):
-            other = self.create_engine(self._fallbacks[index])
-            if other.name != self.engine.name:
+            fallback = self._fallbacks[index]
+            other = self.create_engine(fallback)
+            if other is not self.engine if isinstance(fallback, Engine) else other.name != self.engine.name:
                 self.engine = other
                 return index + 1
         return None

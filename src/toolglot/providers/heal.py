@@ -51,7 +51,8 @@ HEAL_RULES = (
     ),
     HealRule(
         r"bound to a different conversation|invalid `?signature`? in `?thinking`?|thinking.*blocks?.*cannot be modified"
-        r"|reasoning.*(without its required following item|encrypted content.*could not)|required 'reasoning' item",
+        r"|reasoning.*(without its required following item|encrypted content.*could not)|required 'reasoning' item"
+        r"|item with id 'rs_.*not found",  # of another server, or of another account
         {"reasoning_echo": "no"},
         "earlier reasoning is no longer accepted; it is left out",
         ("anthropic-messages", "openai-responses"),

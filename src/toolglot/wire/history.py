@@ -30,6 +30,10 @@ def filter_visible(messages: Sequence[Message], writer: Writer, first: int) -> l
     """Return the messages without what the target may not see."""
     visible: list[Message] = []
     for index, message in enumerate(messages, first):
+        role = message.opaque.get("role") if message.opaque and message.role == "user" else None
+        if role and not writer.owns_state(message.origin):
+            writer.enter(f"messages[{index}]", message.origin)
+            writer.record_repair(f"role {role!r}", "unknown; sent as a user message")
         if not _is_plain(message):
             writer.enter(f"messages[{index}]", message.origin)
             blocks = tuple(kept for block in message.blocks for kept in _filter_block(block, message.role, writer))

@@ -53,6 +53,11 @@ def iter_dicts(value: Any) -> Iterator[Doc]:
     return (cast(Doc, item) for item in as_list(value) if isinstance(item, dict))
 
 
+def skip_empty(values: Any) -> Iterator[Any]:
+    """Iterate over values that are neither null nor empty: what a server left out is nothing."""
+    return filter(None, values)
+
+
 def snake_to_camel(key: str) -> str:
     """Convert `function_call` to `functionCall`: Google's JSON accepts both."""
     head, *tail = key.split("_")

@@ -17,7 +17,9 @@ from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.tracker import ToolCallTracker
 
-_SSE_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+# Streams: server-sent events, one array, or a line after an object that begins another one, which no JSON document has.
+_STREAM_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)?:|\[)")
+_NEXT_DOCUMENT = re.compile(rb"\}\r?\n\s*\{")
 # What a decoder raises if a document does not have the wire's shape. Decoders just read: checking every field of every
 # frame would cost more than decoding it.
 _SHAPE_ERRORS = (AttributeError, KeyError, TypeError, IndexError, RecursionError)
@@ -123,10 +125,11 @@ class ReplyReader:
 
     def close(self) -> list[Event]:
         """Return the last events; then there is a `reply`. Raises TruncatedStream if the terminal event is missing."""
-        if self._streaming and self._framing is None:
+        body = b"".join(self._body)
+        if self._framing is None and (not body or body.isspace()):
             raise TruncatedStream("the reply is empty")
         if not self._streaming:
-            self._read_frames(self._split_body(b"".join(self._body)))
+            self._read_frames(self._split_body(body))
         elif self._framing and not self._decoder.is_over:
             frames = self._framing.close()
             try:
@@ -146,7 +149,8 @@ class ReplyReader:
 
     def _split_body(self, body: bytes) -> list[Frame]:
         """Return a body as one frame, or the frames of a stream that was not asked for."""
-        if "text/event-stream" not in self._content_type and not _SSE_START.match(body):
+        is_stream = "text/event-stream" in self._content_type or _STREAM_START.match(body) or _NEXT_DOCUMENT.search(body)
+        if not is_stream:
             return [("", body)]
         framing = detect_framing(self._content_type, body)
         self._read_document = self._decoder.read_frame

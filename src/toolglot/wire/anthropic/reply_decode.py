@@ -4,7 +4,7 @@ from typing import Any
 
 from toolglot.errors import MalformedReply
 from toolglot.messages import Foreign, Thinking, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, require_text, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, require_text, skip_empty, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
@@ -23,9 +23,9 @@ class AnthropicReplyDecoder(ReplyDecoder):
         self._citations: dict[int, list[Any]] = {}
 
     def read_frame(self, doc: Doc, event: str) -> None:
-        kind = doc.get("type")
+        kind = doc.get("type") or event
         if kind == "content_block_delta":  # first, because nearly every frame is one
-            delta = doc["delta"]
+            delta: Doc = doc.get("delta") or {}
             if delta.get("type") == "text_delta":
                 self._tracker.add_text(doc.get("index", 0), delta.get("text"))
             else:
@@ -33,7 +33,8 @@ class AnthropicReplyDecoder(ReplyDecoder):
             return
         match kind:
             case "content_block_start":
-                self._start_block(doc.get("index", 0), doc["content_block"])
+                if block := doc.get("content_block"):
+                    self._start_block(doc.get("index", 0), block)
             case "content_block_stop":
                 self._stop_block(doc.get("index", 0))
             case "message_start":
@@ -67,7 +68,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
 
     def read_blocks(self, blocks: list[Any]) -> None:
         """Read complete blocks: of a body, of a message in the history, or of a call that code execution made."""
-        for index, block in enumerate(blocks):
+        for index, block in enumerate(skip_empty(blocks)):
             self._start_block(index, block)
             # A `message_start` may already contain a tool_use; if its input is empty, deltas may follow.
             if block.get("type") != "tool_use" or block.get("input"):

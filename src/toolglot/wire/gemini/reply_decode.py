@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, join_surrogates, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, join_surrogates, skip_empty, unknown_fields
 from toolglot.wire.media import media_kind
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
@@ -44,7 +44,7 @@ class GeminiReplyDecoder(ReplyDecoder):
             self._has_identity = bool(id and model)
             self._tracker.begin(id, model)
         if candidates := doc.get("candidates"):
-            self._read_candidate(candidates[0])
+            self._read_candidate(candidates[0] or {})
             if len(candidates) > 1:  # only if candidateCount was requested
                 self._has_other_candidates = True
         if (feedback := doc.get("promptFeedback")) and feedback.get("blockReason"):  # no candidates then
@@ -76,7 +76,7 @@ class GeminiReplyDecoder(ReplyDecoder):
 
     def _read_candidate(self, candidate: Doc) -> None:
         content = candidate.get("content")
-        for part in (content.get("parts") or ()) if content else ():
+        for part in skip_empty((content.get("parts") or ()) if content else ()):
             if len(part) == 1 and "text" in part and self._open_kind == "text":  # nearly every part
                 if text := part["text"]:
                     self._tracker.add_text(self._block_count, text)
@@ -127,7 +127,7 @@ class GeminiReplyDecoder(ReplyDecoder):
             self._arguments = dict(as_dict(call.get("args")))  # a copy: partial arguments are added to it
         if pieces := call.get("partialArgs"):
             self._has_partial_arguments = True
-            for piece in pieces:
+            for piece in skip_empty(pieces):
                 add_partial_argument(self._arguments, piece)
         if state is None and "name" not in call and call.get("willContinue"):
             return  # only more arguments

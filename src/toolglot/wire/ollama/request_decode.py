@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolglot.messages import Media, Message, Origin, Role, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, parse_effort
@@ -59,7 +61,7 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         decoded = decoder.to_message(_ROLES.get(role := as_text(message.get("role")), "user"))
         if role == "assistant":
             open_calls += decoded.calls
-        yield decoded
+        yield decoded if role in (decoded.role, "developer", "") else replace(decoded, opaque={**(decoded.opaque or {}), "role": role})
 
 
 def decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:

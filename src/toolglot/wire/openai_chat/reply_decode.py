@@ -10,7 +10,7 @@ from typing import Any, cast
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, join_surrogates, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, join_surrogates, skip_empty, unknown_fields
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
@@ -58,7 +58,7 @@ class ChatReplyDecoder(ReplyDecoder):
         choices = doc.get("choices")
         if choices is not None:  # null in chunks of Copilot, [] in those with usage or filter results
             self._has_choices = True
-            for choice in choices:
+            for choice in skip_empty(choices):
                 if choice.get("index"):
                     self._has_other_choices = True
                 else:
@@ -96,7 +96,7 @@ class ChatReplyDecoder(ReplyDecoder):
     def _read_choice(self, choice: Doc) -> None:
         if delta := choice.get("delta"):
             if len(delta) == 1 and "tool_calls" in delta and isinstance(calls := delta["tool_calls"], list):
-                for call in cast(list[Doc], calls):
+                for call in skip_empty(calls):
                     self._read_call_delta(call)
             else:
                 self.read_message(delta)
@@ -127,7 +127,7 @@ class ChatReplyDecoder(ReplyDecoder):
 
     def _read_other_fields(self, message: Doc, whole: bool) -> None:
         tracker = self._tracker
-        for number, call in enumerate(as_list(message.get("tool_calls"))):
+        for number, call in enumerate(skip_empty(as_list(message.get("tool_calls")))):
             self._read_call(call, ("call", number) if whole else None)
         if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
             # Sent back in the new form: `function_call` is deprecated.

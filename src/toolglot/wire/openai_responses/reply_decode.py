@@ -40,7 +40,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
         self._parts: dict[Hashable, Any] = {}  # the part of a reasoning item that is being written
 
     def read_frame(self, doc: Doc, event: str) -> None:
-        tracker, kind = self._tracker, doc.get("type")
+        tracker, kind = self._tracker, doc.get("type") or (event if event.startswith("response.") else None)
         match kind:
             case "response.output_text.delta":
                 tracker.add_text(self._find_text_slot(doc), doc.get("delta"))
@@ -56,10 +56,10 @@ class ResponsesReplyDecoder(ReplyDecoder):
                 slot = self._find_text_slot(doc)
                 tracker.merge_opaque(slot, "text", {"refusal": True})
                 tracker.add_text(slot, doc.get("delta"))
-            case "response.output_item.added":
-                self._start_item(self._find_item_slot(doc, doc["item"]), doc["item"])
-            case "response.output_item.done":
-                self._finish_item(self._find_item_slot(doc, doc["item"]), doc["item"])
+            case "response.output_item.added" | "response.output_item.done":
+                if item := doc.get("item"):
+                    read_item = self._start_item if kind.endswith("added") else self._finish_item
+                    read_item(self._find_item_slot(doc, item), item)
             case "error":
                 raise error_from_body(doc)
             case None:  # a whole response; an error may come with status 200, too

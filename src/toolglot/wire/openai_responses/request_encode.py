@@ -1,5 +1,6 @@
 """OpenAI Responses: Request -> body. The history is a flat list of items; an assistant message is several of them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import count_leading_system
+from toolglot.wire.ids import hash_id
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_common import encode_output_schema
@@ -19,7 +21,11 @@ from toolglot.wire.writer import Writer, format_result_text
 __all__ = ["encode_body", "encode_call", "encode_message", "leading_count"]
 
 _MIN_MAX_TOKENS = 16  # the least value that the API is believed to accept
-_CALL_ID_PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc"}  # of the item's id, not of its `call_id`
+# Ids of items that the API accepts (not of their `call_id`); compatible servers use others.
+_ITEM_IDS = {
+    kind: re.compile(rf"(?!.{{65}}){prefix}[a-zA-Z0-9_-]*")
+    for kind, prefix in {"function_call": "fc", "custom_tool_call": "ctc", "message": "msg", "reasoning": "rs"}.items()
+}
 _SHELL_OUTPUT_KEYS = {"stdout", "stderr", "outcome"}
 # Arguments without which a call cannot be sent as the native item of a trained tool.
 _REQUIRED_ARGUMENTS = {"shell_call": ("commands",), "apply_patch_call": ("type", "path")}
@@ -80,16 +86,20 @@ def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
 
 
 def _check_id(item: Doc, writer: Writer) -> Doc | None:
-    """Drop an id that the API refuses, of an item that does not need one; a repeated item that needs it is dropped whole."""
+    """Drop the id of a call, or replace that of another item, if the API refuses it. A repeated item may be dropped whole."""
     kind, id = as_text(item.get("type")), item.get("id")
     if not isinstance(id, str):
         return item
-    # 400 "Expected an ID that begins with 'fc'": compatible servers use others. 400 "Duplicate item found with id …".
-    is_refused = kind in _CALL_ID_PREFIXES and not id.startswith(_CALL_ID_PREFIXES[kind])
+    # 400 "Expected an ID that begins with 'fc'". 400 "Duplicate item found with id …".
+    is_refused = kind in _ITEM_IDS and not _ITEM_IDS[kind].fullmatch(id)
+    if is_refused and not kind.endswith("_call"):  # reasoning and the message after it are paired by their ids
+        writer.record_repair(f"item id {id!r}", f"not valid for {writer.profile.title}; replaced")
+        id, is_refused = f"{'rs' if kind == 'reasoning' else 'msg'}_{hash_id(id, 20)}", False
+        item = {**item, "id": id}
     if not is_refused and id not in writer.item_ids:
         writer.item_ids.add(id)
         return item
-    if not is_refused and kind not in ("message", *_CALL_ID_PREFIXES):
+    if not is_refused and (kind == "reasoning" or kind not in _ITEM_IDS):
         writer.record_repair(f"item {id!r}", "dropped: it was already sent")
         return None
     writer.record_repair(
