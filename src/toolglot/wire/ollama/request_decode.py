@@ -61,7 +61,11 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         decoded = decoder.to_message(_ROLES.get(role := as_text(message.get("role")), "user"))
         if role == "assistant":
             open_calls += decoded.calls
-        yield decoded if role in (decoded.role, "developer", "") else replace(decoded, opaque={**(decoded.opaque or {}), "role": role})
+        yield (
+            decoded
+            if role in (decoded.role, "developer", "")
+            else replace(decoded, opaque={**(decoded.opaque or {}), "role": role})
+        )
 
 
 def decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
