@@ -1,12 +1,8 @@
-"""Programs that use an agent over HTTP end silently, and an agent that is closed leaves no connection open."""
+"""What is closed with an agent, and what stays open. How programs end is in `tests/usage`."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from textwrap import dedent
 
 import pytest
 
@@ -42,76 +38,6 @@ def address() -> Iterator[str]:
 
 def create_agent(address: str) -> Orchestrator:
     return Orchestrator(MODEL, base_url=address, key="any")
-
-
-HEAD = f"""\
-import asyncio, sys, threading
-from toolglot import Orchestrator, tool
-
-@tool
-async def wait() -> str:
-    "Wait."
-    waiting.set()
-    await asyncio.Event().wait()
-
-waiting = threading.Event()
-agent = Orchestrator({MODEL!r}, tools=[wait], base_url=sys.argv[1], key="any")
-"""
-PROGRAMS = {
-    "run_sync": "print(agent.run_sync('say hello').text)",
-    "stream_sync": "print([e.result.text for e in agent.stream_sync('say hello') if type(e).__name__ == 'RunDone'][0])",
-    "stream_sync, left early": """
-        for event in agent.stream_sync('say one two three'):
-            break
-        print(agent.run_sync('say hello').text)
-    """,
-    "stream_sync, never ended": """
-        events = agent.stream_sync('say one two three')
-        next(events)
-        print('hello')
-    """,
-    "stream_sync, never ended and in a cycle": """
-        class Reader: pass
-        reader = Reader()
-        reader.events, reader.self = agent.stream_sync('say one two three'), reader
-        next(reader.events)
-        del reader
-        print('hello')
-    """,
-    "closed": "with agent: print(agent.run_sync('say hello').text)",
-    "closed twice": "print(agent.run_sync('say hello').text); agent.close(); agent.close()",
-    "never used": "agent.close(); print('hello')",
-    "asyncio.run": """
-        async def main():
-            asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is not the point
-            async with agent: print((await agent.run('say hello')).text)
-        asyncio.run(main())
-    """,
-    "a loop of one's own": """
-        async def main():
-            asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is not the point
-            async with agent: print((await agent.run('say hello')).text)
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(main())
-        loop.close()
-    """,
-    "ended during a run": """
-        threading.Thread(target=agent.run_sync, args=('call wait {}',), daemon=True).start()
-        waiting.wait()
-        threading.excepthook = lambda args: None
-        print('hello')
-    """,
-}
-
-
-@pytest.mark.parametrize("options", [["-W", "error"], ["-X", "dev"]], ids=["warnings are errors", "development mode"])
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_ends_silently(program: str, options: list[str], address: str) -> None:
-    code = HEAD + dedent(PROGRAMS[program])
-    environment = {**os.environ, "PYTHONASYNCIODEBUG": "", "NO_PROXY": "*"}
-    command = [sys.executable, *options, "-c", code, address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
-    assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 0)
 
 
 async def test_a_closed_agent_can_be_used_again(address: str) -> None:
