@@ -1,14 +1,15 @@
 """Conversations as values: building, reading, saving and loading."""
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot import Conversation, Media, Reply, RunResult, assistant, load, save, system, tool_results, user
-from toolglot.errors import MalformedData, ToolglotError
+from toolglot.errors import MalformedData, ToolglotError, UsageError
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import BaseCall, Block, Foreign, Message, Origin, Text, Thinking, ToolCall, ToolResult, Usage
 
@@ -57,6 +58,27 @@ def test_a_reply_is_a_message_of_the_history() -> None:
 ])  # fmt: skip
 def test_the_text_of_a_calls_arguments(call: ToolCall, text: str) -> None:
     assert call.text == text
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: Message(cast(Any, "banana"), ()), "the role of a message is system, user, assistant or tool, not 'banana'"),
+    (lambda: Message("user", cast(Any, ("x", 3))), "a part of a message is text or a block, not int"),
+    (lambda: tool_results(cast(Any, "x")), "a tool message has tool results, not str; use ToolResult"),
+    (lambda: Conversation(cast(Any, ["x"])), "a conversation has messages, not str; use user"),
+    (lambda: Conversation().append(cast(Any, {"role": "user"})), "a conversation has messages, not dict"),
+    (lambda: Text(cast(Any, None)), "text of Text: expected `str`, got `None`"),
+    (lambda: ToolCall("c", "f", cast(Any, '{"a": 1}')), "arguments of ToolCall: expected `dict | None`, got `str`"),
+    (lambda: ToolCall(cast(Any, 1), "f"), "id of ToolCall: expected `str`, got `int`"),
+])  # fmt: skip
+def test_values_are_checked_when_they_are_made(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        make()
+    assert str(error.value).startswith(words)
+
+
+def test_a_text_is_loaded_like_bytes() -> None:
+    saved = save([user("ü")])
+    assert load(saved.decode()) == load(saved)
 
 
 def test_values_are_immutable_and_compare_by_what_they_hold() -> None:

@@ -1,11 +1,12 @@
 """The public names: complete, sorted, and loaded only when they are used."""
 
 import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import get_args
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -39,6 +40,15 @@ def test_events_have_the_same_names_in_json() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Toolz"):
         _ = toolglot.Toolz
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("tool", "unknown option of an agent 'tool'; did you mean 'tools'?"), ("instructions", "system, tools, transport"),
+])  # fmt: skip
+@pytest.mark.parametrize("model", ["simulator", "anthropic:claude-sonnet-4-5"])
+def test_an_unknown_option_of_an_agent_is_named_beside_the_known_ones(model: str, name: str, words: str) -> None:
+    with pytest.raises(errors.UnknownName, match=re.escape(words)):
+        toolglot.Orchestrator(model, **cast(Any, {name: None}))
 
 
 def test_import_loads_nothing_else() -> None:

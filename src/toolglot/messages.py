@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, cast, get_args, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -23,6 +23,7 @@ FORMAT_VERSION = 1
 
 Opaque = dict[str, Any]
 Role = Literal["system", "user", "assistant", "tool"]
+_ROLES: tuple[str, ...] = get_args(Role)
 StopReason = Literal["end", "tools", "length", "refusal", "filtered", "pause", "error"]
 MediaKind = Literal["image", "audio", "video", "file"]
 
@@ -46,6 +47,10 @@ class Text(_Block, frozen=True, gc=False, tag="text"):
 
     text: str
     opaque: Opaque | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            check_values(self)
 
 
 class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
@@ -93,6 +98,11 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     opaque: Opaque | None = None
     base_call: BaseCall | None = None
     """Set if the model made the call under the native tool names of a facade."""
+
+    def __post_init__(self) -> None:
+        arguments: Any = self.arguments
+        if not (isinstance(arguments, dict | None) and isinstance(self.id, str) and isinstance(self.name, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            check_values(self)
 
     @property
     def text(self) -> str:
@@ -158,8 +168,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     opaque: Opaque | None = None
 
     def __post_init__(self) -> None:
-        if type(self.blocks) is not tuple:
-            force_setattr(self, "blocks", _to_blocks(self.blocks))
+        if self.role not in _ROLES:
+            raise UsageError(f"the role of a message is {', '.join(_ROLES[:-1])} or {_ROLES[-1]}, not {self.role!r:.80}")
+        blocks: Any = self.blocks
+        if type(blocks) is not tuple or not all(isinstance(block, _Block) for block in blocks):
+            force_setattr(self, "blocks", _to_blocks(blocks))
 
     @property
     def text(self) -> str:
@@ -213,14 +226,18 @@ class Conversation(Sequence[Message]):
     __slots__ = ("__weakref__", "_messages", "active_run", "attachments")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._messages = list(messages)
+        self._messages = list[Message]()
+        self.append(*messages)
         self.active_run: Any = None
         """Whose run is in progress; a conversation has one at a time, whichever agent it belongs to."""
         self.attachments: WeakKeyDictionary[Any, Any] | None = None
         """Per-owner state of this conversation; it lives as long as both the owner and the conversation."""
 
     def append(self, *messages: Message) -> None:
-        """Append messages."""
+        """Append messages. Raises UsageError."""
+        for message in messages:
+            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(f"a conversation has messages, not {type(message).__name__}; use user(…) to make one")
         self._messages.extend(messages)
 
     def retract(self, length: int) -> None:
@@ -290,7 +307,10 @@ def assistant(content: "str | Block | Iterable[str | Block]") -> Message:
 
 
 def tool_results(*results: ToolResult) -> Message:
-    """Create a tool message: the results of the calls in the assistant message before it."""
+    """Create a tool message: the results of the calls in the assistant message before it. Raises UsageError."""
+    for result in results:
+        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"a tool message has tool results, not {type(result).__name__}; use ToolResult(call.id, …)")
     return Message("tool", results)
 
 
@@ -307,9 +327,9 @@ def save(conversation: Iterable[Message], **header: Any) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-def load(data: bytes) -> tuple[Conversation, dict[str, Any]]:
+def load(data: bytes | str) -> tuple[Conversation, dict[str, Any]]:
     """Load what `save` wrote. Return the conversation and its header. Unknown types of blocks load as `Foreign`."""
-    lines = [line for line in data.split(b"\n") if line.strip()]
+    lines = [line for line in (data.encode() if isinstance(data, str) else data).split(b"\n") if line.strip()]
     header = _parse_line(lines[0], 1) if lines else {}
     version = header.pop("toolglot", None)
     if version != FORMAT_VERSION:

@@ -340,6 +340,7 @@ def test_an_async_tool_is_stopped_in_time(own: float | None, general: float | No
     assert kind_of(outcome) == "timeout"
     assert "0.02 s" in outcome.result.text
     assert "'forever'" in outcome.result.text
+    assert "and was stopped" in outcome.result.text
     assert outcome.ran
     assert len(stopped) == 1
 
@@ -365,6 +366,7 @@ def test_a_sync_tool_is_left_alone_and_notified() -> None:
 
     outcome = outcome_of(tool(timeout=0.05)(slow))
     assert kind_of(outcome) == "timeout"
+    assert "and may still be running" in outcome.result.text
     assert told.wait(SOON), "a tool in a thread sees that nobody waits any more"
 
 

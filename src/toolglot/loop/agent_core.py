@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import Transport
+from toolglot.errors import UnknownName
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
@@ -98,6 +99,8 @@ class AgentCore(Generic[Data, OutputValue]):
         conversation: Conversation | None = None,
         **engine: Unpack[EngineOptions],
     ) -> None:
+        if unknown := engine.keys() - EngineOptions.__annotations__.keys():
+            raise UnknownName("option of an agent", min(unknown), AgentOptions.__annotations__)
         self._opened_transports = set[Transport]()
         self.engine = self._open_engine(model, {**engine})
         self._engine_options: dict[str, Any] = {**engine}

@@ -291,7 +291,7 @@ class Execution:
             if self._expired:
                 self._expired = False
                 self.task.uncancel()
-                raise self._timeout_error() from None
+                raise self._timeout_error(is_stopped=tool.is_async) from None  # a thread cannot be stopped
             if self.task.cancelling():
                 raise
             raise ToolError("The tool cancelled itself.", kind="cancelled") from None
@@ -360,15 +360,16 @@ class Execution:
         """Answer for a function that ignores its cancellation."""
         prepared, executor = self._prepared, self._batch.executor
         log.warning("the tool %s ignores its cancellation; it is abandoned", prepared.tool.name)
-        outcome = error_outcome(prepared.call, self._timeout_error(), ran=True)
+        outcome = error_outcome(prepared.call, self._timeout_error(is_stopped=False), ran=True)
         outcome = replace(outcome, result=self._render(outcome.result, None), seconds=executor.clock() - self._started_at)
         self._record(outcome)
         self.is_abandoned = True
         self._batch.complete(self, outcome)
 
-    def _timeout_error(self) -> ToolError:
+    def _timeout_error(self, *, is_stopped: bool) -> ToolError:
         name, limit = self._prepared.shown_name, self._time_limit
-        message = f"The tool {name!r} did not finish within {limit:g} s and was stopped. It may have had effects."
+        end = "was stopped" if is_stopped else "may still be running"
+        message = f"The tool {name!r} did not finish within {limit:g} s and {end}. It may have had effects."
         return ToolError(message, kind="timeout")
 
 
