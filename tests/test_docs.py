@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import toolglot
+from toolglot.cli.main import app
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -64,6 +67,20 @@ def test_examples_pass_pyright_strict(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pyright", "--warnings", "--pythonpath", sys.executable]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_their_options_exist(page: Path) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for line in re.findall(r"\btoolglot [a-z].*", "\n".join(blocks).replace("\\\n", " ")):
+        words = shlex.split(line.partition(" | ")[0], comments=True)[1:]
+        command: click.Command = app
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+            found = command.get_command(click.Context(command), words.pop(0))
+            assert found is not None, line
+            command = found
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+        assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known, line
 
 
 def test_the_lines_of_a_batch_are_as_documented(tmp_path: Path) -> None:
