@@ -34,24 +34,42 @@ def test_the_whole_text_gives_the_value_however_it_is_cut(value: dict[str, Any],
     assert fed(text).value == value
 
 
-@pytest.mark.parametrize(("text", "value", "path", "open"), [
-    ("", None, (), ""),
-    ("{", {}, (), ""),
-    ('{"a', {}, (), "a"),
-    ('{"a": "he', {}, ("a",), "he"),
-    ('{"a": "he\\"l', {}, ("a",), 'he\\"l'),
-    ('{"a": "x", "b": {"c": [1, "y', {"a": "x", "b": {"c": [1]}}, ("b", "c", 1), "y"),
-    ('{"a": 1', {}, ("a",), ""),
-    ('{"a": 1,', {"a": 1}, (), ""),
-    ('{"a": [true, nul', {"a": [True]}, ("a", 1), ""),
-    ('{"a": {}, "b": []}', {"a": {}, "b": []}, (), ""),
+@pytest.mark.parametrize(("text", "value", "path", "open", "preview"), [
+    ("", None, (), "", None),
+    ("{", {}, (), "", {}),
+    ('{"a', {}, (), "", {}),
+    ('{"a": "he', {}, ("a",), "he", {"a": "he"}),
+    ('{"a": "he\\"l\\n', {}, ("a",), 'he"l\n', {"a": 'he"l\n'}),
+    ('{"a": "\\\\u00e9\\u00', {}, ("a",), "\\u00e9", {"a": "\\u00e9"}),
+    ('{"a": "\\u00e9\\ud83d', {}, ("a",), "é", {"a": "é"}),
+    ('{"a": "\\u00e9\\ud83d\\ude00!', {}, ("a",), "é😀!", {"a": "é😀!"}),
+    ('{"a": "x", "b": {"c": [1, "y', {"a": "x", "b": {"c": [1]}}, ("b", "c", 1), "y", {"a": "x", "b": {"c": [1, "y"]}}),
+    ('{"a": [{"b": "x", "c": "y', {"a": [{"b": "x"}]}, ("a", 0, "c"), "y", {"a": [{"b": "x", "c": "y"}]}),
+    ('{"a": 1', {}, ("a",), "", {}),
+    ('{"a": 1,', {"a": 1}, (), "", {"a": 1}),
+    ('{"a": [true, nul', {"a": [True]}, ("a", 1), "", {"a": [True]}),
+    ('{"a": {}, "b": []}', {"a": {}, "b": []}, (), "", {"a": {}, "b": []}),
 ])  # fmt: skip
-def test_what_is_whole_and_what_is_open(text: str, value: Any, path: tuple[Any, ...], open: str) -> None:
+def test_what_is_whole_and_what_is_open(text: str, value: Any, path: tuple[Any, ...], open: str, preview: Any) -> None:
     for found in (fed(text), PartialArguments()):
         if found.value is None:
             found.feed(text)
-        assert (found.value, found.path, found.open_text) == (value, path, open)
+        assert (found.value, found.path, found.open_text, found.preview) == (value, path, open, preview)
+        assert (found.value, found.open_text) == (value, open), "looking changes nothing"
         assert not found.is_broken
+
+
+@pytest.mark.untraced
+@given(text=st.text(), size=st.integers(1, 9), ascii=st.booleans())
+def test_the_open_text_grows_into_the_string(text: str, size: int, ascii: bool) -> None:
+    sent, found, seen = json.dumps({"a": text}, ensure_ascii=ascii), PartialArguments(), [""]
+    for at in range(0, len(sent) - 2, size):
+        found.feed(sent[at : min(at + size, len(sent) - 2)])
+        seen.append(found.open_text)
+    assert seen[-1] == text
+    assert all(text.startswith(piece) for piece in seen)
+    found.feed(sent[-2:])
+    assert (found.value, found.preview, found.open_text) == ({"a": text}, {"a": text}, "")
 
 
 @pytest.mark.parametrize("text", ["}", '{"a": 1}{', '{"a": 1} "b"', "{1: 2}", "{{", '{"a": tru}', '"\\x"', '{"a" 1 2}'])

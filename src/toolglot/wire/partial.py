@@ -1,21 +1,25 @@
 """Live arguments: a JSON object that grows while its text streams.
 
 A fragment costs what is in it, however long the text already is. Values appear in `value` as soon as they are complete; the
-string that is being written is `open_text`, at `path`. Text that is not JSON only stops the scan: see `is_broken`.
+string that is being written is `open_text`, at `path`; `preview` has both. Text that is not JSON only stops the scan: see
+`is_broken`.
 """
 
 import re
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 from toolglot.jsontext import loads
 
 _STRING_SPECIAL = re.compile(r'["\\]')
 _SCALAR_END = re.compile(r"[\s,\]}]")
 _SEPARATORS = re.compile(r"[\s,:]*")
+# What can be decoded of a string that is not complete: not half an escape, nor the first half of a character.
+_DECODABLE = re.compile(r"(?:[^\\]++|\\[^u]|\\u(?![dD][89abAB])[^\\]{4}|\\u[dD][89abAB]..\\u[^\\]{4})*+", re.DOTALL)
 
 
 class PartialArguments:
-    """Feed it the fragments of a call's arguments."""
+    """The arguments of a call while they stream: feed it the text of each `ToolCallDelta`."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -23,7 +27,9 @@ class PartialArguments:
         self.is_broken = False
         self._stack: list[Any] = []  # the open containers
         self._keys: list[Any] = []  # the current key or index in each of them
-        self._pieces: list[str] = []  # of the open string or scalar
+        self._pieces: list[str] = []  # of the open string or scalar, as they are in the JSON text
+        self._decoded = self._undecoded = ""  # of the pieces that `open_text` has seen
+        self._seen_count = 0
         self._inside: str = ""  # "" between values, "string", "scalar"
         self._is_escaped = False
 
@@ -34,9 +40,27 @@ class PartialArguments:
 
     @property
     def open_text(self) -> str:
-        """The string that is being written, as it is in the JSON text."""
-        self._pieces = ["".join(self._pieces)]  # joined once, so that polling stays cheap
-        return self._pieces[0] if self._inside == "string" else ""
+        """The string that is being written; "" if none is."""
+        if self._inside != "string" or self._awaits_key():
+            return ""
+        raw = self._undecoded + "".join(self._pieces[self._seen_count :])  # only what is new, so that polling stays cheap
+        self._seen_count = len(self._pieces)
+        end = match.end() if (match := _DECODABLE.match(raw)) else 0
+        with suppress(ValueError):
+            self._decoded, raw = self._decoded + loads(f'"{raw[:end]}"'), raw[end:]
+        self._undecoded = raw
+        return self._decoded
+
+    @property
+    def preview(self) -> Any:
+        """The arguments as they are now: `value` with the string that is being written in its place."""
+        if self._inside != "string" or self._awaits_key():
+            return self.value
+        preview: Any = self.open_text
+        for container, key in zip(reversed(self._stack), reversed(self._keys), strict=True):
+            is_object = isinstance(container, dict)
+            preview = {**cast(dict[str, Any], container), key: preview} if is_object else [*container[:key], preview]
+        return preview
 
     def feed(self, fragment: str) -> None:
         """Add a fragment of the text."""
@@ -95,6 +119,7 @@ class PartialArguments:
 
     def _finish_token(self, token: str) -> None:
         self._inside, self._pieces = "", []
+        self._decoded, self._undecoded, self._seen_count = "", "", 0
         try:
             value = loads(token)  # also decodes escapes
         except ValueError:
