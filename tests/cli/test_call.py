@@ -39,6 +39,7 @@ properties.file = { type = "string" }
 """
 PATCH = "*** Begin Patch\n*** Add File: b.txt\n+two\n*** End Patch"
 RISKY = ("--tools", "call_tools:risky")
+NOT_JSON = "toolglot: the arguments must be a JSON object, such as '{{{}}}'\n"
 SLEEP = {"command": "sleep 60", "background": True}
 
 
@@ -82,9 +83,16 @@ LINES = "1\tone\n2\ttwo\n"
             "",
             "toolglot: The call to grep was not run because its arguments are invalid:\n- pattern: is missing\n",
         ),
-        (("read", "[]"), 2, "", "toolglot: the arguments are not a JSON object: .*\n"),
-        (("read", "{"), 2, "", "toolglot: the arguments are not a JSON object: .*\n"),
-        (("Read", "a.txt", "-m", "claude-opus-5"), 2, "", "toolglot: the arguments are not a JSON object: .*\n"),
+        (("read", "[]"), 2, "", NOT_JSON.format('"path":"src/main.py","start_line":1')),
+        (("read", "a.txt"), 2, "", NOT_JSON.format('"path":"src/main.py","start_line":1')),
+        (("risky", "it", *RISKY), 2, "", NOT_JSON.format('"what":"text"')),
+        (("Read", "a.txt", "-m", "claude-opus-5"), 2, "", NOT_JSON.format('"name":"value"')),
+        (
+            ("Bash", {"command": "ls"}),
+            2,
+            "",
+            "toolglot: Bash is a model's name for shell: call that, or name the model with -m\n",
+        ),
         (("Read", None, "-m", "claude-opus-5"), 1, "", "toolglot: [^<]*file_path[^<]*\n"),
         (("read", READ, "-m", "foo:x"), 2, "", "toolglot: unknown provider 'foo'.*\n"),
         # By the names of a model, and in its forms.

@@ -263,12 +263,30 @@ class TestConvert:
         assert err.startswith("lost: n at request")
 
     @pytest.mark.parametrize(
+        ("words", "note"),
+        [
+            (["--to", "anthropic-messages"], "kept: the model 'gpt-4o'; use --model to name one for anthropic-messages"),
+            (["--to", "anthropic-messages", "--model", "claude-sonnet-4-5"], ""),
+            (["--to", "openai-responses"], ""),
+            (["--to", "gemini"], ""),
+        ],
+        ids=["another vendor", "a new model", "the same vendor", "not in the body"],
+    )
+    def test_a_model_of_another_vendor_is_noted(self, words: list[str], note: str) -> None:
+        code, _, err = run_cli("convert", "--from", "openai-chat", *words, stdin=json.dumps(CHAT))
+        assert (code, [line for line in err.splitlines() if line.startswith("kept")]) == (0, [note] if note else [])
+
+    def test_nothing_to_convert(self) -> None:
+        message = "toolglot: the request is empty: name a file, or pipe it in\n"
+        assert run_cli("convert", "--from", "openai-chat", "--to", "gemini") == (2, "", message)
+
+    @pytest.mark.parametrize(
         ("line", "message"),
         [
             ({"id": 2}, "request"),
             ({"id": 2, "request": [1]}, "request"),
             ({"id": 2, "request": CHAT, "model": 5}, "model"),
-            ({"id": 2, "request": {"a": 1}}, "this is not a request of openai-chat: it has no 'messages'"),
+            ({"id": 2, "request": {"a": 1}}, "this is not the API format openai-chat: it has no 'messages'"),
             ({"id": 2, "request": {"messages": [{"role": "assistant", "content": 5, "tool_calls": [7]}]}}, "shape"),
         ],
         ids=["missing", "array", "model", "another document", "shape"],
@@ -336,6 +354,15 @@ class TestCheck:
     def test_a_tool_in_any_form(self, tool: dict[str, Any]) -> None:
         outcome = run_cli("check", "-", "--for", "openai-chat", "--json", stdin=json.dumps([tool]))
         assert (outcome.code, outcome.records()[0]["losses"]) == (0, [])
+
+    def test_a_module_and_a_model_that_the_catalog_does_not_know(self, isolated_home: Path) -> None:
+        source = "from toolglot import tool\n@tool\ndef f() -> str:\n    'F.'\n    return ''\n"
+        (isolated_home / "checked_tools.py").write_text(source)
+        assert run_cli("check", "checked_tools", "--for", "claude-sonnet-4-5").out == "ok        claude-sonnet-4-5\n"
+        note = "          note: the catalog does not know this model; these are the limits of its provider\n"
+        assert run_cli("check", "checked_tools", "--for", "anthropic:nope").out == f"ok        anthropic:nope\n{note}"
+        assert run_cli("check", "no_such").err == "toolglot: cannot load 'no_such': No module named 'no_such'\n"
+        assert run_cli("check", "nope.json").err == "toolglot: cannot read 'nope.json': No such file or directory\n"
 
     def test_over_a_limit_is_refused(self) -> None:
         many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(129)]

@@ -34,8 +34,8 @@ def test_a_wide_terminal_has_all_columns() -> None:
     head, *rows = shown(columns=200).splitlines()
     assert head.split() == ["provider", "wire", "tools", "strict", "tool", "choice", "key", "facade", "as", "of"]
     found = {row.split()[0]: row.split()[1:] for row in rows if row}
-    assert " ".join(found["anthropic"]) == "anthropic-messages - yes all but subset ANTHROPIC_API_KEY +1 claude-code 2026-11-15"
-    assert found["mistral"][3:7] == ["all", "but", "none,", "subset"]
+    assert " ".join(found["anthropic"]) == "anthropic-messages - yes except subset ANTHROPIC_API_KEY +1 claude-code 2026-11-15"
+    assert found["mistral"][3:7] == ["except", "none,", "subset", "MISTRAL_API_KEY"]
     assert found["ollama"][3] == "auto"
 
 

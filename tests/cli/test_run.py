@@ -167,6 +167,15 @@ def test_terminal_gets_control_characters_escaped(directory: Path, on_error: str
         assert control not in bytes(screen.raw)
 
 
+def test_a_log_does_not_continue_the_answer_on_a_terminal(directory: Path) -> None:
+    terminal = pytest.importorskip("terminal", reason="there are no pseudo-terminals here")
+    command = [sys.executable, "-m", "toolglot.cli.main", "run", "-v", "-m", "simulator", "say hello"]
+    with terminal.Terminal(command, cwd=directory, columns=400, env=terminal.surroundings()) as screen:
+        screen.wait_exit()
+    assert "hello" in screen.everything.splitlines(), screen.everything
+    assert re.search(r"^\d\d:\d\d:\d\d engine ", screen.everything, re.MULTILINE)
+
+
 class TestTools:
     @pytest.mark.parametrize(
         ("words", "prompt", "kinds"),
@@ -284,7 +293,7 @@ class TestConfiguration:
 
 @pytest.fixture
 def simulator() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    command = [sys.executable, "-m", "toolglot.cli.main", "simulate", "--port", "0"]
+    command = [sys.executable, "-m", "toolglot.cli.main", "simulate", "--port", "0", "-v"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         match = re.search(rb"http://\S+", process.stdout.readline())
@@ -307,8 +316,12 @@ class TestSimulate:
         assert code == 1
         assert "cannot listen on" in err
         assert len(err.splitlines()) == 1
+        with urlopen(f"{url}/v1/models") as response:
+            assert "gpt-5.1" in [model["id"] for model in json.load(response)["data"]]
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        _, log = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert b"simulator POST /v1/chat/completions -> 200\n" in log
 
 
 def test_demo_runs_a_conversation_on_every_wire() -> None:

@@ -81,7 +81,7 @@ class TestShow:
 
     def test_without_a_file_it_says_that_these_are_the_defaults(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         show_configuration(home.read(), json=False)
-        assert capsys.readouterr().out.startswith("no settings are changed; these are the defaults\n")
+        assert capsys.readouterr().out.startswith("these are the defaults\n")
 
 
 class TestWhere:
@@ -122,6 +122,8 @@ class TestTrustFolder:
         assert said.startswith(f"{home.project} is no longer trusted\n")
         assert "evil:tools" in said
         assert not is_trusted(home.project)
+        run("trust", "--list")
+        assert capsys.readouterr() == ("", "no directory is trusted\n")
         assert [one for one in SECRETS if one in said] == []
 
     def test_a_file_with_a_mistake_is_not_trusted(self, home: Home) -> None:

@@ -10,7 +10,15 @@ from scripted_transport import ScriptedReply, ScriptedTransport
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.model_list import describe_error, list_models
-from toolglot.errors import AuthenticationFailed, ConnectFailed, MalformedReply, NotFound, ProviderError, ToolglotError
+from toolglot.errors import (
+    AuthenticationFailed,
+    ConnectFailed,
+    MalformedReply,
+    NotFound,
+    ProviderError,
+    ServerFailed,
+    ToolglotError,
+)
 from toolglot.jsontext import dumps
 
 
@@ -75,6 +83,14 @@ def test_the_simulator_has_no_list() -> None:
 def test_similar_names_of_an_unknown_model(answer: Any, hint: str) -> None:
     error = NotFound("the model gpt-40 does not exist")
     assert asyncio.run(describe_error(error, engine("openai-chat:gpt-40", provider(answer)))) == f"{error}{hint}"
+
+
+@pytest.mark.parametrize("error", [
+    NotFound("404: Not Found", status=404, body="404: Not Found"), ServerFailed("Error response", status=501, body="<html>"),
+])  # fmt: skip
+def test_a_page_instead_of_an_answer_names_the_address(error: ProviderError) -> None:
+    message = asyncio.run(describe_error(error, engine("openai-chat:gpt-40", provider(ConnectFailed("gone")))))
+    assert message == f"{error} (status {error.status} from https://api.openai.com/v1/chat/completions): check the base URL"
 
 
 def test_other_errors_need_no_request() -> None:

@@ -28,12 +28,16 @@ from toolglot.config.settings import ChatSettings
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.jsontext import dumps, loads_object
+from toolglot.facades.catalog import find_base_tools
+from toolglot.jsontext import dumps, dumps_text, loads_object
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import Foreign, Media, Text, ToolCall
 from toolglot.providers.catalog import resolve_profile
+from toolglot.request import ToolDefinition
+from toolglot.schema.arguments import make_example
 from toolglot.tools.executor import ApprovalRequest, Approve, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
 
 # For models only: people have `toolglot tools`.
 _MODEL_MARKUP = re.compile(r"</?tool_use_error>|\nParameters: .*", re.DOTALL)
@@ -78,6 +82,9 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
                 outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
             if outcome.result.error_kind == "not_found" and not outcome.ran and cli_setup.builtins is not None:
                 cli_setup.builtins.check_usable(call.name)
+                if facade is None and (bases := find_base_tools(call.name)):
+                    names = " or ".join(bases)
+                    raise UsageError(f"{call.name} is a model's name for {names}: call that, or name the model with -m")
             for repair in outcome.repairs:
                 print(f"toolglot: {escape_controls(str(repair))}", file=sys.stderr)
             if approve is None and outcome.result.error_kind == "rejected":
@@ -89,7 +96,7 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
         elif tool is None:
             raise UsageError("name a tool: toolglot call TOOL '{…}' (run `toolglot tools` to list them)")
         else:
-            outcome = execute(_parse_call(tool, arguments, facade))
+            outcome = execute(_parse_call(tool, arguments, facade, cli_setup.tools))
             exit_code = int(outcome.result.is_error)
             if outcome.result.error_kind == "not_found" and not outcome.ran:  # there is no such tool
                 exit_code = 2
@@ -101,14 +108,17 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
     return exit_code
 
 
-def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None) -> ToolCall:
+def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, tools: list[Any]) -> ToolCall:
     text = sys.stdin.read() if arguments == "-" else arguments or "{}"
     if facade is not None and facade.is_freeform(name) and not text.lstrip().startswith("{"):
         return ToolCall("call_1", name, None, text, freeform=True)
     try:
         return ToolCall("call_1", name, loads_object(text.encode()))
-    except ValueError as e:
-        raise UsageError(f"the arguments are not a JSON object: {e}") from None
+    except ValueError:
+        unknown = ToolDefinition(name, parameters={"properties": {"name": {"const": "value"}}, "required": ["name"]})
+        definition = next((tool.definition for tool in tools if isinstance(tool, Tool) and tool.name == name), unknown)
+        example = definition.examples[0].input if definition.examples else make_example(definition.parameters)
+        raise UsageError(f"the arguments must be a JSON object, such as '{dumps_text(example)}'") from None
 
 
 def _call_lines(execute: Callable[[ToolCall], ToolOutcome]) -> int:

@@ -1,18 +1,21 @@
 """`toolglot check`: report what each provider would reject or lose of a set of tools."""
 
+import re
 import sys
 from pathlib import Path
 
 import click
 
 from toolglot.cli.jsonl import read_input
+from toolglot.cli.models import find_profile
 from toolglot.cli.printer import Printer, write_json_line
 from toolglot.cli.styled import Line
 from toolglot.config.loading import load_tools
 from toolglot.errors import UsageError
 from toolglot.jsontext import loads
 from toolglot.messages import user
-from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.catalog import PROFILES
+from toolglot.providers.model_data import find_window
 from toolglot.providers.preflight import preflight
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
@@ -27,12 +30,15 @@ from toolglot.wire.converters import decode_tools
 def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
     """Report what providers would reject or lose of your tools.
 
-    Nothing is sent. TOOLS is a JSON file, - for stdin, a Python file, or module:object.
+    Nothing is sent. TOOLS is a JSON file, - for stdin, a Python file, a module, or module:object.
+
+    ok: sent as they are; changed: accepted, but something is lost or moved into a description; rejected: refused by
+    the provider, and the exit code is 1.
     """
     definitions, printer, exit_code = load_definitions(tools), Printer(sys.stdout), 0
     for target in targets or sorted(PROFILES):
-        provider, _, model = target.partition(":")
-        profile = resolve_profile(provider, model)
+        profile = find_profile(target)
+        provider, model = target.partition(":")[0] if ":" in target else profile.id, profile.model
         problems = preflight(definitions, profile)
         encoded = encode_request(Request(model, [user("check")], tuple(definitions)), profile)
         repairs = [repair for repair in encoded.repairs if repair.where == "tools"]
@@ -44,6 +50,8 @@ def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
             continue
         state, style = ("rejected", "red") if is_refused else ("changed", "yellow") if encoded.losses else ("ok", "green")
         printer.write(Line(f"{state:9}", style).append(f" {target}\n"))
+        if profile.model and find_window(profile.id, profile.model) is None:
+            printer.print_line("          note: the catalog does not know this model; these are the limits of its provider")
         for label, notes in (("limit", problems), ("lost", encoded.losses), ("repaired", repairs)):
             for note in notes:
                 printer.print_line(f"          {label}: {note}")
@@ -52,7 +60,8 @@ def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
 
 def load_definitions(name: str) -> list[ToolDefinition]:
     """Load tool definitions from a JSON file, from stdin (`-`), or from `module:object`. Raises UsageError."""
-    if name.endswith(".py") or (":" in name and not Path(name).exists()):
+    is_module = re.fullmatch(r"[\w.]+(:.*)?", name) and not name.endswith(".json") and not Path(name).exists()
+    if name.endswith(".py") or is_module or (":" in name and not Path(name).exists()):
         loaded = load_tools(name)
         registry = ToolRegistry(item for item in loaded if not isinstance(item, ToolDefinition))
         definitions = [*registry.definitions(), *(item for item in loaded if isinstance(item, ToolDefinition))]
@@ -60,7 +69,7 @@ def load_definitions(name: str) -> list[ToolDefinition]:
         try:
             definitions = decode_tools(loads(read_input(Path(name))))
         except OSError as e:
-            raise UsageError(f"cannot read {name!r}: {e.strerror} (for a module, write MODULE:OBJECT)") from None
+            raise UsageError(f"cannot read {name!r}: {e.strerror}") from None
         except ValueError as e:
             raise UsageError(f"{name} is not JSON: {e}") from None
     if not definitions:

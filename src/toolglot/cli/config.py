@@ -49,7 +49,7 @@ def show_configuration(configuration: Configuration, *, json: bool) -> None:
     for value in configuration.values:
         if value.origin != DEFAULT:
             printer.print_line(f"{value.key:{width}}  {_format_value(value)}  ({value.origin})", "bold")
-    printer.print_line("" if is_changed else "no settings are changed; these are the defaults", "dim")
+    printer.print_line("" if is_changed else "these are the defaults", "dim")
     for value in configuration.values:
         if value.origin == DEFAULT:
             printer.print_line(f"{value.key:{width}}  {_format_value(value)}", "dim")

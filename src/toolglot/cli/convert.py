@@ -11,7 +11,7 @@ from toolglot.cli.options import INPUT_FILE, JSONL, WIRE
 from toolglot.cli.printer import print_json
 from toolglot.errors import MalformedRequest, UsageError
 from toolglot.jsontext import loads_object
-from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.catalog import PROFILES, SURFACES, infer_provider, resolve_profile
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.spec import SPECS
 
@@ -33,12 +33,15 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
     """Convert a request to another API format.
 
     What was lost or repaired is reported on stderr. Use - as FILE or omit it to read stdin.
+
+    With --jsonl, a line {"id", "request"} is answered by {"id", "model", "request", "losses", "repairs"} or
+    {"id", "error"}; add "model" where the format does not have it in the body.
     """
 
     def convert_line(record: Record) -> Record:
         line, wire = convert_record(record, _Line), SPECS[source]
         if wire.history_field not in line.request and not wire.stateful_extras & line.request.keys():
-            raise MalformedRequest(f"this is not a request of {source}: it has no {wire.history_field!r}")
+            raise MalformedRequest(f"this is not the API format {source}: it has no {wire.history_field!r}")
         request = decode_request(source, line.request, model=line.model or "")
         request = replace(request, model=model or request.model or line.model or "")
         encoded = encode_request(request, resolve_profile(SPECS[target].default_profile, request.model))
@@ -46,8 +49,10 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
 
     if jsonl:
         return process_lines(file, convert_line)
+    if not (data := read_input(file)).strip():
+        raise UsageError("the request is empty: name a file, or pipe it in")
     try:
-        body = loads_object(read_input(file))
+        body = loads_object(data)
     except ValueError as e:
         raise UsageError(f"the request is not a JSON object: {e}") from None
     result = convert_line({"request": body})
@@ -56,4 +61,11 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
         click.secho(f"lost: {loss}", err=True, fg="red")
     for repair in result["repairs"]:
         click.secho(f"repaired: {repair}", err=True, fg="yellow")
+    vendor = infer_provider(result["model"])
+    if (
+        vendor
+        and "model" in result["request"]
+        and target not in {PROFILES[row].wire for _, row in SURFACES.get(vendor, (("", vendor),))}
+    ):
+        click.secho(f"kept: the model {result['model']!r}; use --model to name one for {target}", err=True, fg="yellow")
     return 0

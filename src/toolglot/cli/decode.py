@@ -34,6 +34,9 @@ def decode(wire: str, jsonl: bool, file: Path | None) -> int:
     """Decode a provider's response into a neutral reply.
 
     The response may be a stream or a complete body. Use - as FILE or omit it to read stdin.
+
+    With --jsonl, a line {"id", "status", "response_body"} is answered by {"id", "reply", "losses"} or {"id", "error"};
+    add "streaming": true for a stream, and "response_body_encoding": "base64" for bytes.
     """
     if jsonl:
         return process_lines(file, lambda record: _decode_exchange(wire, record))

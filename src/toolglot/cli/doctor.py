@@ -307,8 +307,8 @@ def _print_audit(printer: Printer, audit: AuditSummary) -> None:
             "tool": shorten(entry.tool, _MAX_NAME),
             "calls": str(entry.calls),
             "errors": str(sum(entry.errors.values())),
-            "p95 s": "-" if entry.p95 is None else f"{entry.p95:.3f}",
             "p50 s": "-" if entry.p50 is None else f"{entry.p50:.3f}",
+            "p95 s": "-" if entry.p95 is None else f"{entry.p95:.3f}",
             "kinds": ", ".join(f"{kind} {count}" for kind, count in entry.errors.items()),
         }
         for entry in audit.tools[:_MAX_TOOLS]

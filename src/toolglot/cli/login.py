@@ -59,6 +59,8 @@ def _warn_about_variable(profile: Profile, consequence: str) -> None:
 
 def _store_key(profile: Profile) -> None:
     account, alternative = keyring_account(profile.id), f"set {profile.key_env[0]}" if profile.key_env else "pass key=…"
+    if profile.auth == "optional":
+        alternative += " (a key is optional)"
     if profile.sign_in == "adc":
         raise UsageError(f"{profile.title} has no permanent keys: run `gcloud auth application-default login`")
     if not is_installed():

@@ -28,7 +28,7 @@ COMMANDS = {
     "models": ("models", "Show the limits and features of providers and models."),
     "run": ("run", "Run one prompt with tools and print the answer."),
     "simulate": ("simulate", "Serve a simulator of every provider."),
-    "tools": ("tools", "Show tools as a model sees them."),
+    "tools": ("tools", "Show tools as defined, or as a model sees them."),
     "trust": ("trust", "Trust the toolglot.toml of a directory."),
 }
 

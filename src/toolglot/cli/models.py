@@ -44,7 +44,10 @@ def models(name: str | None, json: bool) -> None:
         printer.print_text("")
         printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
     else:
-        _print_profile(Printer(sys.stdout), profiles[0])
+        printer = Printer(sys.stdout)
+        if name.partition(":")[0] == "simulator":
+            printer.print_text("The simulator needs no key and sends nothing; it plays this model:", "dim")
+        _print_profile(printer, profiles[0])
 
 
 def complete_models(aliases: Iterable[str] = ()) -> list[str]:
@@ -88,7 +91,7 @@ def _overview_row(profile: Profile) -> dict[str, str]:
     missing = ANY_CHOICE - profile.features.choices
     choice = _join(profile.features.choices)
     if len(missing) < 3:  # the missing ones are fewer
-        choice = f"all but {_join(missing)}" if missing else "all"
+        choice = f"except {_join(missing)}" if missing else "all"
     return {
         "provider": profile.id,
         "wire": profile.wire,
@@ -131,7 +134,7 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
     printer.print_section("Tools", rows)
     rows = [
         ("media", _join(profile.media) or "text only"),
-        ("reasoning efforts", ", ".join(profile.efforts) or "none"),
+        ("reasoning efforts", ", ".join(profile.efforts) or "not supported"),
         ("thinking budget", _yes_no(profile.thinking_budget)),
         ("temperature and top_p", {"one": "one of them", "all": "yes"}.get(profile.sampling, profile.sampling)),
         ("options", _join(profile.options)),

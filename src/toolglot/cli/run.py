@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import click
 
@@ -73,7 +73,9 @@ def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **f
                 await agent.aclose()
             return exit_code
 
-        with contextlib.redirect_stdout(sys.stderr):  # output printed by a tool is not part of the answer
+        stderr = presenter.wrap_stderr(sys.stderr) if isinstance(presenter, _TextPresenter) else sys.stderr
+        # Output printed by a tool is not part of the answer.
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(sys.stderr):
             try:
                 return asyncio.run(stream())
             except KeyboardInterrupt:
@@ -170,6 +172,22 @@ class _TextPresenter:
     def show_failure(self, kind: str, message: str) -> None:
         self._end_line()
         print(f"toolglot: {escape_invisible(message)}", file=sys.stderr)
+
+    def wrap_stderr(self, stderr: TextIO) -> TextIO:
+        """Return a stream for logs and prints of tools; it first ends an unfinished line of the answer on the same terminal."""
+        if not (self._is_live and self._out.isatty()):
+            return stderr
+        end_line = self._end_line
+
+        class NoteStream:
+            def write(self, text: str) -> int:
+                end_line()
+                return stderr.write(text)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(stderr, name)
+
+        return cast(TextIO, NoteStream())
 
     def _end_line(self) -> None:
         if not self._at_line_start:

@@ -1,9 +1,13 @@
 """`toolglot simulate`: serve the simulator until Ctrl-C."""
 
 import asyncio
+from pathlib import Path
 
 import click
 
+from toolglot.cli.logging_setup import configure_logging, effective_level
+from toolglot.cli.options import LOGGING
+from toolglot.engine.signin.environment import secret_values
 from toolglot.errors import ToolglotError
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.faults import FAULTS
@@ -13,7 +17,7 @@ from toolglot.simulator.server import serve
 _BASE_URL_PATHS = {
     "openai (chat, responses)": "/v1",
     "anthropic, gemini, ollama": "",
-    "any other profile": "/@PROFILE",
+    "any other provider": "/@PROVIDER",
 }
 
 
@@ -28,11 +32,14 @@ _BASE_URL_PATHS = {
     metavar="FAULT",
     help=f"Inject a fault into the next request. Repeatable: one per request, in order. One of {', '.join(FAULTS)}.",
 )
-def simulate(host: str, port: int, fault: tuple[str, ...]) -> int:
+@LOGGING
+def simulate(host: str, port: int, fault: tuple[str, ...], verbose: int, log_file: Path | None) -> int:
     """Serve a simulator of every provider.
 
-    It speaks all API formats and validates requests strictly. It needs no key and no network.
+    It speaks all API formats and validates requests strictly. It needs no key and no network. With -v, every request
+    is logged.
     """
+    configure_logging(effective_level(verbose or int(log_file is not None), "warning"), log_file, secrets=secret_values)
 
     async def run() -> None:
         async with serve(Simulator(faults=fault), host, port) as url:

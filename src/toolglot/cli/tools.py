@@ -39,9 +39,9 @@ from toolglot.wire.spec import SPECS
 @click.option("--facade", help="Show the built-in tools under this facade.")
 @click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")
 def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
-    """Show tools as a model sees them.
+    """Show tools as defined, or as a model sees them.
 
-    TOOLS are module:object or JSON files; without them, the configured and built-in tools are shown.
+    TOOLS are modules, module:object or JSON files; without them, the configured and built-in tools are shown.
     """
     unusable: dict[str, str] = {}
     if tools:
@@ -63,15 +63,17 @@ def show_tools(
     """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict."""
     profile = _resolve_target(model, wire)
     registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
+    title = "As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does."
     if facade == "auto" and (profile is None or not profile.model):
         definitions = registry.definitions()
     else:
         chosen = facade if facade == "auto" else load_facade_by_name(facade, registry)
         definitions = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen).tools()
+        title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
         raise UsageError("there are no tools to show: name some as module:object")
-    title, fields, notes = "As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does.", list(definitions), []
+    fields, notes = list(definitions), []
     if profile is not None:
         title = f"{profile.title}{' · ' + profile.model if profile.model else ''} · {profile.wire}"
         # Agents enable caching, and the cache marks are part of the tools field.

@@ -1,5 +1,6 @@
 """`toolglot trust`: trust a project's directory after showing what its file asks for."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -23,6 +24,8 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
     if list_all:
         for trusted in list_trusted_directories():
             print(escape_invisible(str(trusted)))
+        if not list_trusted_directories():
+            print("no directory is trusted", file=sys.stderr)
         return
     if directory is None:
         directory, project = Path.cwd(), find_project_file()

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from toolglot.engine.engine import Engine, join_url
 from toolglot.engine.transport import HttpRequest, fetch
-from toolglot.errors import ConnectFailed, MalformedReply, NotFound, ToolglotError
+from toolglot.errors import ConnectFailed, MalformedReply, NotFound, ProviderError, ToolglotError
 from toolglot.jsontext import loads
 from toolglot.textutil import did_you_mean, suggest
 
@@ -44,5 +44,9 @@ async def describe_error(error: ToolglotError, engine: Engine) -> str:
         with suppress(ToolglotError, TimeoutError):
             async with asyncio.timeout(_HINT_TIMEOUT):
                 hint = did_you_mean(suggest(engine.model, await list_models(engine), cutoff=0.4))
-            return f"{error}; {hint}" if hint else str(error)
+            if hint:
+                return f"{error}; {hint}"
+    if isinstance(error, ProviderError) and error.status in (404, 405, 501) and not isinstance(error.body, dict):
+        url = (engine.keys.base_url or profile.base_url) + profile.path
+        return f"{error} (status {error.status} from {url}): check the base URL"
     return str(error)

@@ -14,7 +14,7 @@ from toolglot.errors import UnknownName
 from toolglot.events import ReplyDone, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReady
 from toolglot.jsontext import dumps
 from toolglot.messages import Origin, Reply
-from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.catalog import DEFAULT_MODELS, PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.simulator import faults as on_demand
 from toolglot.simulator.faults import Part, Reset, Stall
@@ -77,6 +77,11 @@ class Simulator:
         if method == "GET" and path.partition("?")[0] in ("", "/"):
             about = {"simulator": "toolglot", "wires": spec.WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
             return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(about)])
+        if method == "GET" and path.partition("?")[0].endswith(("/models", "/tags")):  # in every API format at once
+            names = tuple(DEFAULT_MODELS.values())
+            data = [{"id": name, "object": "model", "type": "model"} for name in names]
+            listing = {"object": "list", "data": data, "models": [{"name": name} for name in names]}
+            return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(listing)])
         route = find_route(path)
         profile = resolve_profile(route.profile, route.model)
         try:

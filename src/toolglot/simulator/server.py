@@ -29,7 +29,7 @@ async def serve(simulator: Simulator | None = None, host: str = "127.0.0.1", por
 
     async def handle_request(request: web.Request) -> web.StreamResponse:
         answer = simulated.handle(request.method, request.path_qs, request.headers, await request.read())
-        _log.debug("%s %s -> %s", request.method, request.path, answer.status)
+        _log.info("%s %s -> %s", request.method, request.path, answer.status)
         if len(answer.parts) == 1 and isinstance(whole := answer.parts[0], bytes):
             return web.Response(status=answer.status, headers=answer.headers, body=whole)
         response = web.StreamResponse(status=answer.status, headers=answer.headers)

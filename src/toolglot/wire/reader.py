@@ -140,7 +140,7 @@ class ReplyReader:
             self._decoder.finish()
             if not self._decoder.is_complete:
                 wire = self._tracker.origin.wire
-                hint = "" if self._tracker.has_content else f"; nothing in it is a part of a reply of {wire}"
+                hint = "" if self._tracker.has_content else f"; it does not look like the API format {wire}"
                 raise TruncatedStream(f"the reply ends before its terminal event{hint}")
             self._reply = self._tracker.finish()
         except _SHAPE_ERRORS as e:
