@@ -170,7 +170,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
             raise UsageError(f"the role of a message is {', '.join(_ROLES[:-1])} or {_ROLES[-1]}, not {self.role!r:.80}")
-        blocks: Any = self.blocks
+        blocks = cast(tuple[Any, ...], self.blocks)
         if type(blocks) is not tuple or not all(isinstance(block, _Block) for block in blocks):
             force_setattr(self, "blocks", _to_blocks(blocks))
 
