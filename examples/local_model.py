@@ -10,35 +10,29 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from toolglot import Options, Orchestrator, tool
+from toolglot import Options, Orchestrator, ToolChoice, ToolConfig, tool
 
-# Qwen's format of tool calls: SmolLM2's own template has none.
+PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": ""}
+# Functionary's format of tool calls, with which llama.cpp's grammar forces a call: the model is too small to decide on one.
 TEMPLATE = r"""
-{%- if tools %}<|im_start|>system
-You may call one or more functions. The functions are:
-<tools>{% for tool in tools %}
-{{ tool | tojson }}{% endfor %}
-</tools>
-For each function call, return a JSON object within <tool_call></tool_call> tags:
-<tool_call>
-{"name": <function-name>, "arguments": <args-json-object>}
-</tool_call><|im_end|>
+{%- set calls = tools and messages[-1].role == "user" %}
+{%- if calls %}<|im_start|>system
+Write >>>NAME and its arguments to call a function, or >>>all to answer. The functions are:
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}<|im_end|>
 {% endif %}
-{%- for message in messages %}
-{%- if message.role == "tool" %}<|im_start|>user
-<tool_response>
-{{ message.content }}
-</tool_response><|im_end|>
-{% else %}<|im_start|>{{ message.role }}
-{{ message.content or "" }}
-{%- for call in message.tool_calls or [] %}{% set call = call.function or call %}
-<tool_call>
-{"name": "{{ call.name }}", "arguments": {{ call.arguments | tojson }}}
-</tool_call>{% endfor %}<|im_end|>
-{% endif %}
-{%- endfor %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{%- if message.role == "assistant" and message.content %}
+>>>all{% endif %}
+{%- if message.content %}
+{{ message.content }}{% endif %}
+{%- for call in message.tool_calls or [] %}
+>>>{{ call.function.name }}
+{{ call.function.arguments | tojson }}{% endfor %}<|im_end|>
+{% endfor %}
 {%- if add_generation_prompt %}<|im_start|>assistant
-{% endif %}"""
+>>>{% if not calls %}all
+{% endif %}{% endif %}"""
 
 
 class Person(BaseModel):
@@ -70,16 +64,20 @@ def start_server(port: int = 0) -> Any:
 
 
 def main() -> None:
-    """Ask the model on every format; its grammar for structured output works on Chat Completions."""
+    """Ask the model on every format, let it call a tool, and get structured output."""
     server = start_server()
     options = Options(max_tokens=50)
-    for provider, path in {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": ""}.items():
+    for provider, path in PATHS.items():
         address = server.listening_address + path
-        with Orchestrator(f"{provider}:smollm2", base_url=address, key="none", tools=[get_weather], options=options) as agent:
-            print(f"{provider}: {agent.run_sync('What is the capital of France?').text}")
+        with Orchestrator(f"{provider}:smollm2", base_url=address, key="none", options=options) as agent:
+            print(f"{provider}: {agent.run_sync('Tell me about Paris in one sentence.').text.strip()}")
     address = f"{server.listening_address}/v1"
-    with Orchestrator("openai-chat:smollm2", base_url=address, key="none", output_type=Person, options=options) as agent:
-        print(agent.run_sync("Mary is 31 years old.").output)
+    config = ToolConfig(tool_choice=ToolChoice("required"), parallel=False, max_iterations=1)
+    with Orchestrator("llama.cpp:smollm2", base_url=address, tools=[get_weather], config=config, options=options) as agent:
+        result = agent.run_sync("What is the weather in Paris?")
+        print([(outcome.call.arguments, outcome.result.text) for outcome in result.outcomes], result.text.strip())
+    with Orchestrator("llama.cpp:smollm2", base_url=address, output_type=Person, options=options) as agent:
+        print(agent.run_sync("My name is Mary and I am 31 years old. Who am I?").output)
 
 
 if __name__ == "__main__":

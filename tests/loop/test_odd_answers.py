@@ -11,6 +11,8 @@ import pytest
 
 from toolglot import (
     Conversation,
+    HttpRequest,
+    HttpResponse,
     HttpTransport,
     Orchestrator,
     Reply,
@@ -29,6 +31,7 @@ from toolglot import (
     save,
     tool,
 )
+from toolglot.engine.factory import default_transport
 from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.reply_encoding import split_reply
 from toolglot.wire.spec import WIRES
@@ -277,3 +280,45 @@ async def _read_ids(agent: Orchestrator, prompt: str, ids: list[str]) -> None:
                 ids.append(event.call.id)
             elif isinstance(event, ToolFinished):
                 assert event.outcome.call.id in ids
+
+
+class Wiretap:
+    """Keeps the body of every request."""
+
+    def __init__(self) -> None:
+        self.inner, self.bodies = default_transport(), list[Doc]()
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        self.bodies.append(json.loads(request.body))
+        return await self.inner.send(request)
+
+
+_CUT_CALL = {"id": "c", "function": {"name": "look", "arguments": '{"x'}}
+CUT_OFF: dict[str, tuple[Doc, Doc]] = {
+    "llama.cpp:m": (
+        {"choices": [{"message": {"role": "assistant", "tool_calls": [_CUT_CALL]}, "finish_reason": "length"}]},
+        {"choices": [{"message": {"role": "assistant", "content": "done"}, "finish_reason": "stop"}]},
+    ),
+    "openai-responses:m": (
+        {"status": "completed", "output": [{"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"x'}]},
+        {"status": "completed", "output": [{"type": "message", "content": [{"type": "output_text", "text": "done"}]}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("model", CUT_OFF)
+def test_a_call_that_was_cut_off_goes_back_as_json(serve: Serve, model: str) -> None:
+    """llama.cpp refuses arguments that are no JSON, even its own: the conversation could not go on."""
+
+    @tool
+    def look(x: int) -> str:
+        """Look."""
+        return str(x)
+
+    wiretap = Wiretap()
+    with Orchestrator(model, base_url=serve(*CUT_OFF[model]), key="any", tools=[look], transport=wiretap) as agent:
+        assert agent.run_sync("q").text == "done"
+    body = wiretap.bodies[1]
+    items = body.get("input") or [call["function"] for call in body["messages"][1]["tool_calls"]]
+    [arguments] = [item["arguments"] for item in items if "arguments" in item]
+    assert json.loads(arguments) == {"invalid_arguments": '{"x'}

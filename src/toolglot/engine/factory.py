@@ -151,7 +151,8 @@ def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[s
             )
         urls = {key: text.replace("{" + parameter + "}", value) for key, text in urls.items()}
     urls["base_url"] = _VERTEX_HOSTS.get(urls["base_url"], urls["base_url"])
-    return replace(profile, **urls)
+    # Another server may be stricter than the vendor's own.
+    return replace(profile, raw_arguments=profile.raw_arguments and base == profile.base_url, **urls)
 
 
 def _read_variable(names: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ _OPENAI: dict[str, Any] = {
     "dialect": "OPENAI",
     "strict_dialect": "OPENAI_STRICT",
     "media": frozenset({"image", "file"}),
+    "raw_arguments": True,
 }
 # Without it a stream does not report its usage.
 _USAGE = {"stream_options": {"include_usage": True}}

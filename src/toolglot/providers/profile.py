@@ -160,6 +160,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of an assistant message that only calls tools."""
     reasoning_echo: Literal["no", "own", "required"] = "own"
     """Reasoning text in the history: never sent, sent back to its origin, or required on every turn with calls."""
+    raw_arguments: bool = False
+    """Arguments of its own calls that are no JSON object are accepted back; other servers parse them (llama.cpp, vLLM)."""
     result_name: bool = False
     """A tool message also names its tool."""
     signatures: bool = False

@@ -82,8 +82,8 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
     text = call.text
     if not text or text.isspace():  # otherwise exactly as it came: caches compare bytes
         text = "{}"
-    # Arguments that are no JSON object go back only to the endpoint that they came from.
-    if call.freeform or (call.arguments is None and not (verbatim or writer.is_own)):
+    # Arguments that are no JSON object go back only to the endpoint that they came from, if it takes them.
+    if call.freeform or (call.arguments is None and not (verbatim or (writer.is_own and writer.profile.raw_arguments))):
         text = dumps_text(writer.to_arguments_object(call))
     return {**head, "type": "function", "function": {"name": name, "arguments": text}, **state}
 

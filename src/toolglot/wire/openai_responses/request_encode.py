@@ -143,7 +143,7 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **state}
     text = call.text if call.text.strip() else "{}"
-    if call.arguments is None and not verbatim and not writer.is_own:
+    if call.arguments is None and not (verbatim or (writer.is_own and writer.profile.raw_arguments)):
         text = dumps_text(writer.to_arguments_object(call))
     return {"type": "function_call", **head, "arguments": text, **state}
 
