@@ -312,6 +312,13 @@ class TestEnvironment:
             home.read(environ={name: "x"})
         assert str(error.value) == f"the variable {name} is not a setting; did you mean {meant}?"
 
+    @pytest.mark.parametrize("key", ["aliases", "providers", "policy.max_uses", "policy.max_requests_per_minute"])
+    def test_a_variable_for_a_table_is_an_error(self, home: Home, key: str) -> None:
+        name = f"TOOLGLOT_{key}".replace(".", "_").upper()
+        with pytest.raises(UsageError) as error:
+            home.read(environ={name: "3"})
+        assert str(error.value) == f"the variable {name} cannot hold a table; set {key} in a configuration file"
+
     def test_other_variables_may_start_like_ours(self, home: Home) -> None:
         names = ("TOOLGLOT_STATE", "TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_LIVE_MODELS", "TOOLGLOT_X")
         assert origins(home.read(environ=dict.fromkeys(names, "x"))) == origins(home.read())

@@ -150,10 +150,10 @@ def test_every_attempt_counts_and_says_why_it_waits(delays: list[float], caplog:
     with caplog.at_level(logging.INFO, "toolglot.engine"):
         events = asyncio.run(collect())
     assert [type(event) for event in events[:2]] == [Retrying, RequestDelayed]
-    assert events[1].reason == "openai is limited to 1 requests in 60 s"
+    assert events[1].reason == "openai is limited to 1 request in 60 s"
     assert delays == [0.0, events[1].seconds]
     assert 0 < events[1].seconds <= 60
-    assert "openai-chat:gpt-4o: openai is limited to 1 requests in 60 s; waiting for" in caplog.text
+    assert "openai-chat:gpt-4o: openai is limited to 1 request in 60 s; waiting for" in caplog.text
     assert len(transport.requests) == 2
 
 

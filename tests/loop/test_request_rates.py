@@ -45,7 +45,7 @@ def test_a_wait_is_an_event() -> None:
         raise AssertionError("it did not wait")
 
     event = run(watch())
-    assert event.reason == "simulator is limited to 1 requests in 60 s"
+    assert event.reason == "simulator is limited to 1 request in 60 s"
     assert 0 < event.seconds <= 60
 
 

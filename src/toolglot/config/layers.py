@@ -250,6 +250,10 @@ def setting_variables() -> dict[str, SettingField]:
 def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[SettingPath, Any]]]:
     """The variables that are set, and what each sets. An empty variable is not set. Raises UsageError."""
     known = setting_variables()
+    tables = {field.key[: field.key.index(WILDCARD)] for field in setting_fields() if WILDCARD in field.key}
+    for key in tables:
+        if (name := "TOOLGLOT_" + "_".join(key).upper()) in environ:
+            raise UsageError(f"the variable {name} cannot hold a table; set {'.'.join(key)} in a configuration file")
     for name in environ:
         # Only an obvious misspelling is an error: other programs may use variables that start like ours.
         if name.startswith("TOOLGLOT_") and name not in known and (similar := suggest(name, known, limit=1, cutoff=0.92)):

@@ -41,6 +41,7 @@ from toolglot.providers.profile import Profile, ToolFeatures
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.redact import redact
 from toolglot.request import Request, ToolDefinition
+from toolglot.textutil import pluralize
 from toolglot.tools.config import RequestRate, RetryConfig, ToolConfig
 from toolglot.wire.codec import create_reader
 from toolglot.wire.converters import encode_tools
@@ -333,8 +334,8 @@ class _Exchange:
         slot = self._slot = reserve_slot(rates, self._engine.name, now, tokens)
         if slot.rate is None:
             return None
-        limits = ((slot.rate.requests, "requests"), (slot.rate.tokens, "tokens"))
-        limit = " and ".join(f"{count:,} {unit}" for count, unit in limits if count is not None)
+        limits = ((slot.rate.requests, "request"), (slot.rate.tokens, "token"))
+        limit = " and ".join(pluralize(count, unit) for count, unit in limits if count is not None)
         event = RequestDelayed(f"{slot.pattern} is limited to {limit} in {slot.rate.seconds:g} s", slot.time - now)
         self._log_info("%s: %s; waiting for %.2f s", event.reason, event.seconds, seconds=event.seconds)
         return event
