@@ -247,6 +247,25 @@ def render_example(name: str) -> str:
     return f"```{name.rpartition('.')[2]}\n{text}```"
 
 
+def render_examples() -> str:
+    """docs/examples.md: every program of examples/ with its purpose; those that say what they print are shown."""
+    programs = sorted((ROOT / "examples").glob("*.py"))
+    docs = {
+        path.name: (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0] for path in programs
+    }
+    shown = [path.name for path in programs if "# Output:" in path.read_text(encoding="utf-8")]
+    parts = [
+        "# Examples",
+        "The programs in `examples/` of the repository. The tests run them, on the simulator and over HTTP.",
+        render_table(
+            ("file", "purpose"),
+            ((f"[`{name}`](#{name.replace('.', '')})" if name in shown else f"`{name}`", doc) for name, doc in docs.items()),
+        ),
+        *(f"## {name}\n\n{render_example(name)}" for name in shown),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
 # ---- files
 
 # Page, mark and text of the parts between `<!-- MARK -->` and `<!-- /MARK -->`.
@@ -268,6 +287,7 @@ GENERATED_PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
 GENERATED_PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "providers.md": render_providers,
     DOCS / "cli.md": render_cli,
+    DOCS / "examples.md": render_examples,
     DOCS / "tool-reference.md": render_tool_reference,
     DOCS / "reference" / "index.md": render_reference_index,
     **{DOCS / "reference" / f"{page}.md": partial(render_reference_page, page) for page in REFERENCE_PAGES},
