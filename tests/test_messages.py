@@ -1,14 +1,29 @@
 """Conversations as values: building, reading, saving and loading."""
 
 import re
+from base64 import b64decode
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot import Conversation, Media, Reply, RunResult, assistant, load, save, system, tool_results, user
+from toolglot import (
+    Conversation,
+    Media,
+    Orchestrator,
+    Reply,
+    RunResult,
+    assistant,
+    load,
+    load_attachment,
+    save,
+    system,
+    tool_results,
+    user,
+)
 from toolglot.errors import MalformedData, ToolglotError, UsageError
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import BaseCall, Block, Foreign, Message, Origin, Text, Thinking, ToolCall, ToolResult, Usage
@@ -248,3 +263,35 @@ def test_results_and_conversations_are_short_in_a_shell_and_readable_in_a_notebo
     result = RunResult("b" * 1000, messages=tuple(conversation), iterations=2)
     assert len(repr(result)) < 200
     assert markdown(result) == result.text
+
+
+@pytest.mark.parametrize(("data", "media_type", "kind", "found"), [
+    (b"\x89PNG\r\n\x1a\n...", "", "image", "image/png"),
+    (b"RIFF....WEBPVP8 ", "", "image", "image/webp"),
+    (b"%PDF-1.7", "", "file", "application/pdf"),
+    (b"RIFF....WAVEfmt ", "audio/wav", "audio", "audio/wav"),
+    (b"....ftypmp42", "video/mp4", "video", "video/mp4"),
+    (b"a,b", "text/csv", "file", "text/csv"),
+    (b"\x89PNG\r\n\x1a\n...", "image/x-own", "image", "image/x-own"),
+])  # fmt: skip
+def test_media_are_made_of_bytes(data: bytes, media_type: str, kind: str, found: str) -> None:
+    media = Media.from_bytes(data, media_type, name="a")
+    assert (media.kind, media.media_type, media.name) == (kind, found, "a")
+    assert b64decode(media.data or "") == data
+
+
+def test_bytes_of_an_unknown_type_need_one() -> None:
+    with pytest.raises(UsageError, match="pass media_type, such as 'audio/wav'"):
+        Media.from_bytes(b"RIFF....WAVEfmt ")
+
+
+def test_a_file_is_an_attachment(tmp_path: Path) -> None:
+    picture, notes = tmp_path / "dot.png", tmp_path / "notes.md"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n...")
+    notes.write_text("Buy milk.")
+    assert load_attachment(picture) == Media.from_bytes(picture.read_bytes(), name="dot.png")
+    assert load_attachment(str(notes)) == Text("[notes.md]\nBuy milk.")
+    with pytest.raises(UsageError, match=r"cannot read attachment .*nope.png"):
+        load_attachment(tmp_path / "nope.png")
+    result = Orchestrator("simulator:gemini").run_sync([load_attachment(picture), load_attachment(notes), "\nsay Seen."])
+    assert (result.text, result.losses) == ("Seen.", ())

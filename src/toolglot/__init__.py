@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     )
     from toolglot.loop.agent_core import AgentOptions as AgentOptions
     from toolglot.loop.agent_runs import ResumeOptions as ResumeOptions, RunOptions as RunOptions
+    from toolglot.loop.attachments import load_attachment as load_attachment
     from toolglot.loop.context_window import ContextPolicy as ContextPolicy, ContextUsage as ContextUsage
     from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
     from toolglot.loop.run import Decision as Decision, Run as Run
@@ -214,6 +215,7 @@ _HOMES = {
     "config.setup": "from_config",
     "loop.agent_core": "AgentOptions",
     "loop.agent_runs": "ResumeOptions RunOptions",
+    "loop.attachments": "load_attachment",
     "loop.context_window": "ContextPolicy ContextUsage",
     "loop.orchestrator": "Orchestrator PromptContext",
     "loop.run": "Decision Run",

@@ -7,6 +7,7 @@
 - A value holds plain data only and can never be part of a reference cycle, so the garbage collector skips it (`gc=False`).
 """
 
+from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, cast, get_args, overload
 from weakref import WeakKeyDictionary
@@ -16,6 +17,7 @@ from msgspec.structs import force_setattr
 
 from toolglot.errors import MalformedData, ToolErrorKind, UsageError
 from toolglot.jsontext import dumps, loads_object
+from toolglot.media_types import detect_media
 from toolglot.textutil import pluralize
 from toolglot.value_checks import check_values
 
@@ -61,7 +63,10 @@ class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
 
 
 class Media(_Block, frozen=True, gc=False, tag="media"):
-    """An image, audio, video or file: base64 `data`, a URL, or a file id at the origin."""
+    """An image, audio, video or file: base64 `data`, a URL, or a file id at the origin.
+
+    `Media.from_bytes` makes one of bytes, and `load_attachment` of a file.
+    """
 
     kind: MediaKind
     media_type: str = ""
@@ -73,6 +78,16 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
 
     def __post_init__(self) -> None:
         check_values(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str = "", *, name: str = "") -> "Media":
+        """Create a block of raw bytes. PNG, JPEG, GIF, WebP and PDF are recognized; others need a `media_type`."""
+        media_type = media_type or (detect_media(data[:16]) or ("", ""))[1]
+        if not media_type:
+            raise UsageError("the bytes are of no known media type; pass media_type, such as 'audio/wav'")
+        family = media_type.partition("/")[0]
+        kind = cast(MediaKind, family if family in get_args(MediaKind) else "file")
+        return cls(kind, media_type, b2a_base64(data, newline=False).decode(), name=name)
 
 
 class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -286,7 +301,7 @@ def _to_blocks(content: Any) -> tuple[Block, ...]:
     parts = [Text(part) if isinstance(part, str) else part for part in cast(Iterable[Any], content)]
     for part in parts:
         if not isinstance(part, _Block):
-            hint = "; put it into a Media block" if isinstance(part, bytes) else ""
+            hint = "; use Media.from_bytes" if isinstance(part, bytes) else ""
             raise UsageError(f"a part of a message is text or a block, not {type(part).__name__}{hint}")
     return tuple(parts)
 

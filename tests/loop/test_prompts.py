@@ -69,7 +69,7 @@ WRONG: list[tuple[Any, str]] = [
     (b"bytes", "bytes"),
     ([], "empty"),
     (["x", 3], "int"),
-    (["x", b"png"], "bytes; put it into a Media block"),
+    (["x", b"png"], "bytes; use Media.from_bytes"),
     ([None], "NoneType"),
     ({"text": "hi"}, "dict"),
     ({"role": "usr", "content": "hi"}, "'usr'"),

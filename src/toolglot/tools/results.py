@@ -4,7 +4,6 @@ Invariants: `as_result` never raises and never waits; a value that has no form a
 sentence. No result that leaves `limit_result` is longer than its limit and one line.
 """
 
-import base64
 import json
 import re
 import sys
@@ -130,8 +129,7 @@ def _is_pil_image(value: Any) -> bool:
 
 
 def _to_media(data: bytes) -> Media:
-    kind, media_type = detect_media(data) or ("file", "application/octet-stream")
-    return Media(kind, media_type, base64.b64encode(data).decode())
+    return Media.from_bytes(data, "" if detect_media(data) else "application/octet-stream")
 
 
 def _to_json(value: Any) -> tuple[str, Any]:

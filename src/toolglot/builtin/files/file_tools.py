@@ -4,7 +4,6 @@ Invariants: a file that the model has not read, or that has changed since, is no
 endings and permissions of a file stay what they were.
 """
 
-import base64
 import codecs
 import os
 import re
@@ -255,7 +254,7 @@ class _FileTools:
         self._state.mark_seen(entry.path, entry.version)
         display_path, size = self._state.display_path(entry.path), pluralize(len(data), "byte")
         label = Text(f"[{display_path}: {media_type}, {size}{f'; look at pages {pages}' if pages else ''}]")
-        block = Media(kind, media_type, base64.b64encode(data).decode(), name=entry.path.name)
+        block = Media.from_bytes(data, media_type, name=entry.path.name)
         fields = {"kind": kind, "path": display_path, "size": len(data), "media_type": media_type}
         return ToolOutput([label, block], {**fields, "pages": pages or "", "detail": detail})
 
