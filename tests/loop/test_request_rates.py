@@ -8,7 +8,7 @@ from tests.loop.agents import Wiretap, agent, run
 
 from toolglot import errors
 from toolglot.engine import rate_limit
-from toolglot.events import RequestDelayed, RunDone
+from toolglot.events import RequestDelayed, Retrying, RunDone
 from toolglot.messages import Conversation
 from toolglot.tools.config import RequestRate, ToolConfig
 
@@ -21,7 +21,8 @@ def no_requests_yet() -> Iterator[None]:
     rate_limit._slots_of.cache_clear()  # pyright: ignore[reportPrivateUsage]
 
 
-def test_agents_share_a_limit_and_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     delays, real = list[float](), asyncio.sleep
 
     async def sleep(seconds: float) -> None:
@@ -29,6 +30,10 @@ def test_agents_share_a_limit_and_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         await real(0)
 
     monkeypatch.setattr("toolglot.engine.engine.asyncio.sleep", sleep)
+    return delays
+
+
+def test_agents_share_a_limit_and_wait(delays: list[float]) -> None:
     for provider in ("anthropic", "gemini", "ollama"):
         assert agent(provider, config=ONE_A_MINUTE).run_sync("hi").stop == "end"
     assert [round(delay / 60) for delay in delays if delay] == [1, 2]
@@ -47,6 +52,21 @@ def test_a_wait_is_an_event() -> None:
     event = run(watch())
     assert event.reason == "simulator is limited to 1 request in 60 s"
     assert 0 < event.seconds <= 60
+
+
+def test_a_model_that_fails_after_the_wait_is_replaced(delays: list[float]) -> None:
+    rates = {"simulator:anthropic*": RequestRate(requests=1)}
+    tap = Wiretap(errors=[None, errors.ConnectFailed("no"), errors.ConnectFailed("no"), errors.ConnectFailed("no")])
+    talker = agent("anthropic", tap, config=ToolConfig(request_rates=rates), fallbacks=["simulator:gemini"])
+
+    async def ask() -> list[object]:
+        await talker.run("first")
+        return [event async for event in talker.stream("say second")]
+
+    events = run(ask())
+    assert [type(event) for event in events[:2]] == [RequestDelayed, Retrying]
+    assert isinstance(events[-1], RunDone)
+    assert (events[-1].result.text, talker.model) == ("second", "simulator:gemini/gemini-3-pro-preview")
 
 
 def test_the_wait_ends_with_the_time_of_the_run() -> None:
