@@ -197,11 +197,11 @@ class TestTools:
         assert (code, out) == (3, "")
         assert "risky needs approval (use --yes to approve)" in err
 
-    def test_max_turns(self) -> None:
+    def test_max_iterations(self) -> None:
         prompt = 'call look {"what": "1"} then call look {"what": "2"} then call look {"what": "3"}'
-        assert run_with_tools(prompt, "--max-turns", "2").code == 0  # the last turn allows no calls, and the model obeys
+        assert run_with_tools(prompt, "--max-iterations", "2").code == 0  # the last turn allows no calls, and the model obeys
         prompt = 'call look {"what": "1"} then call look {"what": "2"}\nthen fault unknown-tool'
-        outcome = run_with_tools(prompt, "--max-turns", "2", "--json")
+        outcome = run_with_tools(prompt, "--max-iterations", "2", "--json")
         assert outcome.code == 3
         assert outcome.records()[-1]["result"]["stop"] == "max_iterations"
 
@@ -259,7 +259,7 @@ class TestErrors:
 class TestConfiguration:
     def test_configured_tools_and_rules_apply(self, directory: Path) -> None:
         config = directory / "config.toml"
-        config.write_text('tools = ["my_tools:all"]\n[policy]\ndeny = ["risky"]\nmax_turns = 7\n')
+        config.write_text('tools = ["my_tools:all"]\n[policy]\ndeny = ["risky"]\nmax_iterations = 7\n')
         outcome = run("call risky {} call delete_all {}", "--json", TOOLGLOT_CONFIG=str(config))
         assert outcome.code == 0
         results = [event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"]

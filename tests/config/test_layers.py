@@ -38,24 +38,24 @@ class TestLayers:
 
     def test_each_layer_goes_over_the_one_below(self, home: Home) -> None:
         layers: dict[str, Any] = {
-            "user": "[policy]\nmax_turns = 20\n",
-            "project": "[policy]\nmax_turns = 10\n",
-            "environ": {"TOOLGLOT_POLICY_MAX_TURNS": "30"},
-            "flags": {"policy.max_turns": 40},
+            "user": "[policy]\nmax_iterations = 20\n",
+            "project": "[policy]\nmax_iterations = 10\n",
+            "environ": {"TOOLGLOT_POLICY_MAX_ITERATIONS": "30"},
+            "flags": {"policy.max_iterations": 40},
         }
         expected = {
             "default": (25, "default"),
             "user": (20, f"user file {home.user_file}"),
             "project": (10, f"project file {home.project_file}"),
-            "environ": (30, "variable TOOLGLOT_POLICY_MAX_TURNS"),
-            "flags": (40, "flag --max-turns"),
+            "environ": (30, "variable TOOLGLOT_POLICY_MAX_ITERATIONS"),
+            "flags": (40, "flag --max-iterations"),
         }
         given: dict[str, Any] = {}
         for layer, (turns, origin) in expected.items():
             if layer in layers:
                 given[layer] = layers[layer]
             found = home.read(**given)
-            assert (found.settings.policy.max_turns, origins(found)["policy.max_turns"]) == (turns, origin)
+            assert (found.settings.policy.max_iterations, origins(found)["policy.max_iterations"]) == (turns, origin)
 
     def test_tables_with_free_names_are_merged_entry_by_entry(self, home: Home) -> None:
         found = home.read(
@@ -83,7 +83,7 @@ class TestLayers:
         ('aliases."gpt.five"', "openai:gpt-5", "openai:gpt-5"),
         ("policy.timeout", "none", "none"),
         ("timeouts.connect", "none", None),
-        ("policy.max_turns", "7", 7),
+        ("policy.max_iterations", "7", 7),
         ("policy.deny", "a, b", ("a", "b")),
         ("audit", Path("/x/audit"), "/x/audit"),
         ("audit", False, False),
@@ -92,9 +92,9 @@ class TestLayers:
         assert expected in [one.value for one in home.read(flags={key: value}).values if one.origin.startswith("flag --")]
 
     def test_flags_are_named_as_on_the_command_line(self, home: Home) -> None:
-        flags = {"policy.max_turns": 3, "log.file": "x", "providers.gemini.base_url": "http://x"}
+        flags = {"policy.max_iterations": 3, "log.file": "x", "providers.gemini.base_url": "http://x"}
         said = origins(home.read(flags=flags))
-        assert [said[key] for key in flags] == ["flag --max-turns", "flag --log-file", "flag --base-url"]
+        assert [said[key] for key in flags] == ["flag --max-iterations", "flag --log-file", "flag --base-url"]
 
     def test_paths_are_relative_to_the_file_that_names_them(self, home: Home) -> None:
         found = home.read('audit = "a.jsonl"', '[log]\nfile = "~/log.jsonl"', trusted=True)
@@ -163,9 +163,9 @@ class TestErrors:
         ('system = """\nnever', "line 2, column 6", "this is not TOML: "),
         ("[policy]\n[policy]\n", "line 2, column 8", "this is not TOML: "),
         ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
-        ("\n[policy]\nmax_turn = 3", "line 3", "there is no setting 'policy.max_turn'; did you mean 'policy.max_turns'"),
-        ("max_turns = 3", "line 1", "there is no setting 'max_turns'; did you mean 'policy.max_turns'?"),
-        ("[polic]\nmax_turns = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
+        ("\n[policy]\nmax_iteration = 3", "line 3", "there is no setting 'policy.max_iteration'; did you mean 'policy.max_iterations'"),
+        ("max_iterations = 3", "line 1", "there is no setting 'max_iterations'; did you mean 'policy.max_iterations'?"),
+        ("[polic]\nmax_iterations = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
         ("[log]\nzzz = 3", "line 2", "there is no setting 'log.zzz'; there are file, level"),
         ('["*"]\nx = 3', "line 1", "there is no setting '\"*\"'; there are aliases"),
         ("[providers.antropic]", "line 1", "there is no provider 'antropic'; did you mean 'providers.anthropic'?"),
@@ -174,7 +174,7 @@ class TestErrors:
         ("providers.gemini.parralel = true", "line 1", "did you mean 'providers.gemini.parallel'?"),
         ("[providers.gemini]\napi_key = 'k'", "line 2", "there is no setting 'providers.gemini.api_key'; "),
         ("policy = 3", "line 1", "policy must be a table"),
-        ("[[policy]]\nmax_turns = 3", "line 1", "policy must be a table"),
+        ("[[policy]]\nmax_iterations = 3", "line 1", "policy must be a table"),
         ("providers.gemini = 'x'", "line 1", "providers.gemini must be a table"),
         ("model = 3", "line 1", "model must be a string that is not empty, not 3"),
         ("model = ''", "line 1", "model must be a string that is not empty, not ''"),
@@ -184,21 +184,21 @@ class TestErrors:
         ("system = 2020-01-01", "line 1", "system must be a string, not 2020-01-01"),
         ("[policy]\nask = ['delete']", "line 2",
             "policy.ask must be a list of 'read', 'write', 'execute' or 'network', not ['delete']"),
-        ("policy.max_turns = 0", "line 1", "policy.max_turns must be an integer of at least 1, not 0"),
-        ("policy.max_turns = true", "line 1", "policy.max_turns must be an integer of at least 1, not true"),
-        ("policy.max_turns = 1.5", "line 1", "policy.max_turns must be an integer of at least 1, not 1.5"),
+        ("policy.max_iterations = 0", "line 1", "policy.max_iterations must be an integer of at least 1, not 0"),
+        ("policy.max_iterations = true", "line 1", "policy.max_iterations must be an integer of at least 1, not true"),
+        ("policy.max_iterations = 1.5", "line 1", "policy.max_iterations must be an integer of at least 1, not 1.5"),
         ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be an integer of at least 1, not -1"),
         ("policy = { timeout = 0 }", "line 1", "policy.timeout must be a number above 0 or 'none', not 0"),
         ("policy.timeout = nan", "line 1", "policy.timeout must be a number above 0 or 'none', not nan"),
         ("policy.timeout = inf", "line 1", "policy.timeout must be a number above 0 or 'none', not inf"),
         (f"policy.timeout = 1{'0' * 400}", "line 1",
             f"policy.timeout must be a number above 0 or 'none', not 1{'0' * 39}…"),
-        ("policy.max_turns = 9223372036854775808", "line 1", "of at least 1, not 9223372036854775808"),
+        ("policy.max_iterations = 9223372036854775808", "line 1", "of at least 1, not 9223372036854775808"),
         ("policy.run_timeout = -1", "line 1", "policy.run_timeout must be a number above 0 or 'none', not -1"),
         ("policy.max_result = 5", "line 1", "policy.max_result must be an integer of at least 100, not 5"),
         ("policy.max_tokens = 'all'", "line 1", "must be an integer of at least 1 or 'none', not 'all'"),
         ("policy.max_cost = 0", "line 1", "policy.max_cost must be a number above 0 or 'none', not 0"),
-        ("policy.repeats = -1", "line 1", "policy.repeats must be an integer of at least 0, not -1"),
+        ("policy.max_repeats = -1", "line 1", "policy.max_repeats must be an integer of at least 0, not -1"),
         ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be an integer of at least 0, not -1"),
         ("policy.on_error = 'stop'", "line 1", "policy.on_error must be 'continue', 'abort' or 'retry', not 'stop'"),
         ("generation.temperature = 3", "line 1", "must be a number of at least 0 and of at most 2 or 'none', not 3"),
@@ -224,14 +224,14 @@ class TestErrors:
             assert "\n" not in message
 
     def test_a_line_of_a_multi_line_string_is_no_setting(self, home: Home) -> None:
-        with pytest.raises(UsageError, match=r", line 5: policy\.max_turns must"):
-            home.read('system = """\n[policy]\nmax_turns = 0\n"""\npolicy.max_turns = 0\n')
+        with pytest.raises(UsageError, match=r", line 5: policy\.max_iterations must"):
+            home.read('system = """\n[policy]\nmax_iterations = 0\n"""\npolicy.max_iterations = 0\n')
 
     @pytest.mark.parametrize("text", [
         '[providers.gemini]\nheaders = "k-12345678"',
         '[providers.gemini]\nheaders = { a = ["k-12345678"] }',
         '[providers.gemini]\nheaders.a = { b = "k-12345678" }',
-        'policy.max_turns = "sk-ant-api03-abcdefghijklmnop12345678"',
+        'policy.max_iterations = "sk-ant-api03-abcdefghijklmnop12345678"',
     ])  # fmt: skip
     def test_no_error_shows_a_key(self, home: Home, text: str) -> None:
         with pytest.raises(UsageError) as error:
@@ -255,8 +255,8 @@ class TestErrors:
             home.read(f"a = {'[' * 100_000}")
 
     @pytest.mark.parametrize(("flags", "said"), [
-        ({"policy.max_turns": 0}, "the flag --max-turns must be an integer of at least 1, not 0"),
-        ({"policy.max_turns": "x"}, "the flag --max-turns must be an integer of at least 1, not 'x'"),
+        ({"policy.max_iterations": 0}, "the flag --max-iterations must be an integer of at least 1, not 0"),
+        ({"policy.max_iterations": "x"}, "the flag --max-iterations must be an integer of at least 1, not 'x'"),
         ({"modell": "x"}, "the flag --modell: there is no setting 'modell'; did you mean 'model'?"),
         ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as 'policy.allow'"),
         ({"providers.x.base_url": "y"}, "the flag --base-url: there is no provider 'x'; did you mean"),
@@ -274,7 +274,7 @@ class TestEnvironment:
         ("TOOLGLOT_SYSTEM", " Be brief. ", "system", " Be brief. "),
         ("TOOLGLOT_AUDIT", "off", "audit", False),
         ("TOOLGLOT_AUDIT", "/x/audit.jsonl", "audit", "/x/audit.jsonl"),
-        ("TOOLGLOT_POLICY_MAX_TURNS", " 3 ", "policy.max_turns", 3),
+        ("TOOLGLOT_POLICY_MAX_ITERATIONS", " 3 ", "policy.max_iterations", 3),
         ("TOOLGLOT_POLICY_TIMEOUT", "1.5", "policy.timeout", 1.5),
         ("TOOLGLOT_POLICY_TIMEOUT", "none", "policy.timeout", "none"),
         ("TOOLGLOT_POLICY_ALLOW", "git_*,read", "policy.allow", ("git_*", "read")),
@@ -292,8 +292,8 @@ class TestEnvironment:
         assert origins(home.read(environ=dict.fromkeys(setting_variables(), " "))) == origins(home.read())
 
     @pytest.mark.parametrize(("name", "text", "said"), [
-        ("TOOLGLOT_POLICY_MAX_TURNS", "many", "must be an integer of at least 1, not 'many'"),
-        ("TOOLGLOT_POLICY_MAX_TURNS", "0", "must be an integer of at least 1, not 0"),
+        ("TOOLGLOT_POLICY_MAX_ITERATIONS", "many", "must be an integer of at least 1, not 'many'"),
+        ("TOOLGLOT_POLICY_MAX_ITERATIONS", "0", "must be an integer of at least 1, not 0"),
         ("TOOLGLOT_POLICY_TIMEOUT", "inf", "must be a number above 0 or 'none', not inf"),
         ("TOOLGLOT_POLICY_ASK", "delete", "must be a list of 'read', 'write', 'execute' or 'network', not ['delete']"),
         ("TOOLGLOT_LOG_LEVEL", "loud", "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
@@ -331,6 +331,6 @@ class TestEnvironment:
 
 
 def test_a_configuration_that_is_written_by_hand_gives_the_same_settings(home: Home) -> None:
-    text = '[policy]\nmax_turns = 2\n[providers.gemini]\nheaders = { a = "b" }\nurl_parameters = {}\n'
-    direct = {"policy": {"max_turns": 2}, "providers": {"gemini": {"headers": {"a": "b"}}}}
+    text = '[policy]\nmax_iterations = 2\n[providers.gemini]\nheaders = { a = "b" }\nurl_parameters = {}\n'
+    direct = {"policy": {"max_iterations": 2}, "providers": {"gemini": {"headers": {"a": "b"}}}}
     assert home.read(text).settings == msgspec.convert(direct, Settings)

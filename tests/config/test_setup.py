@@ -8,7 +8,7 @@ import pytest
 from homes import DeafTransport, Home, settings
 
 from toolglot import Orchestrator, Rate, RequestRate, ToolConfig, ToolDefinition, ToolRegistry, tool
-from toolglot.config.settings import Settings
+from toolglot.config.settings import PolicySettings, Settings
 from toolglot.config.setup import Setup, find_unmatched, from_config
 from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
@@ -185,14 +185,19 @@ class TestEngines:
 
 class TestRules:
     def test_tool_config(self) -> None:
-        limits = {"max_turns": 3, "timeout": "none", "run_timeout": 9, "max_parallel": 2, "max_uses": {"read": 1}}
-        more = {"max_result": 500, "max_tokens": 1000, "max_cost": 0.5, "repeats": 0, "on_error": "abort", "ask": ["write"]}
+        limits = {"max_iterations": 3, "timeout": "none", "run_timeout": 9, "max_parallel": 2, "max_uses": {"read": 1}}
+        more = {"max_result": 500, "max_tokens": 1000, "max_cost": 0.5, "max_repeats": 0, "on_error": "abort", "ask": ["write"]}
         policy: dict[str, Any] = {**limits, **more}
         found = Setup(settings(policy=policy, retry={"max_retries": 7})).tool_config(None, NAMES)
         assert (found.max_iterations, found.timeout, found.run_timeout, found.max_parallel) == (3, None, 9, 2)
         assert (found.max_uses, found.max_result, found.max_tokens, found.max_cost) == ({"read": 1}, 500, 1000, 0.5)
         assert (found.max_repeats, found.on_error, found.approval_effects) == (0, "abort", frozenset({"write"}))
         assert (found.retry.max_retries, found.allowed_tools, found.parallel) == (7, None, None)
+
+    def test_a_limit_has_one_name_in_the_configuration_and_in_python(self) -> None:
+        own_names = {"allow", "deny", "ask", "keep_env"}  # patterns, effects and the environment
+        units = {"max_per_minute", "max_requests_per_minute", "max_tokens_per_minute"}  # a Rate in Python
+        assert {*PolicySettings.__struct_fields__} - {*ToolConfig.__struct_fields__} == own_names | units
 
     def test_the_default_settings_are_the_default_config(self) -> None:
         assert Setup(Settings()).tool_config(None, NAMES) == ToolConfig()

@@ -49,14 +49,14 @@ class TestOneValue:
         ("providers.gemini.parallel", "false", "true", True),
         ("providers.gemini.generation.effort", None, '"high"', "high"),
         # stricter
-        ("policy.max_turns", None, "24", 24),
-        ("policy.max_turns", "10", "10", 10),
+        ("policy.max_iterations", None, "24", 24),
+        ("policy.max_iterations", "10", "10", 10),
         ("policy.timeout", '"none"', "500", 500.0),
         ("policy.run_timeout", None, "5", 5.0),
         ("policy.max_cost", None, "0.5", 0.5),
         ("policy.max_tokens", "100", "99", 99),
-        ("policy.repeats", "0", "5", 5),
-        ("policy.repeats", None, "2", 2),
+        ("policy.max_repeats", "0", "5", 5),
+        ("policy.max_repeats", None, "2", 2),
         ("policy.max_uses.git", None, "7", 7),
         ("policy.max_uses.git", "7", "0", 0),
         ("policy.max_per_minute.git", "7", "3", 3),
@@ -75,14 +75,14 @@ class TestOneValue:
         assert (at(found.settings, key), found.withheld) == (counts, ())
 
     @pytest.mark.parametrize(("key", "user", "project", "counts", "more"), [
-        ("policy.max_turns", None, "26", 25, "25"),
-        ("policy.max_turns", "3", "4", 3, "3"),
+        ("policy.max_iterations", None, "26", 25, "25"),
+        ("policy.max_iterations", "3", "4", 3, "3"),
         ("policy.timeout", None, '"none"', 120.0, "120.0"),
         ("policy.run_timeout", "9.5", '"none"', 9.5, "9.5"),
         ("policy.max_parallel", None, "9", 8, "8"),
         ("policy.max_result", None, "60001", 60_000, "60000"),
-        ("policy.repeats", None, "0", 3, "3"),
-        ("policy.repeats", None, "4", 3, "3"),
+        ("policy.max_repeats", None, "0", 3, "3"),
+        ("policy.max_repeats", None, "4", 3, "3"),
         ("policy.max_uses.git", "7", "8", 7, "7"),
         ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b'"),
         ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab'"),
@@ -125,7 +125,7 @@ class TestOneValue:
         assert (at(trusted.settings, key), trusted.withheld, trusted.trusted) == (value, (), True)
 
     def test_what_applies_already_is_not_withheld(self, home: Home) -> None:
-        found = home.read("", "audit = true\npolicy.max_turns = 25\n")
+        found = home.read("", "audit = true\npolicy.max_iterations = 25\n")
         assert (found.withheld, {setting.origin for setting in found.values}) == ((), {"default"})
 
     def test_lists_are_joined_or_replaced(self, home: Home) -> None:
@@ -135,13 +135,13 @@ class TestOneValue:
 
     def test_environment_and_flags_may_do_anything(self, home: Home) -> None:
         found = home.read(
-            'policy.deny = ["a"]\npolicy.max_turns = 3\n',
+            'policy.deny = ["a"]\npolicy.max_iterations = 3\n',
             'policy.deny = ["b"]\n',
-            environ={"TOOLGLOT_POLICY_DENY": "c", "TOOLGLOT_POLICY_REPEATS": "0"},
-            flags={"policy.max_turns": 99, "tools": ["a:b"]},
+            environ={"TOOLGLOT_POLICY_DENY": "c", "TOOLGLOT_POLICY_MAX_REPEATS": "0"},
+            flags={"policy.max_iterations": 99, "tools": ["a:b"]},
         )
         policy = found.settings.policy
-        assert (policy.deny, policy.max_turns, policy.repeats, found.settings.tools) == (("c",), 99, 0, ("a:b",))
+        assert (policy.deny, policy.max_iterations, policy.max_repeats, found.settings.tools) == (("c",), 99, 0, ("a:b",))
         assert found.withheld == ()
 
 
@@ -158,7 +158,7 @@ _RANDOM = {
     "policy.max_per_minute.*": st.integers(0, 9),
     "policy.max_requests_per_minute.*": st.integers(1, 9),
     "policy.max_tokens_per_minute.*": st.integers(1, 9),
-    "policy.repeats": st.integers(0, 9),
+    "policy.max_repeats": st.integers(0, 9),
     "providers.*.strict": st.booleans(),
 }
 _TIGHTER = [leaf for leaf in setting_fields() if leaf.trust not in ("free", "trusted")]
@@ -175,7 +175,7 @@ def allows_no_more(leaf: SettingField, counts: Any, user: Any) -> bool:
             return set(counts) >= set(user)
         case "strict":
             return counts or not user
-        case "repeats":
+        case "max_repeats":
             return user == 0 or 0 < counts <= user
         case _:
             return user == "none" or (counts != "none" and counts <= user)
@@ -218,7 +218,7 @@ _FILES = st.fixed_dictionaries(
             st.integers(100, 100_000)
             if leaf.name == "max_result"
             else st.integers(1, 50)
-            if leaf.name in ("max_turns", "max_parallel", "max_tokens")
+            if leaf.name in ("max_iterations", "max_parallel", "max_tokens")
             else _RANDOM.get(leaf.key_text, _LIMITS)
         )
         for leaf in _TIGHTER

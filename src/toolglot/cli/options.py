@@ -65,7 +65,7 @@ AGENT = _combine(
     click.option("--system", help="System prompt."),
     click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable."),
     click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer tools that match. Repeatable."),
-    click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
+    click.option("--max-iterations", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
     click.option("--base-url", help="Override the provider's base URL."),
     ROOT,
     click.option(

@@ -51,7 +51,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None = None
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-    max_turns: int | None = None
+    max_iterations: int | None = None
     base_url: str | None = None
     verbose: int = 0
     log_file: Path | None = None
@@ -65,7 +65,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "model": self.model or None,
             "system": self.system,
             "policy.allow": self.allow or None,
-            "policy.max_turns": self.max_turns,
+            "policy.max_iterations": self.max_iterations,
             "log.file": str(self.log_file) if self.log_file else None,
             "builtin.root": str(self.root) if self.root else None,
             "builtin.enabled": self.builtin,

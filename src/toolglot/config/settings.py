@@ -1,7 +1,7 @@
 """DATA: everything that can be configured. Configuration files, environment variables and flags all fill these structs.
 
 A setting is one field: its type with its bounds (`msgspec.Meta`), its default, its docstring, and what `Setting` declares. The
-key is the dotted path (`policy.max_turns`), the environment variable is derived from it (`TOOLGLOT_POLICY_MAX_TURNS`).
+key is the dotted path (`policy.max_iterations`), the environment variable is derived from it (`TOOLGLOT_POLICY_MAX_ITERATIONS`).
 """
 
 from typing import Annotated, Literal
@@ -76,7 +76,7 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
     ask: Annotated[tuple[Effect, ...] | None, _SUPERSET] = None
     """Effects that need approval: read, write, execute, network; a tool's own declaration takes precedence. Unset: in a
     conversation, built-in tools ask before they write, run commands or use the network; other tools if they say so."""
-    max_turns: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_iterations
+    max_iterations: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_iterations
     """Maximum requests with tools for one prompt."""
     timeout: Annotated[_Positive | NoLimit, _LOWER] = _DEFAULT_CONFIG.timeout or "none"
     """Seconds for one tool call."""
@@ -98,7 +98,7 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
     """Maximum tokens for one prompt, input and output."""
     max_cost: Annotated[_Positive | NoLimit, _LOWER] = "none"
     """Maximum US dollars for one prompt, if the model's price is known."""
-    repeats: Annotated[int, Meta(ge=0), Setting(trust="lower", zero_is_unlimited=True)] = _DEFAULT_CONFIG.max_repeats
+    max_repeats: Annotated[int, Meta(ge=0), Setting(trust="lower", zero_is_unlimited=True)] = _DEFAULT_CONFIG.max_repeats
     """End the run when the same call returned the same result this many times; 0: never."""
     on_error: ToolErrorHandling = _DEFAULT_CONFIG.on_error
     """When a call fails: continue (tell the model), retry, or abort."""

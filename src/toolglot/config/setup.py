@@ -148,7 +148,7 @@ class Setup:
             allowed_tools = frozenset(name for name in names if all(_is_allowed(name, each) for each in filters))
         return ToolConfig(
             parallel=next((section.parallel for section in reversed(sections) if section.parallel is not None), None),
-            max_iterations=policy.max_turns,
+            max_iterations=policy.max_iterations,
             timeout=_to_optional_limit(policy.timeout),
             run_timeout=_to_optional_limit(policy.run_timeout),
             max_parallel=policy.max_parallel,
@@ -164,7 +164,7 @@ class Setup:
             max_result=policy.max_result,
             max_tokens=_to_optional_limit(policy.max_tokens),
             max_cost=_to_optional_limit(policy.max_cost),
-            max_repeats=policy.repeats,
+            max_repeats=policy.max_repeats,
         )
 
     def generation_options(self, model: str | None = None) -> Options:
