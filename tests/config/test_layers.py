@@ -163,7 +163,7 @@ class TestErrors:
         ('system = """\nnever', "line 2, column 6", "this is not TOML: "),
         ("[policy]\n[policy]\n", "line 2, column 8", "this is not TOML: "),
         ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
-        ("\n[policy]\nmax_iteration = 3", "line 3", "there is no setting 'policy.max_iteration'; did you mean 'policy.max_iterations'"),
+        ("\n[policy]\nmax_iteration = 3", "line 3", "no setting 'policy.max_iteration'; did you mean 'policy.max_iterations'"),
         ("max_iterations = 3", "line 1", "there is no setting 'max_iterations'; did you mean 'policy.max_iterations'?"),
         ("[polic]\nmax_iterations = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
         ("[log]\nzzz = 3", "line 2", "there is no setting 'log.zzz'; there are file, level"),

@@ -1,7 +1,7 @@
 """DATA: everything that can be configured. Configuration files, environment variables and flags all fill these structs.
 
 A setting is one field: its type with its bounds (`msgspec.Meta`), its default, its docstring, and what `Setting` declares. The
-key is the dotted path (`policy.max_iterations`), the environment variable is derived from it (`TOOLGLOT_POLICY_MAX_ITERATIONS`).
+key is the dotted path (`policy.timeout`), the environment variable is derived from it (`TOOLGLOT_POLICY_TIMEOUT`).
 """
 
 from typing import Annotated, Literal
