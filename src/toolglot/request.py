@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 import msgspec
 from msgspec import Meta
 
+from toolglot.errors import UsageError
 from toolglot.messages import Message, Opaque
 from toolglot.value_checks import check_values, keep_iterables
 
@@ -125,5 +126,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     extras: dict[str, dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
+        if isinstance(self.messages, str | Message):
+            raise UsageError("messages of Request: pass a list, such as [user('hi')]")
         if not isinstance(self.tools, tuple):
             msgspec.structs.force_setattr(self, "tools", tuple(self.tools))

@@ -36,7 +36,8 @@ _ASCII_PUNCTUATION = {
 
 def suggest(name: str, known: Iterable[str], *, limit: int = 3, cutoff: float = 0.62) -> list[str]:
     """Return the known names that are most similar to a misspelt one, best first."""
-    return get_close_matches(name, list(known), n=limit, cutoff=cutoff)
+    known, words = list(known), name.split("_")
+    return get_close_matches(name, known, n=limit, cutoff=cutoff) or [other for other in known if other in words][:limit]
 
 
 def did_you_mean(suggestions: Iterable[str]) -> str:

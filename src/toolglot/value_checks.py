@@ -1,7 +1,7 @@
 """Checks of values that callers create, which msgspec does only for values that it decodes."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
@@ -11,7 +11,7 @@ from msgspec.structs import asdict, force_setattr
 
 from toolglot.errors import UsageError
 
-__all__ = ["check_values", "keep_iterables"]
+__all__ = ["as_items", "check_arguments", "check_values", "keep_iterables"]
 
 _CONTAINERS: dict[Any, type[tuple[Any, ...]] | type[frozenset[Any]]] = {Sequence: tuple, Collection: frozenset}
 _PYTHON_NAMES = {"`array`": "a list", "null": "None"}
@@ -44,8 +44,23 @@ def keep_iterables(value: msgspec.Struct) -> None:
     for name, container in _container_fields(type(value)):
         field = getattr(value, name)
         if field is not None and not isinstance(field, container):
-            items = cast(Iterable[Any], (field,) if isinstance(field, str) or not isinstance(field, Iterable) else field)
-            force_setattr(value, name, container(items))
+            force_setattr(value, name, container(as_items(field)))
+
+
+def as_items(value: Any) -> list[Any]:
+    """Return the items of any iterable; a text, or what is not iterable, is one item."""
+    return [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(cast(Iterable[Any], value))
+
+
+def check_arguments(arguments: Mapping[str, Any], expected: Mapping[str, tuple[Any, str]]) -> None:
+    """Check the arguments of a function: name -> types, and the words for what to pass. Raises UsageError."""
+    for name, (kinds, words) in expected.items():
+        value = arguments[name]
+        if not isinstance(value, kinds) or isinstance(value, type):
+            shown = (
+                f"the class {value.__name__}" if isinstance(value, type) else "None" if value is None else type(value).__name__
+            )
+            raise UsageError(f"{name}: pass {words}, not {shown}")
 
 
 @cache

@@ -36,7 +36,7 @@ from toolglot.facades.catalog import find_base_tools
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.tool import Tool
 from toolglot.user_dirs import state_directory
-from toolglot.value_checks import check_values
+from toolglot.value_checks import as_items, check_arguments, check_values
 
 __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools", "find_unusable"]
 
@@ -73,7 +73,9 @@ class Builtins:
     `tools` are offered to models. `unusable` names those that are not, because something is missing here, and says what.
     """
 
-    def __init__(self, root: str | Path, options: BuiltinOptions, state_dir: Path | None, ask: AskUser | None) -> None:
+    def __init__(self, root: str | Path, options: BuiltinOptions, state_dir: str | Path | None, ask: AskUser | None) -> None:
+        check_arguments({"options": options}, {"options": (BuiltinOptions, "BuiltinOptions")})
+        state_dir = Path(state_dir) if state_dir is not None else None
         workspace = Workspace(
             root,
             other_roots=options.other_roots,
@@ -135,7 +137,11 @@ def _discover_tools(state: ToolState) -> Iterator[Tool]:
 
 
 def builtins(
-    root: str | Path = ".", *, options: BuiltinOptions | None = None, state_dir: Path | None = None, ask: AskUser | None = None
+    root: str | Path = ".",
+    *,
+    options: BuiltinOptions | None = None,
+    state_dir: str | Path | None = None,
+    ask: AskUser | None = None,
 ) -> Builtins:
     """Return the built-in tools for a directory. Raises UsageError.
 
@@ -150,7 +156,7 @@ def coding_tools(
     *,
     names: Iterable[str] | None = None,
     options: BuiltinOptions | None = None,
-    state_dir: Path | None = None,
+    state_dir: str | Path | None = None,
     ask: AskUser | None = None,
 ) -> list[Tool]:
     """Return the built-in tools for a directory as a list for `Orchestrator`. Raises UsageError.
@@ -168,7 +174,7 @@ def coding_tools(
         return tools
     known = {tool.name for tool in tools}
     wanted: set[str] = set()
-    for name in names:
+    for name in as_items(names):
         matches = {name} & known or known.intersection(find_base_tools(name))
         if not matches:
             loaded.check_usable(name)

@@ -2,21 +2,24 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TypedDict, Unpack, cast
+from types import NoneType
+from typing import Any, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from toolglot.engine.auth import Key
 from toolglot.engine.engine import DEFAULT_RETRY, Engine
+from toolglot.engine.signin.tokens import SignIn
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.catalog import resolve_profile, split_model
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
 from toolglot.tools.config import RetryConfig
+from toolglot.value_checks import check_arguments
 
 __all__ = ["SIMULATED_MODELS", "EngineOptions", "create_engine", "default_transport"]
 
@@ -34,6 +37,17 @@ _VERTEX_HOSTS = {
     "https://global-aiplatform.googleapis.com": "https://aiplatform.googleapis.com",
     "https://us-aiplatform.googleapis.com": "https://aiplatform.us.rep.googleapis.com",
     "https://eu-aiplatform.googleapis.com": "https://aiplatform.eu.rep.googleapis.com",
+}
+
+
+# What the arguments of an engine must be, and the words for it.
+_ARGUMENTS: dict[str, tuple[Any, str]] = {
+    "model": (str, "PROVIDER:MODEL, such as 'anthropic:claude-sonnet-4-5'"),
+    "base_url": ((str, NoneType), "a URL as text"),
+    "key": ((str, Callable, SignIn, NoneType), "a key as text, or a function that returns it"),
+    "transport": ((Transport, NoneType), "an object with the method `send`"),
+    "retry": (RetryConfig, "a RetryConfig"),
+    "headers": ((Mapping, NoneType), "a dict of texts"),
 }
 
 
@@ -83,7 +97,8 @@ def create_engine(
     `url_parameters`: the values of the placeholders in the provider's URL (resource, version, project, location).
     Raises UnknownName, UsageError.
     """
-    provider, _, name = model.partition(":")
+    check_arguments(locals(), _ARGUMENTS)
+    provider, name = split_model(model)
     engine_name = ""
     if provider == "simulator":
         from toolglot.engine.simulated import SimulatedTransport

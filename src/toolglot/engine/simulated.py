@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import ConnectionLost
-from toolglot.simulator.core import Part, Reset, Simulator, Stall
+from toolglot.simulator.core import Part, Reset, Script, Simulator, Stall
 
 __all__ = ["SimulatedTransport"]
 
@@ -14,8 +14,8 @@ __all__ = ["SimulatedTransport"]
 class SimulatedTransport:
     """Passes every request to a simulator."""
 
-    def __init__(self, simulator: Simulator | None = None) -> None:
-        self.simulator = simulator or Simulator()
+    def __init__(self, simulator: Simulator | Script | None = None) -> None:
+        self.simulator = simulator if isinstance(simulator, Simulator) else Simulator(simulator)
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the simulator's response. A simulated stall waits until it is cancelled."""

@@ -5,7 +5,7 @@ timeout names the phase it happened in.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, runtime_checkable
 
 import msgspec
 
@@ -72,6 +72,7 @@ class HttpResponse(Protocol):
         ...
 
 
+@runtime_checkable
 class Transport(Protocol):
     """Sends requests. One transport serves many conversations at once and reuses its connections."""
 

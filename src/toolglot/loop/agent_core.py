@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
-from types import UnionType
-from typing import Any, Generic, Self, Unpack
+from logging import getLogger
+from types import NoneType, UnionType
+from typing import Any, Generic, Self, Unpack, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import Transport
-from toolglot.errors import UnknownName
+from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
@@ -21,7 +22,7 @@ from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
-from toolglot.providers.catalog import select_row
+from toolglot.providers.catalog import select_row, split_model
 from toolglot.request import Options, Schema, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
@@ -29,15 +30,40 @@ from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
+from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.type_parameters import Data, OutputValue
+from toolglot.value_checks import as_items, check_arguments
 
-__all__ = ["AgentCore", "AgentOptions", "PromptContext", "SystemPrompt"]
+__all__ = ["ARGUMENTS", "AgentCore", "AgentOptions", "PromptContext", "SystemPrompt"]
 
+log = getLogger("toolglot.loop")
 _SHARED_ENGINE_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are not about one provider
 _NO_HOOKS = HookChain()
 _DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(), ContextPolicy()
+
+
+ARGUMENTS: dict[str, tuple[Any, str]] = {
+    "model": ((str, Engine), "PROVIDER:MODEL, such as 'anthropic:claude-sonnet-4-5', or an Engine"),
+    "system": ((str, Callable, NoneType), "a text, or a function that returns one"),
+    "config": (ToolConfig, "a ToolConfig"),
+    "options": (Options, "Options"),
+    "context": (ContextPolicy, "a ContextPolicy"),
+    "facade": ((str, Facade), "the name of a facade, or a Facade"),
+    "approve": ((Callable, NoneType), "a function that takes an ApprovalRequest"),
+    "summarize": ((Callable, NoneType), "a function that takes messages and returns a text"),
+    "audit": ((AuditLog, NoneType), "an AuditLog"),
+    "conversation": ((Conversation, NoneType), "a Conversation"),
+}
+"""What the arguments of an agent must be, and the words for it."""
+
+
+def _unknown_option(name: str) -> UsageError:
+    for parameter, kind in (("options", Options), ("config", ToolConfig), ("context", ContextPolicy)):
+        if name in kind.__struct_fields__:
+            return UsageError(f"unknown option of an agent {name!r}: pass {parameter}={kind.__name__}({name}=…)")
+    return UnknownName("option of an agent", name, AgentOptions.__annotations__)
 
 
 class PromptContext(msgspec.Struct, Generic[Data], frozen=True):
@@ -99,8 +125,9 @@ class AgentCore(Generic[Data, OutputValue]):
         conversation: Conversation | None = None,
         **engine: Unpack[EngineOptions],
     ) -> None:
+        check_arguments(locals(), ARGUMENTS)
         if unknown := engine.keys() - EngineOptions.__annotations__.keys():
-            raise UnknownName("option of an agent", min(unknown), AgentOptions.__annotations__)
+            raise _unknown_option(min(unknown))
         self._opened_transports = set[Transport]()
         self.engine = self._open_engine(model, {**engine})
         self._engine_options: dict[str, Any] = {**engine}
@@ -111,22 +138,23 @@ class AgentCore(Generic[Data, OutputValue]):
         self.context, self.summarize = context, summarize
         self.facade: str | Facade = facade
         self.metrics = ToolMetrics()
-        self.hooks = HookChain(hooks) if hooks else _NO_HOOKS
+        self.hooks = HookChain(as_items(hooks)) if hooks else _NO_HOOKS
         self.approve = approve
-        self._audit, self._fallbacks = audit, tuple(fallbacks)
+        self._audit, self._fallbacks = audit, tuple(as_items(fallbacks))
         definitions: list[ToolDefinition] = []
         if not isinstance(tools, ToolRegistry):
-            tools = list(tools)
+            tools = as_items(tools)
             definitions = [item for item in tools if isinstance(item, ToolDefinition)]
             tools = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
         self.registry = tools
-        self._hosted = HostedTools(hosted, definitions)
+        self._hosted = HostedTools(as_items(hosted), definitions)
         if isinstance(facade, Facade):
             check_facade(facade, self.engine.model, [tool.name for tool in tools])
         elif facade != "auto":
             find_facade(facade)
         self._view: ModelView | None = None
         self._config = config
+        self._warn_of_unknown_names()
         self._state = self.new_state(conversation if conversation is not None else Conversation())
 
     # ---- the model
@@ -150,9 +178,8 @@ class AgentCore(Generic[Data, OutputValue]):
         """Return an engine for another model, with the options of the present one as far as they concern it."""
         if isinstance(model, Engine):
             return model
-        provider, _, name = model.partition(":")
         options = self._engine_options
-        if select_row(provider, name) != self._options_profile:  # another provider must not get this one's key
+        if select_row(*split_model(model)) != self._options_profile:  # another provider must not get this one's key
             options = {name: options[name] for name in _SHARED_ENGINE_OPTIONS if name in options}
         return self._open_engine(model, options)
 
@@ -208,8 +235,18 @@ class AgentCore(Generic[Data, OutputValue]):
 
     @config.setter
     def config(self, config: ToolConfig) -> None:
+        check_arguments({"config": config}, {"config": ARGUMENTS["config"]})
         self._config = config
+        self._warn_of_unknown_names()
         self._state.executor.configure(self._state.settings.apply(config))
+
+    def _warn_of_unknown_names(self) -> None:
+        """Warn of names in the configuration that no tool has: an allowed tool would be missing, a limit would not hold."""
+        config, names = self._config, self.tool_names
+        fields = {"allowed_tools": config.allowed_tools or (), "max_uses": config.max_uses, "rates": config.rates}
+        for field, used in fields.items():
+            for name in sorted({*used} - {*names, *LOOP_TOOLS}):
+                log.warning("%s of ToolConfig names no tool of this agent: %s", field, UnknownName("tool", name, names).hint)
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -239,6 +276,8 @@ class AgentCore(Generic[Data, OutputValue]):
             prompt = prompt(PromptContext(self.engine.name, data, state.conversation, tools))
             if isawaitable(prompt):
                 prompt = await prompt
+            if not isinstance(cast(Any, prompt), str):
+                raise UsageError(f"system: the function must return text, not {type(cast(Any, prompt)).__name__}")
         return prompt or ""
 
     # ---- conversations and runs

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import NameConflict, UnknownName, UsageError
 from toolglot.events import RunDone, RunEvent, RunResult
-from toolglot.loop.agent_core import AgentCore, OutputType
+from toolglot.loop.agent_core import ARGUMENTS, AgentCore, OutputType
 from toolglot.loop.background_loop import iterate_sync, run_sync
 from toolglot.loop.conversation_state import ConversationState, RunSettings
 from toolglot.loop.driver import Driver
@@ -21,6 +21,7 @@ from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Conversation
 from toolglot.request import ToolChoice
 from toolglot.type_parameters import Data, OtherOutput, OutputValue
+from toolglot.value_checks import check_arguments
 
 __all__ = ["AgentRuns", "RunOptions"]
 
@@ -144,6 +145,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
 
     def _state_for(self, conversation: Conversation | None) -> ConversationState:
         """Return the state of a conversation; it lives as long as the conversation does."""
+        check_arguments({"conversation": conversation}, {"conversation": ARGUMENTS["conversation"]})
         if conversation is None or conversation is self._state.conversation:
             return self._state
         if conversation.attachments is None:

@@ -72,7 +72,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
 
     @classmethod
     def load(
-        cls, saved: bytes, /, model: str | Engine | None = None, **options: Unpack[AgentOptions[OtherData, OtherOutput]]
+        cls, saved: bytes | str, /, model: str | Engine | None = None, **options: Unpack[AgentOptions[OtherData, OtherOutput]]
     ) -> "Orchestrator[OtherData, OtherOutput]":
         """Return an agent that continues what `save` wrote; all other options are passed anew. Raises MalformedData."""
         if model is None and not isinstance(model := load(saved)[1].get("model", "simulator"), str):
@@ -81,7 +81,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         agent.restore(saved)
         return agent
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes | str) -> None:
         """Continue what `save` wrote, on the present model. Raises MalformedData, and changes nothing then."""
         conversation, header = load(data)
         state = self.new_state(conversation)

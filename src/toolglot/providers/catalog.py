@@ -15,7 +15,7 @@ from toolglot.providers.model_data import find_price, find_window
 from toolglot.providers.model_facts import FACTS
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
 
-__all__ = ["ALIASES", "PROFILES", "SURFACES", "infer_provider", "resolve_profile", "select_row"]
+__all__ = ["ALIASES", "PROFILES", "SURFACES", "infer_provider", "resolve_profile", "select_row", "split_model"]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}  # `allowed_tools` is OpenAI's own
 
@@ -361,6 +361,12 @@ _VENDOR_PATTERNS = (
 def infer_provider(model: str) -> str | None:
     """Return the provider of a model that is named without one; None if several serve it, or it is not known."""
     return next((provider for pattern, provider in _VENDOR_PATTERNS if re.search(pattern, model)), None)
+
+
+def split_model(name: str) -> tuple[str, str]:
+    """Return provider and model of PROVIDER:MODEL; the provider may be left out if the name of the model says it."""
+    provider, colon, model = name.partition(":")
+    return (provider, model) if colon else (infer_provider(name) or name, name if infer_provider(name) else "")
 
 
 def select_row(provider: str, model: str) -> str:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
@@ -20,6 +20,7 @@ from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.simulator.argument_filler import ArgumentFiller, split_words
 from toolglot.simulator.directives import PlannedTurn, parse_directives
 from toolglot.textutil import truncate
+from toolglot.value_checks import as_items
 from toolglot.wire import spec
 from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
@@ -44,6 +45,9 @@ class Script(msgspec.Struct, frozen=True):
     """
 
     turns: "Sequence[Reply | str | Callable[[Request], Reply]]"
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "turns", tuple(as_items(self.turns)))
 
 
 class Situation(msgspec.Struct):

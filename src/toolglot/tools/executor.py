@@ -183,9 +183,12 @@ class ToolExecutor:
         answer = self.approve(ApprovalRequest(prepared.call, tool.name, tool.effects, prepared.target, arguments, preview))
         if isawaitable(answer):
             answer = await answer
-        if isinstance(answer, str):
-            return answer if answer in get_args(ApprovalAnswer) else "no"  # anything but a clear yes is a no
-        return "yes" if answer is True else "no"
+        if isinstance(answer, bool):
+            return "yes" if answer else "no"
+        if answer in (answers := get_args(ApprovalAnswer)):
+            return answer
+        log.warning("approve returned %r, which counts as no: return True, False, or one of %s", answer, ", ".join(answers))
+        return "no"
 
     def apply_decision(self, prepared: PreparedCall, answer: Literal["yes", "no", "always"]) -> PreparedCall | ToolOutcome:
         """Continue with a call that was decided on."""

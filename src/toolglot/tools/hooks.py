@@ -13,6 +13,7 @@ import msgspec
 from toolglot.events import ToolOutcome
 from toolglot.messages import Reply, ToolCall
 from toolglot.request import Request
+from toolglot.value_checks import check_arguments
 
 __all__ = ["HookChain", "Hooks", "Veto", "apply_hooks"]
 
@@ -44,6 +45,8 @@ class HookChain:
 
     def __init__(self, hooks: Iterable[Hooks] = ()) -> None:
         hooks = tuple(hooks)
+        for hook in hooks:
+            check_arguments({"hooks": hook}, {"hooks": (Hooks, "instances of subclasses of Hooks")})
         names = ("before_request", "after_reply", "before_tool", "after_tool")
         self.before_request, self.after_reply, self.before_tool, self.after_tool = (
             tuple(getattr(hook, name) for hook in hooks if getattr(type(hook), name) is not getattr(Hooks, name))

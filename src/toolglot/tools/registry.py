@@ -11,6 +11,7 @@ from typing import Any, cast, overload
 from toolglot.errors import InvalidTool, NameConflict, UnknownName
 from toolglot.request import ToolDefinition
 from toolglot.tools.tool import Tool, qualified_name
+from toolglot.value_checks import as_items
 
 __all__ = ["ToolRegistry"]
 
@@ -26,7 +27,7 @@ class ToolRegistry:
     def __init__(self, tools: "Iterable[Tool | Callable[..., Any]]" = ()) -> None:
         self._state: tuple[int, dict[ToolKey, Tool]] = (0, {})
         self._definitions: tuple[int, tuple[ToolDefinition, ...]] = (0, ())
-        for tool in tools:
+        for tool in as_items(tools):
             self.register(tool)
 
     # -- change

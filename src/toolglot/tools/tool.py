@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial, update_wrapper
-from types import AsyncGeneratorType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import AsyncGeneratorType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType, NoneType
 from typing import (
     Any,
     Concatenate,
@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from toolglot.errors import InvalidTool, ToolError, UsageError
+from toolglot.errors import InvalidTool, ToolError, UnknownName, UsageError
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition, ToolExample
@@ -111,8 +111,12 @@ class Tool(Generic[Parameters, Returned]):
         **options: Unpack[ToolOptions],
     ) -> None:
         if unknown := options.keys() - ToolOptions.__annotations__.keys():
-            raise TypeError(f"unknown options of a tool: {', '.join(sorted(unknown))}")
+            raise UnknownName("option of a tool", min(unknown), ToolOptions.__annotations__)
         self._options: dict[str, Any] = {"definition": definition, "names": names, **options}
+        for option, kinds in _OPTION_TYPES.items():
+            if option in options and not isinstance(value := self._options[option], kinds):
+                words = " | ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
+                raise InvalidTool(f"{option} of a tool: expected {words}, got {value!r:.80}")
         self._binding: type[Any] = type(function)
         if isinstance(function, (staticmethod, classmethod)):
             function = cast(Any, function).__func__
@@ -311,6 +315,10 @@ class Tool(Generic[Parameters, Returned]):
 
 
 _ATTRIBUTES = frozenset(Tool.__annotations__)
+_OPTION_TYPES: dict[str, tuple[type[Any], ...]] = {
+    "name": (str,), "description": (str, NoneType), "timeout": (int, float, NoneType), "max_uses": (int, NoneType),
+    "rate": (Rate, NoneType), "approval": (bool, NoneType), "max_result": (int, NoneType), "parameters": (Mapping, NoneType),
+}  # fmt: skip
 # With those from `__annotations__` on, `inspect` treats a tool as its function: it has a signature, and may be a coroutine.
 _FUNCTION_ATTRIBUTES = (
     *("__doc__", "__module__", "__name__", "__qualname__"),

@@ -1,0 +1,139 @@
+"""Wrong arguments are errors of one sentence that say what to pass, when they are passed."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolglot import (
+    AuditLog,
+    Conversation,
+    Hooks,
+    HttpTransport,
+    Options,
+    Orchestrator,
+    Request,
+    RetryConfig,
+    Script,
+    SimulatedTransport,
+    Simulator,
+    ToolConfig,
+    ToolRegistry,
+    UsageError,
+    coding_tools,
+    create_engine,
+    tool,
+    tool_results,
+    user,
+)
+
+
+@tool
+def double(x: int) -> int:
+    """Double a number."""
+    return 2 * x
+
+
+class Silent(Hooks):
+    pass
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"tools": None}, "None cannot be a tool: it cannot be called"),
+    ({"tools": ["double"]}, "'double' cannot be a tool: it cannot be called"),
+    ({"hooks": [Silent]}, "hooks: pass instances of subclasses of Hooks, not the class Silent"),
+    ({"model": None}, "model: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-4-5', or an Engine, not None"),
+    ({"config": {"timeout": 3}}, "config: pass a ToolConfig, not dict"),
+    ({"options": {"max_tokens": 3}}, "options: pass Options, not dict"),
+    ({"context": {"budget": 3}}, "context: pass a ContextPolicy, not dict"),
+    ({"system": ["Be brief."]}, "system: pass a text, or a function that returns one, not list"),
+    ({"approve": "yes"}, "approve: pass a function that takes an ApprovalRequest, not str"),
+    ({"summarize": "brief"}, "summarize: pass a function that takes messages and returns a text, not str"),
+    ({"facade": 3}, "facade: pass the name of a facade, or a Facade, not int"),
+    ({"audit": AuditLog}, "audit: pass an AuditLog, not the class AuditLog"),
+    ({"conversation": [user("hi")]}, "conversation: pass a Conversation, not list"),
+    ({"transport": HttpTransport}, "transport: pass an object with the method `send`, not the class HttpTransport"),
+    ({"key": 3}, "key: pass a key as text, or a function that returns it, not int"),
+    ({"headers": [("a", "b")]}, "headers: pass a dict of texts, not list"),
+    ({"retry": 3}, "retry: pass a RetryConfig, not int"),
+    ({"base_url": 3}, "base_url: pass a URL as text, not int"),
+    ({"aprove": print}, "unknown option of an agent 'aprove'; did you mean 'approve'?"),
+    ({"tool": [double]}, "unknown option of an agent 'tool'; did you mean 'tools'?"),
+    ({"api_key": "x"}, "unknown option of an agent 'api_key'; did you mean 'key'?"),
+    ({"temperature": 0.5}, "unknown option of an agent 'temperature': pass options=Options(temperature=…)"),
+    ({"max_iterations": 3}, "unknown option of an agent 'max_iterations': pass config=ToolConfig(max_iterations=…)"),
+])  # fmt: skip
+def test_wrong_option_of_an_agent(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Orchestrator(options.pop("model", "anthropic:claude-sonnet-4-5"), **options)
+    assert str(caught.value) == message
+
+
+def wrong(value: object) -> Any:
+    """A value that type checkers would refuse."""
+    return value
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Orchestrator(system=lambda _: wrong(3)).run_sync("hi"), "system: the function must return text, not int"),
+    (lambda: Orchestrator().run_sync("hi", conversation=wrong([user("hi")])), "conversation: pass a Conversation, not list"),
+    (lambda: setattr(Orchestrator(), "config", {}), "config: pass a ToolConfig, not dict"),
+    (lambda: wrong(tool)(double, effect="read"), "unknown option of a tool 'effect'; did you mean 'effects'?"),
+    (lambda: tool(double, timeout=wrong("3")), "timeout of a tool: expected int | float | None, got '3'"),
+    (lambda: tool(double, approval=wrong("yes")), "approval of a tool: expected bool | None, got 'yes'"),
+    (lambda: coding_tools(".", options=wrong({"require_read": False})), "options: pass BuiltinOptions, not dict"),
+    (lambda: Conversation(wrong("hi")), "a conversation has messages, not str; use user(…) to make one"),
+    (lambda: Conversation().append(wrong({"role": "user"})), "a conversation has messages, not dict; use user(…) to make one"),
+    (lambda: Request("m", wrong("hi")), "messages of Request: pass a list, such as [user('hi')]"),
+    (lambda: tool_results(wrong("hi")), "a tool message has tool results, not str; use ToolResult(call.id, …)"),
+])  # fmt: skip
+def test_wrong_argument_of_a_function(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+def test_one_item_is_as_good_as_a_list_of_one() -> None:
+    one: dict[str, Any] = {"tools": double, "hooks": Silent(), "hosted": "web_search"}
+    assert Orchestrator("simulator", **one).tool_names == ("double", "web_search")
+    busy = SimulatedTransport(Simulator(faults=["overloaded"] * 3))
+    agent = Orchestrator(
+        "simulator:anthropic", transport=busy, retry=RetryConfig(max_retries=2, base=0), fallbacks="simulator:gemini"
+    )
+    agent.run_sync("hi")
+    assert agent.engine.profile.id == "gemini"
+    assert [made.name for made in wrong(ToolRegistry)(double)] == ["double"]
+    assert [made.name for made in coding_tools(".", names="read")] == ["read"]
+    for simulator in (Script("say hi"), Simulator(Script(["say hi"]))):
+        assert Orchestrator("simulator", transport=SimulatedTransport(simulator)).run_sync("?").text == "hi"
+
+
+def test_a_model_that_names_its_vendor_needs_no_provider() -> None:
+    assert create_engine("claude-sonnet-4-5", key="k").name == "anthropic:claude-sonnet-4-5"
+    agent = Orchestrator("gpt-4o", key="k")
+    agent.switch("gpt-4o-mini")  # the key is of the same provider, so it is kept
+    assert asyncio.run(agent.engine.keys.headers()) == {"authorization": "Bearer k"}
+
+
+@pytest.mark.parametrize("field", ["allowed_tools", "max_uses", "rates"])
+def test_a_name_in_the_configuration_that_no_tool_has_is_a_warning(field: str, caplog: pytest.LogCaptureFixture) -> None:
+    values: dict[str, Any] = {
+        "allowed_tools": ["duble"],
+        "max_uses": {"duble": 1},
+        "rates": {"duble": {"calls": 1, "seconds": 1}},
+    }
+    agent = Orchestrator("simulator", tools=[double], options=Options(), config=ToolConfig(allowed_tools=["double"]))
+    assert caplog.messages == []
+    with caplog.at_level(logging.WARNING):
+        agent.config = ToolConfig(**{field: values[field]})
+    assert caplog.messages == [f"{field} of ToolConfig names no tool of this agent: 'duble'; did you mean 'double'?"]
+
+
+@pytest.mark.parametrize("answer", ["maybe", None])
+def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    agent = Orchestrator("simulator", tools=[tool(double, approval=True)], approve=lambda _: answer)
+    assert agent.run_sync('call double {"x": 1}').outcomes[0].result.error_kind == "rejected"
+    advice = "return True, False, or one of yes, no, always, later"
+    assert caplog.messages == [f"approve returned {answer!r}, which counts as no: {advice}"]
