@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -106,3 +107,15 @@ async def test_closing_an_agent_leaves_open_what_was_passed_to_it(address: str) 
     assert not is_open(own)
     await agent.engine.close()
     assert not is_open(agent.engine.transport)
+
+
+def test_an_engine_is_shared_by_tasks_agents_and_event_loops(address: str) -> None:
+    engine = create_engine(MODEL, base_url=address, key="any")
+
+    async def talk(number: int) -> list[str]:
+        runs = [Orchestrator(engine).run(f"say {number} {task}") for task in range(3)]
+        return [result.text for result in await asyncio.gather(*runs)]
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda number: asyncio.run(talk(number)), range(4)))
+    assert answers == [[f"{number} {task}" for task in range(3)] for number in range(4)]
