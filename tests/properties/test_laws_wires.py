@@ -10,15 +10,17 @@ from msgspec.structs import replace
 from tests.simulator.client import pick_model
 
 from toolglot.errors import ToolglotError
-from toolglot.jsontext import dumps
-from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult
+from toolglot.jsontext import dumps, loads
+from toolglot.messages import Conversation, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
+from toolglot.wire.repair import repair_history
 from toolglot.wire.spec import SPECS, WIRES
 
+from .legality import illegal, refused
 from .strategies import TOOLS, Doc, conversations, legal_conversations, requests, targets
 from .test_laws import LAW
 
@@ -99,6 +101,36 @@ def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(data: st
             (loss.subject, loss.reason) for loss in full.losses
         )
         sent, closed = step.body, step.prefix_length
+
+
+CLAUDES = tuple(resolve_profile("anthropic", model) for model in ("claude-sonnet-4-5", "claude-opus-4-6"))
+TEXTS = st.sampled_from(["", " ", "answer ", "x", "y\t"]).map(Text)
+THOUGHT, CALL = Thinking("hm", {"signature": "s"}), ToolCall("c", "get", {})
+BLANK_MESSAGES = st.one_of(
+    st.builds(Message, st.sampled_from(["user", "system"]), st.lists(TEXTS, max_size=2).map(tuple)),
+    st.builds(
+        Message,
+        st.just("assistant"),
+        st.lists(TEXTS | st.sampled_from([THOUGHT, CALL]), max_size=3).map(tuple),
+        st.sampled_from([None, Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")]),
+    ),
+    st.builds(Message, st.just("tool"), st.sampled_from([(), (ToolResult("c", (Text("r"),), "get"),)])),
+)
+
+
+@settings(LAW, max_examples=LAW.max_examples * 4)
+@given(st.lists(BLANK_MESSAGES, min_size=1, max_size=6), st.sampled_from(CLAUDES))
+def test_answers_that_may_be_a_prefill_are_legal_and_grow_alike(messages: list[Message], profile: Profile) -> None:
+    """Whether an answer is the last message depends on what follows it, which may be left out as blank."""
+    encoder = PrefixEncoder(profile)
+    for count in range(1, len(messages) + 1):
+        body = encode_request(Request(profile.model, messages[:count]), profile).body
+        assert loads(encoder.encode(Request(profile.model, messages[:count])).body) == body
+        assert [*illegal(profile, body), *refused(profile, body)] == []
+        texts = [block.text.strip() for message in messages[:count] for block in message.blocks if isinstance(block, Text)]
+        assert all(text in dumps(body).decode() for text in texts)
+    repaired = repair_history(messages, profile.history)
+    assert repair_history(repaired.messages, profile.history).repairs == []
 
 
 # ---- shapes that nobody promised

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Message
+from toolglot.messages import Message, Text
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
 from toolglot.wire.codec import encode_messages, encode_request, is_stateful, load_request_encoder
@@ -58,9 +58,12 @@ class PrefixEncoder:
             tail_writer, tail, repairs = self._writer, b"", self._repairer.repairs
         else:  # the open turn may look different in the next request: encode it with copies
             tail_writer, repairer = self._writer.copy(), self._repairer.copy()
-            messages, first = request.messages[self._closed_count :], self._closed_count
-            history = repairer.repair_turn(filter_visible(messages, tail_writer, first), first) if messages else []
-            tail, repairs = self._encode_items(repairer.repair_ending(history), tail_writer, first), repairer.repairs
+            history: list[Message] = []
+            for turn in split_turns(request.messages, self._closed_count):
+                visible = filter_visible(request.messages[turn.start : turn.stop], tail_writer, turn.start)
+                history += repairer.repair_turn(visible, turn.start)
+            tail = self._encode_items(repairer.repair_ending(history), tail_writer, self._closed_count)
+            repairs = repairer.repairs
         if self._closed_items or tail:
             *parts, last = [part for part in (self._head, self._closed_items, tail) if part]
             body = b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}"))
@@ -113,8 +116,8 @@ class PrefixEncoder:
         for turn in split_turns(request.messages, self._closed_count):
             messages = request.messages[turn.start : turn.stop]
             # A prefill that the target wants trimmed is trimmed only at the end of a request: it stays open.
-            is_prefill = messages[-1].role == "assistant" and self._profile.history.plain_prefill
-            if not turn.is_closed or (is_prefill and _ends_conversation(request.messages, turn.stop)):
+            is_prefill = self._profile.history.plain_prefill and _may_be_prefill(messages, request.messages[turn.stop :])
+            if not turn.is_closed or is_prefill:
                 break
             history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
             self._closed_items += self._encode_items(history, self._writer, turn.start)  # a bytearray grows in place
@@ -125,6 +128,11 @@ class PrefixEncoder:
         return dumps(items)[1:-1] + b"," if items else b""
 
 
-def _ends_conversation(messages: Sequence[Message], stop: int) -> bool:
-    """Return whether only system messages follow: they may be blank and be left out."""
-    return all(messages[index].role == "system" for index in range(stop, len(messages)))
+def _may_be_prefill(turn: Sequence[Message], following: Sequence[Message]) -> bool:
+    """Return whether a request may end with an assistant message of this turn: what follows may be left out as blank."""
+    if not any(message.role == "assistant" for message in turn) or (len(turn) == 2 and turn[1].role == "tool"):
+        return False
+    return not any(
+        message.role in ("user", "system") and any(isinstance(block, Text) and block.text.strip() for block in message.blocks)
+        for message in following
+    )

@@ -142,9 +142,9 @@ class HistoryRepairer:
             self._record("user message", 0, "added at the end, because the conversation must end with one")
             return [*messages, Message("user", (Text(_CONTINUE_TEXT),))]
         # A system message after it is sent as a message, too: then it is no prefill.
-        if rules.plain_prefill and messages and messages[-1] is last and (plain := _strip_prefill(last)) != last:
+        if rules.plain_prefill and messages and messages[-1] is last and (plain := _strip_prefill(messages)) != messages:
             self._record("assistant message", 0, "a prefill must not contain thinking or end with white space")
-            return [*messages[:-1], *([plain] if plain.blocks else [])]
+            return plain
         return messages
 
     def _record(self, subject: str, index: int, reason: str) -> None:
@@ -293,11 +293,20 @@ class HistoryRepairer:
         return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
-def _strip_prefill(message: Message) -> Message:
-    blocks = [block for block in message.blocks if not isinstance(block, Thinking)]
-    while blocks and isinstance(last := blocks[-1], Text) and last.text != last.text.rstrip():
-        blocks[-1:] = [replace(last, text=last.text.rstrip())] if last.text.strip() else []
-    return replace(message, blocks=tuple(blocks)) if tuple(blocks) != message.blocks else message
+def _strip_prefill(messages: list[Message]) -> list[Message]:
+    """Drop thinking from the assistant messages at the end, which count as one, and white space from their end."""
+    start = len(messages)
+    while start and messages[start - 1].role == "assistant":
+        start -= 1
+    plain = list(messages)
+    for index in range(start, len(messages)):
+        blocks = tuple(block for block in messages[index].blocks if not isinstance(block, Thinking))
+        plain[index] = replace(messages[index], blocks=blocks)
+    plain[start:] = [message for message in plain[start:] if message.blocks]
+    while len(plain) > start and isinstance(last := plain[-1].blocks[-1], Text) and last.text != last.text.rstrip():
+        blocks = (*plain[-1].blocks[:-1], *([replace(last, text=last.text.rstrip())] if last.text.strip() else []))
+        plain[-1:] = [replace(plain[-1], blocks=blocks)] if blocks else []
+    return plain
 
 
 def _simple_turn_ids(messages: Sequence[Message]) -> set[str] | None:
@@ -312,7 +321,7 @@ def _simple_turn_ids(messages: Sequence[Message]) -> set[str] | None:
         if type(call) is not ToolCall or type(result) is not ToolResult or call.id != result.call_id:
             return None
         ids.add(call.id)
-    return ids if len(ids) == len(calls) else None
+    return ids if calls and len(ids) == len(calls) else None
 
 
 def _join_results(first: ToolResult, second: ToolResult) -> ToolResult:
