@@ -13,7 +13,7 @@ from typing import Literal
 
 from toolglot.errors import UsageError
 
-__all__ = ["config_file", "data_directory", "ensure_private_directory", "state_directory", "write_private"]
+__all__ = ["config_file", "data_directory", "ensure_private_directory", "is_writable", "state_directory", "write_private"]
 
 Environ = Mapping[str, str]
 # XDG Base Directory Specification 0.8: the variable, and its default below the home directory.
@@ -55,6 +55,12 @@ def _user_directory(kind: Literal["config", "data", "state"]) -> Path:
         return home / "Library" / "Application Support" / "toolglot"
     variable, default = _XDG[kind]
     return Path(os.environ.get(variable, "").strip() or home / default, "toolglot")
+
+
+def is_writable(directory: Path) -> bool:
+    """Return whether files can be created in the directory, which may have to be created itself."""
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
 
 
 def ensure_private_directory(directory: Path) -> Path:

@@ -152,7 +152,7 @@ def test_a_home_that_cannot_be_written_is_a_warning(
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "file" / "state"))
     agent = Orchestrator("simulator", tools=coding_tools(tmp_path), facade="neutral")
     assert [record.getMessage() for record in caplog.records] == [
-        f"files are changed without backups: {tmp_path}/file cannot be written; pass state_dir=, or backups=False"
+        f"files are changed without backups: {tmp_path}/file/state/backups cannot be written; pass state_dir=, or backups=False"
     ]
     agent.run_sync('call write_file {"path": "a.txt", "content": "hello"}')
     assert (tmp_path / "a.txt").read_text() == "hello"

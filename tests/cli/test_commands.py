@@ -7,8 +7,10 @@ import base64
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -70,6 +72,43 @@ def test_h_is_help() -> None:
         assert run_cli(*words, "-h") == run_cli(*words, "--help")
 
 
+class TestHome:
+    """Without a home directory that can be written, everything works that writes nothing; the rest says what to do."""
+
+    @pytest.fixture(params=["a file", "read-only"])
+    def run_homeless(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+        home = tmp_path / "home"
+        command = [sys.executable, "-W", "error", "-m", "toolglot"]
+        if request.param == "a file":
+            home.touch()
+        else:  # for root too
+            home.mkdir()
+            command = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(home), str(home), *command]
+            if shutil.which("bwrap") is None or subprocess.run([*command[:7], "true"], capture_output=True).returncode:
+                pytest.skip("needs bubblewrap")
+        (tmp_path / "a.txt").write_text("hello\n")
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLGLOT", "XDG"))} | {
+            "HOME": str(home)
+        }
+        return lambda *words: subprocess.run([*command, *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+
+    def test_what_needs_none(self, run_homeless: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+        done = run_homeless("run", "hi", "-m", "simulator")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "You said: hi\n", "")
+
+    def test_what_needs_one(self, run_homeless: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+        done = run_homeless("call", "read", '{"path": "a.txt"}')
+        assert (done.returncode, done.stdout) == (2, "")
+        sentence = (
+            rf"toolglot: cannot create the directory '{tmp_path}/home/\S+': [\w -]+; set TOOLGLOT_STATE to use another one\n"
+        )
+        assert re.fullmatch(sentence, done.stderr)
+        done = run_homeless("doctor")
+        assert (done.returncode, done.stderr) == (1, "")
+        assert "set TOOLGLOT_STATE to use another one" in " ".join(done.stdout.split())
+        assert "no problems found" not in done.stdout
+
+
 class TestStreams:
     @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
     def test_characters_that_the_output_cannot_show_are_replaced(self, encoding: str, tmp_path: Path) -> None:
@@ -97,6 +136,14 @@ class TestStreams:
         shell = ["sh", "-c", f'"$@" {closed}', "sh", *command]
         done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)})
         assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+    @pytest.mark.parametrize("words", [("models",), ("run", "hi", "-m", "simulator"), ("doctor",), ("demo",)], ids=" ".join)
+    def test_a_full_disk_is_an_error_of_one_sentence(self, words: tuple[str, ...], tmp_path: Path) -> None:
+        command = [sys.executable, "-W", "error", "-m", "toolglot", *words]
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (1, "toolglot: cannot write the output: No space left on device\n")
 
     @pytest.mark.parametrize("words", [("models",), ("run", "hi", "-m", "simulator"), ("--help",), ("demo",)], ids=" ".join)
     def test_a_reader_that_has_left_is_no_error_message(self, words: tuple[str, ...], tmp_path: Path) -> None:

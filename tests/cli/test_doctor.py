@@ -250,6 +250,13 @@ def test_location_of_the_audit_log(doctor: Doctor, setting: str, file: str | Non
     assert said in doctor.configure(setting).text()
 
 
+def test_a_directory_that_cannot_be_written_is_a_problem(doctor: Doctor) -> None:
+    (doctor.directory / "file").write_text("")
+    doctor.setenv("TOOLGLOT_STATE", str(doctor.directory / "file" / "state"))
+    problem = f"cannot write to the directory '{doctor.directory}/file/state': set TOOLGLOT_STATE to use another one"
+    assert problem in doctor.report(broken=True)["problems"]
+
+
 def test_unreadable_audit_log_is_a_problem(doctor: Doctor) -> None:
     (doctor.directory / "audit.jsonl").mkdir()
     assert "cannot read" in doctor.report(broken=True)["problems"][0]

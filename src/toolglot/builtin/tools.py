@@ -4,7 +4,6 @@ A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) 
 Tools that need options, or that come in a package of their own, are listed in `Builtins`.
 """
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib import import_module
 from logging import getLogger
@@ -35,7 +34,7 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_base_tools
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.tool import Tool
-from toolglot.user_dirs import state_directory
+from toolglot.user_dirs import is_writable, state_directory
 from toolglot.value_checks import as_items, check_arguments, check_values
 
 __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools", "find_unusable"]
@@ -122,10 +121,9 @@ class Builtins:
 def _find_backup_dir(state_dir: Path | None) -> Path | None:
     """Where backups go; None, with a warning, if the user has no directory that can be written."""
     directory = (state_dir or state_directory()) / "backups"
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
-    if state_dir is not None or (existing.is_dir() and os.access(existing, os.W_OK)):
+    if state_dir is not None or is_writable(directory):
         return directory
-    log.warning("files are changed without backups: %s cannot be written; pass state_dir=, or backups=False", existing)
+    log.warning("files are changed without backups: %s cannot be written; pass state_dir=, or backups=False", directory)
     return None
 
 

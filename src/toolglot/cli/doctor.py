@@ -36,7 +36,7 @@ from toolglot.jsontext import dumps_text, loads_object
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
-from toolglot.user_dirs import config_file, state_directory
+from toolglot.user_dirs import config_file, data_directory, is_writable, state_directory
 
 # extra -> its packages, and what it adds
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -126,6 +126,9 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
             require_key(Setup(settings).engine())
         except ToolglotError as e:
             problems.append(f"the model {settings.model!r} cannot be used: {e}")
+    for directory in {state_directory(), data_directory()}:
+        if not is_writable(directory):  # built-in tools and the audit log need it
+            problems.append(f"cannot write to the directory {str(directory)!r}: set TOOLGLOT_STATE to use another one")
     keys = {id: _find_key_origin(profile, settings) for id, profile in PROFILES.items()}
     changed = [value for value in configuration.values if value.origin != DEFAULT]
     user_file = config_file()
