@@ -98,6 +98,7 @@ def test_a_function_is_a_tool_and_stays_a_function() -> None:
     assert get_weather("Rome")["location"] == "Rome"
     assert get_weather.__doc__
     assert get_weather.__doc__.startswith("Get current")
+    assert tool(lambda: None, name="bare").__doc__ is None, "and not that of the class"
     assert get_weather.effects == {"read", "write", "execute", "network"}, "a tool that does not say may do anything"
     assert repr(get_weather).startswith("<Tool 'get_weather': ")
     assert not get_weather.is_async
