@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,18 @@ class TestApproval:
         assert "Run it? [y/N]" in outcome.err
         assert "did not approve" in outcome.err or code == 0
         assert (directory / "a.txt").read_text() == text
+
+    @pytest.mark.untraced
+    @pytest.mark.parametrize("key", ["ctrl-c", "ctrl-d"])
+    def test_ctrl_c_at_the_question_refuses_at_once(self, key: str, directory: Path) -> None:
+        terminal = pytest.importorskip("terminal", reason="there are no pseudo-terminals here")
+        command = [sys.executable, "-m", "toolglot", "call", "write", json.dumps(WRITE)]
+        with terminal.Terminal(command, cwd=directory, env=terminal.surroundings()) as screen:
+            screen.wait_for("Run it? [y/N]")
+            screen.press(key)
+            assert screen.wait_exit() == 1
+        assert "toolglot: The user did not approve the call. It did not run." in screen.everything.splitlines()
+        assert (directory / "a.txt").read_text() == "one\ntwo\n"
 
     def test_reading_is_not_asked_about(self) -> None:
         assert run_cli("call", "read", json.dumps(READ), is_terminal=True) == (0, LINES, "")

@@ -9,6 +9,7 @@ commands end with the program, and a note says so.
 
 import asyncio
 import re
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -147,10 +148,15 @@ def _ask_for_approval(approval: ApprovalRequest) -> bool:
     from toolglot.cli.chat.screen import Screen
 
     show_approval(approval, Screen(PlainConsole(sys.stderr), ChatSettings()), show_all=True)
+    # asyncio turns Ctrl-C into a cancellation, which would wait for the answer.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return click.confirm("Run it?", err=True)
     except click.Abort:
+        click.echo(err=True)
         return False
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _create_executor(
