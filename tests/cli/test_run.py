@@ -209,7 +209,10 @@ class TestTools:
         outcome = run_cli("run", "fault stall", "--json", TOOLGLOT_POLICY_RUN_TIMEOUT="0.05")
         assert (outcome.code, outcome.records()[-1]["result"]["stop"]) == (3, "timeout")
         outcome = run_cli("run", "fault stall", TOOLGLOT_POLICY_RUN_TIMEOUT="0.05")
-        assert (outcome.code, outcome.err) == (3, "toolglot: stopped early: timeout\n")
+        assert (outcome.code, outcome.err) == (
+            3,
+            "toolglot: stopped early (timeout): the run used up its time (policy.run_timeout)\n",
+        )
 
 
 class TestErrors:

@@ -476,7 +476,9 @@ async def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     async with connect() as transport:
-        await expect_error(ConnectFailed, transport, "https://provider.test/", "unknown host HOST")
+        await expect_error(
+            ConnectFailed, transport, "https://provider.test/", "unknown host HOST: check the base URL and your connection"
+        )
 
 
 @pytest.mark.parametrize("url", ["provider.test/v1", "ftp://provider.test/", "http://provider.test:port/", "http://", ""])

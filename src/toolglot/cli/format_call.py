@@ -1,11 +1,25 @@
-"""Format a tool call on one line for a user who is watching. Approvals show every argument instead."""
+"""Format a tool call, and why a run stopped, on one line for a user who is watching. Approvals show every argument instead."""
 
+from toolglot.events import RunStop
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.facades.equivalence import HARNESS_PARAMETERS
 from toolglot.jsontext import dumps_text
 from toolglot.messages import ToolCall
 
 _LEADING = ("command", "argv", "pattern", "path", "text")
+_STOPS: dict[RunStop, str] = {
+    "length": "the answer reached the limit of output tokens (generation.max_tokens)",
+    "refusal": "the model refused to answer",
+    "filtered": "the provider withheld the answer",
+    "max_iterations": "the prompt took too many requests (policy.max_turns)",
+    "budget": "the run used up its tokens or its cost (policy.max_tokens, policy.max_cost)",
+    "timeout": "the run used up its time (policy.run_timeout)",
+}
+
+
+def describe_stop(stop: RunStop) -> str:
+    """Say why a run stopped early, and which setting decides that."""
+    return f"stopped early ({stop}){f': {_STOPS[stop]}' if stop in _STOPS else ''}"
 
 
 def format_arguments(call: ToolCall) -> str:

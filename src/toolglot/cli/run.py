@@ -15,7 +15,7 @@ from typing import Any, TextIO, cast
 import click
 
 from toolglot.cli.attachments import load_attachment
-from toolglot.cli.format_call import format_arguments
+from toolglot.cli.format_call import describe_stop, format_arguments
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import supports_color, write_json_line
@@ -163,7 +163,7 @@ class _TextPresenter:
                     names = ", ".join(call.name for call in result.pending)
                     notes.append(f"{names} needs approval (use --yes to approve)")
                 elif result.stop != "end":
-                    notes.append(f"stopped early: {result.stop}")
+                    notes.append(describe_stop(result.stop))
                 for note in notes:
                     print(f"toolglot: {note}", file=sys.stderr)
             case _:

@@ -123,7 +123,10 @@ class TestEvents:
             (ev.BlockReady(0, Media("image", "image/png", "aGk=")), "[image image/png, 3 bytes]"),
             (ev.BlockReady(0, Media("file", url="https://x")), "[file"),
             (ev.BlockReady(0, Foreign("gemini", {"type": "code"})), "[gemini code] · /show 1"),
-            (ev.RunDone(ev.RunResult("", stop="length")), "stopped early: length"),
+            (
+                ev.RunDone(ev.RunResult("", stop="length")),
+                "stopped early (length): the answer reached the limit of output tokens",
+            ),
             (ev.RunDone(ev.RunResult("", usage=Usage(12_345, 6, 1_000))), "12k tokens in (1,000 cached), 6 out"),
             (ev.RunDone(ev.RunResult("", cost=0.01234)), "$0.0123"),
             (ev.RunDone(ev.RunResult("", iterations=3)), "3 requests"),

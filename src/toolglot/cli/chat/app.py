@@ -131,7 +131,7 @@ class Chat:
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()
                 self.attachments = self._last_attachments
-                self.screen.note("the prompt was removed from the conversation", "dim")
+                self.screen.note("the prompt was removed from the conversation: press Up to edit it and send it again", "dim")
 
     async def approve(self, approval: ApprovalRequest) -> ApprovalAnswer:
         """Ask the user to approve a call."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolglot.cli.chat.markdown_blocks import BlockSplitter
-from toolglot.cli.format_call import format_arguments
+from toolglot.cli.format_call import describe_stop, format_arguments
 from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
 from toolglot.cli.styled import Line, cell_width, chop
 from toolglot.config.settings import ChatSettings
@@ -297,7 +297,7 @@ class Screen:
                 self._shown_losses.add(loss)
                 self.note(f"lost: {loss}", "yellow")
         if result.stop != "end":
-            self.note(f"stopped early: {result.stop}", "yellow")
+            self.note(describe_stop(result.stop), "yellow")
         summary = [f"{time.monotonic() - self._turn_started_at:.1f} s"]
         if result.iterations > 1:
             summary.append(f"{result.iterations} requests")
