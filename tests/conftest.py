@@ -38,6 +38,7 @@ settings.load_profile("toolglot")
 
 # Nobody's own configuration, keys or files.
 _HOME = tempfile.TemporaryDirectory(prefix="toolglot-tests-")
+Path(_HOME.name, "config.toml").touch()
 os.environ |= {
     "TOOLGLOT_STATE": f"{_HOME.name}/state",
     "TOOLGLOT_CONFIG": f"{_HOME.name}/config.toml",

@@ -20,7 +20,10 @@ def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
         if name.startswith(("TOOLGLOT_", "XDG_")) or name in environment.KEY_VARIABLES:
             del os.environ[name]
     os.environ["HOME"] = os.environ["USERPROFILE"] = str(tmp_path)
-    os.environ["TOOLGLOT_CONFIG"] = str(tmp_path / "user" / "config.toml")
+    user_file = tmp_path / "user" / "config.toml"
+    user_file.parent.mkdir()
+    user_file.touch()
+    os.environ["TOOLGLOT_CONFIG"] = str(user_file)
     os.environ["TOOLGLOT_STATE"] = str(tmp_path / "state")
     os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
     monkeypatch.chdir(tmp_path)

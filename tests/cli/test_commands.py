@@ -180,7 +180,7 @@ def test_shell_completion(words: str, expected: list[str]) -> None:
 
 def test_shell_completion_knows_your_aliases(isolated_home: Path, monkeypatch: Patch) -> None:
     file = isolated_home / "user" / "config.toml"
-    file.parent.mkdir()
+
     file.write_text('[aliases]\nworkhorse = "anthropic:claude-opus-5"\n')
     monkeypatch.setenv("COMP_WORDS", "toolglot run -m wor")
     monkeypatch.setenv("COMP_CWORD", "3")

@@ -286,6 +286,10 @@ class TestConfiguration:
         assert "toolglot.toml, line 1, column 9" in err
 
     @pytest.mark.untraced
+    def test_a_file_that_is_named_but_absent_is_reported(self, directory: Path) -> None:
+        note = "toolglot: TOOLGLOT_CONFIG names '/nowhere/config.toml', which does not exist\n"
+        assert run("say hi", "-m", "simulator", TOOLGLOT_CONFIG="/nowhere/config.toml") == (0, "hi\n", note)
+
     def test_alias_is_a_model(self, directory: Path) -> None:
         (directory / "toolglot.toml").write_text('[aliases]\nwork = "simulator:ollama"\n')
         outcome = run("say hi", "-m", "work", "--json")

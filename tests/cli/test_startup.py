@@ -47,7 +47,6 @@ ODD = [1, 2]
 def home(isolated_home: Path, monkeypatch: Patch) -> Path:
     work = isolated_home / "work"
     work.mkdir()
-    (isolated_home / "user").mkdir()
     (work / "start_tools.py").write_text(TOOLS)
     monkeypatch.chdir(work)
     return work

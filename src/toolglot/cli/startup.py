@@ -4,6 +4,7 @@ Keys are removed from the environment before any tool's code is loaded. Settings
 are reported once.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
 from toolglot.tools.executor import Approve
 from toolglot.tools.tool import tool
-from toolglot.user_dirs import data_directory
+from toolglot.user_dirs import config_file, data_directory
 
 if TYPE_CHECKING:
     from toolglot.builtin.tool_state import AskUser
@@ -120,6 +121,8 @@ def prepare(
         want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
         require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
     """
+    if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
+        print(f"toolglot: TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist", file=sys.stderr)
     configuration = _resolve_trust(_load_configuration(flags), flags, confirm)
     settings = configuration.settings
     level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
