@@ -51,7 +51,7 @@ class Text(_Block, frozen=True, gc=False, tag="text"):
     opaque: Opaque | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if type(self.text) is not str:
             check_values(self)
 
 
@@ -115,8 +115,8 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     """Set if the model made the call under the native tool names of a facade."""
 
     def __post_init__(self) -> None:
-        arguments: Any = self.arguments
-        if not (isinstance(arguments, dict | None) and isinstance(self.id, str) and isinstance(self.name, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        is_object = self.arguments is None or type(self.arguments) is dict
+        if not is_object or type(self.id) is not str or type(self.name) is not str:
             check_values(self)
 
     @property
@@ -185,8 +185,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
             raise UsageError(f"the role of a message is {', '.join(_ROLES[:-1])} or {_ROLES[-1]}, not {self.role!r:.80}")
-        blocks = cast(tuple[Any, ...], self.blocks)
-        if type(blocks) is not tuple or not all(isinstance(block, _Block) for block in blocks):
+        blocks: Any = self.blocks
+        if type(blocks) is not tuple or [block for block in cast(tuple[Any, ...], blocks) if not isinstance(block, _Block)]:
             force_setattr(self, "blocks", _to_blocks(blocks))
 
     @property
