@@ -29,7 +29,9 @@ class ToolStatistics(msgspec.Struct):
 
 
 class ToolMetrics:
-    """Collects outcomes."""
+    """Collects outcomes. `bounds`: of the latency histograms, in seconds; the last bucket has none."""
+
+    bounds = BUCKETS
 
     def __init__(self) -> None:
         self._tools: dict[str, ToolStatistics] = {}
