@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -14,8 +16,10 @@ from toolglot import (
     HttpRequest,
     HttpResponse,
     HttpTransport,
+    InvalidRequest,
     Orchestrator,
     Reply,
+    ReplyTooLarge,
     RetryConfig,
     RunDone,
     RunResult,
@@ -39,7 +43,7 @@ from toolglot.wire.spec import WIRES
 from .agents import MODELS
 
 Doc = dict[str, Any]
-Answer = Doc | list[Doc] | bytes
+Answer = Doc | list[Doc] | bytes | Iterator[bytes]
 Serve = Callable[..., str]
 NAMES = dict(zip(WIRES, (f"{provider}:{model}" for provider, model in MODELS.items()), strict=True))
 EVERY_WIRE = pytest.mark.parametrize("wire", WIRES)
@@ -69,7 +73,9 @@ def serve() -> Iterator[Serve]:
                     answer = respond("".join(f"data: {json.dumps(doc)}\n\n" for doc in answer).encode())
                 elif isinstance(answer, dict):
                     answer = respond(json.dumps(answer).encode(), "application/json")
-                self.wfile.write(answer)
+                with suppress(ConnectionError):  # the client leaves when it has had enough
+                    for piece in [answer] if isinstance(answer, bytes) else answer:
+                        self.wfile.write(piece)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -136,6 +142,28 @@ async def test_a_fallback_may_be_the_same_model_at_another_address(serve: Serve,
         assert (await ask(agent, "q", live=live)).text == "hi"
         assert agent.engine is other
     await other.close()
+
+
+def respond_for_ever(status: str, *, packed: bool) -> Iterator[bytes]:
+    encoder = zlib.compressobj(wbits=31)
+    yield respond(b"", "application/json", status).replace(
+        b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n" if packed else b"\r\n\r\n"
+    )
+    while True:
+        yield encoder.compress(b" " * 100_000) if packed else b"x" * 65536
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("status", "error"), [("200 OK", ReplyTooLarge), ("400 Bad Request", InvalidRequest)])
+@LIVE
+async def test_no_body_is_read_without_a_bound(
+    serve: Serve, live: bool, status: str, error: type[Exception], packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolglot.engine.engine._MAX_REPLY_BYTES", 1024**2)
+    base_url = serve(respond_for_ever(status, packed=packed))
+    async with Orchestrator(NAMES["openai-chat"], base_url=base_url, key="any") as agent:
+        with pytest.raises(error):
+            await ask(agent, "q", live=live)
 
 
 def noting(ran: list[int]) -> Tool:

@@ -251,6 +251,7 @@ def begun(*blocks: Any, origin: Origin | None = OWN) -> Message:
         ([user("hi"), begun(Text("x")), user("and?")], True),
         ([user("hi"), begun(Text("x"))], False),
         ([user("hi"), begun(SIGNED, CALL), DONE, begun(ToolCall("c2", "get", {})), tool(ToolResult("c2"))], True),
+        ([user("hi"), begun(CALL), DONE, begun(Text("")), user("and?")], False),
     ],
     ids=[
         "own",
@@ -263,6 +264,7 @@ def begun(*blocks: Any, origin: Origin | None = OWN) -> Message:
         "no loop",
         "begun answer",
         "later step",
+        "an answer that is left out",
     ],
 )
 def test_thinking_in_a_tool_loop_that_began_without_it(said: list[Message], on: bool) -> None:
