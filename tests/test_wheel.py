@@ -112,6 +112,13 @@ def test_the_source_distribution_has_the_repository_and_nothing_else(distributio
     assert files - {"PKG-INFO"} == {name for name in tracked if not name.startswith(".ci/")}
 
 
+def test_the_source_distribution_builds_the_same_wheel(distributions: Path, tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "-w", tmp_path]
+    subprocess.run([*build, *distributions.glob("*.tar.gz")], check=True)
+    [wheel], [again] = distributions.glob("*.whl"), tmp_path.glob("*.whl")
+    assert wheel.read_bytes() == again.read_bytes()
+
+
 def test_the_command_says_its_version(environment: Path) -> None:
     version = f"toolglot {toolglot.__version__}\n"
     assert run(environment, "toolglot", "--version") == version
