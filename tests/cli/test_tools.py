@@ -168,6 +168,8 @@ def test_a_facade_can_be_named_by_its_family(alias: str, name: str, directory: P
 def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> None:
     (directory / "mine.py").write_text("def lookup(path: str) -> str:\n    return path.upper()\n")
     (directory / "mine.toml").write_text(OWN.replace('"read"', '"lookup"'))
+    code, out, err = run_cli("tools", "mine:lookup", "--facade", "mine.toml")
+    assert (code, "\nOpen\n" in out, "\nlookup\n" in out, err) == (0, True, False, "")
     for words in ([], ["--builtin"]):
         code, out, err = run_cli("run", 'call Open {"file": "x"}', "--tools", "mine:lookup", "--facade", "mine.toml", *words)
         assert (code, "X" in out, "no effect" in err) == (0, True, False), err

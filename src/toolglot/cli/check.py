@@ -19,6 +19,7 @@ from toolglot.providers.model_data import find_window
 from toolglot.providers.preflight import preflight
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
 from toolglot.wire.codec import encode_request
 from toolglot.wire.converters import decode_tools
 
@@ -35,7 +36,8 @@ def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
     ok: sent as they are; changed: accepted, but something is lost or moved into a description; rejected: refused by
     the provider, and the exit code is 1.
     """
-    definitions, printer, exit_code = load_definitions(tools), Printer(sys.stdout), 0
+    items, printer, exit_code = load_tools_or_definitions(tools), Printer(sys.stdout), 0
+    definitions = [item if isinstance(item, ToolDefinition) else item.definition for item in items]
     for target in targets or sorted(PROFILES):
         profile = find_profile(target)
         provider, model = target.partition(":")[0] if ":" in target else profile.id, profile.model
@@ -58,20 +60,20 @@ def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
     return exit_code
 
 
-def load_definitions(name: str) -> list[ToolDefinition]:
-    """Load tool definitions from a JSON file, from stdin (`-`), or from `module:object`. Raises UsageError."""
+def load_tools_or_definitions(name: str) -> "list[Tool | ToolDefinition]":
+    """Load tools from `module:object`, or definitions from a JSON file or from stdin (`-`). Raises UsageError."""
     is_module = re.fullmatch(r"[\w.]+(:.*)?", name) and not name.endswith(".json") and not Path(name).exists()
     if name.endswith(".py") or is_module or (":" in name and not Path(name).exists()):
         loaded = load_tools(name)
         registry = ToolRegistry(item for item in loaded if not isinstance(item, ToolDefinition))
-        definitions = [*registry.definitions(), *(item for item in loaded if isinstance(item, ToolDefinition))]
+        tools: list[Tool | ToolDefinition] = [*registry, *(item for item in loaded if isinstance(item, ToolDefinition))]
     else:
         try:
-            definitions = decode_tools(loads(read_input(Path(name))))
+            tools = [*decode_tools(loads(read_input(Path(name))))]
         except OSError as e:
             raise UsageError(f"cannot read {name!r}: {e.strerror}") from None
         except ValueError as e:
             raise UsageError(f"{name} is not JSON: {e}") from None
-    if not definitions:
+    if not tools:
         raise UsageError(f"{name} contains no tools")
-    return definitions
+    return tools

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from toolglot.cli.check import load_definitions
+from toolglot.cli.check import load_tools_or_definitions
 from toolglot.cli.models import expand_fields, find_profile
 from toolglot.cli.options import WIRE, complete_model
 from toolglot.cli.printer import Printer, format_json, write_json_line
@@ -36,7 +36,7 @@ from toolglot.wire.spec import SPECS
     shell_complete=complete_model,
 )
 @click.option("--wire", type=WIRE, help="Show them in this API format.")
-@click.option("--facade", help="Show the built-in tools under this facade.")
+@click.option("--facade", help="Show the tools under this facade: an id, a TOML file or module:object.")
 @click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")
 def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
     """Show tools as defined, or as a model sees them.
@@ -45,7 +45,7 @@ def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: s
     """
     unusable: dict[str, str] = {}
     if tools:
-        loaded = [item for name in tools for item in load_definitions(name)]
+        loaded = [item for name in tools for item in load_tools_or_definitions(name)]
     else:
         with prepare(Flags(), want_builtin=True) as cli_setup:
             loaded, unusable = cli_setup.tools, cli_setup.builtins.unusable if cli_setup.builtins is not None else {}
