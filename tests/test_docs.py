@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,20 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert 'id="toolglot.ApprovalRequest.effects"' in tools, "fields without a docstring are missing"
     assert "https://fonts" not in page
     assert "Orchestrator" in (tmp_path / "site" / "search.json").read_text(encoding="utf-8")
+    assert list(dead_links(tmp_path / "site")) == []
+
+
+def dead_links(site: Path) -> Iterator[tuple[str, str]]:
+    """The links of a built site that lead nowhere."""
+    pages = {page.resolve(): page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    ids = {page: set(re.findall(r'\bid="?([^"\s>]+)', text)) for page, text in pages.items()}
+    for page, text in pages.items():
+        for link in re.findall(r'href="([^":]+)"', text) if page.name != "404.html" else ():
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            target = target / "index.html" if target.is_dir() else target
+            if not target.exists() or (anchor and anchor not in ids.get(target, {anchor})):
+                yield page.name, link
 
 
 def test_every_requirement_names_tests_that_exist() -> None:
