@@ -263,6 +263,9 @@ def test_results_and_conversations_are_short_in_a_shell_and_readable_in_a_notebo
     result = RunResult("b" * 1000, messages=tuple(conversation), iterations=2)
     assert len(repr(result)) < 200
     assert markdown(result) == result.text
+    assert markdown(RunResult("", "approval")).startswith("`<RunResult")
+    assert markdown(user(["look", Media("image", url="u")])) == "**user** look\n\n*image*"
+    assert markdown(Reply((Text("hi"), call))) == '**assistant** hi\n\n`look({"at":"x"})`'
 
 
 @pytest.mark.parametrize(("data", "media_type", "kind", "found"), [

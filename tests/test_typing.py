@@ -4,8 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,13 +19,8 @@ pytestmark = pytest.mark.untraced
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program beside an environment with toolglot's files, as a wheel has them, and the packages it needs."""
+    """A directory with the program, and nothing of this project."""
     directory = tmp_path_factory.mktemp("consumer")
-    venv.create(directory / "env", with_pip=False, symlinks=True)
-    packages = next((directory / "env").glob("lib/python*/site-packages"))
-    shutil.copytree(ROOT / "src" / "toolglot", packages / "toolglot", ignore=shutil.ignore_patterns("__pycache__"))
-    paths = [path for path in sys.path if path.endswith("site-packages")] or [sysconfig.get_path("purelib")]
-    (packages / "base.pth").write_text("\n".join(paths), encoding="utf-8")
     shutil.copy(ROOT / "tests" / "typed_consumer.py", directory)
     return directory
 
@@ -38,21 +31,24 @@ def check(project: Path, *command: str | Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("pyright") is None, reason="pyright is not installed")
-def test_pyright_strict(project: Path) -> None:
+def test_pyright_strict(project: Path, wheel_environment: Path) -> None:
     settings = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "include": ["typed_consumer.py"]}
     (project / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
-    check(project, "pyright", "--warnings", "--pythonpath", project / "env/bin/python")
+    check(project, "pyright", "--warnings", "--pythonpath", wheel_environment / "bin/python")
 
 
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed")
-def test_mypy_strict(project: Path) -> None:
-    check(project, "mypy", "--strict", "--python-executable", project / "env/bin/python", "typed_consumer.py")
+def test_mypy_strict(project: Path, wheel_environment: Path) -> None:
+    cache = ("--cache-dir", project / "cache")
+    check(project, "mypy", "--strict", *cache, "--python-executable", wheel_environment / "bin/python", "typed_consumer.py")
 
 
-def test_the_program_runs(project: Path) -> None:
-    code = "import asyncio, typed_consumer as c; c.check_tools(); asyncio.run(c.main())"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=project, capture_output=True, text=True)
+def test_the_program_runs(project: Path, wheel_environment: Path) -> None:
+    code = "import runpy, toolglot; runpy.run_path('typed_consumer.py', run_name='__main__'); print(toolglot.__file__)"
+    command = [wheel_environment / "bin/python", "-W", "error", "-X", "dev", "-c", code]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith(str(wheel_environment))
 
 
 def test_options_that_are_passed_on_are_those_of_the_functions() -> None:

@@ -1,7 +1,9 @@
 """A program as a user writes it: every public type that it relies on is checked, strictly, against the installed package."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import assert_type
 
 from pydantic import BaseModel
@@ -10,20 +12,36 @@ from toolglot import (
     ApprovalAnswer,
     ApprovalRequest,
     BuiltinOptions,
+    Case,
     Context,
+    ContextPolicy,
     Effect,
+    Facade,
+    Field,
+    Hooks,
     HttpRequest,
     HttpResponse,
+    Options,
     Orchestrator,
     PromptContext,
+    Rate,
+    RetryConfig,
+    Root,
     RunDone,
     RunResult,
     ShellOptions,
     SimulatedTransport,
+    Timeouts,
     Tool,
+    ToolCall,
+    ToolChoice,
     ToolConfig,
     Transport,
+    UserQuestion,
+    Veto,
+    View,
     WebConfig,
+    coding_tools,
     find_facade,
     from_config,
     tool,
@@ -81,6 +99,11 @@ class CountingTransport:
         return await self.inner.send(request)
 
 
+class NoSecrets(Hooks):
+    async def before_tool(self, call: ToolCall) -> Veto | None:
+        return Veto("that is a secret") if call.arguments and "secret" in call.arguments.values() else None
+
+
 def system(context: PromptContext[User]) -> str:
     return f"You help {context.data.name} with {len(context.tools)} tools."
 
@@ -90,9 +113,17 @@ def build(transport: Transport) -> Orchestrator[User, City]:
         "simulator:anthropic",
         tools=[look_up, store, Atlas().count, ping],
         system=system,
-        config=ToolConfig(approval_effects={"write"}, allowed_tools=["look_up", "store"]),
+        config=ToolConfig(
+            approval_effects={"write"},
+            allowed_tools=["look_up", "store"],
+            rates={"look_up": Rate(10, 60)},
+            retry=RetryConfig(max_retries=1),
+        ),
         output_type=City,
         approve=approve,
+        options=Options(max_tokens=500, stop=["END"]),
+        context=ContextPolicy(when_full="trim"),
+        hooks=[NoSecrets()],
         data=User("Ada"),
         transport=transport,
     )
@@ -111,6 +142,8 @@ async def main() -> None:
     result = await agent.run("respond in JSON", data=User("Bob"))
     assert_type(result, RunResult[City])
     assert_type(result.output.population, int)
+    answer = await agent.run("a number", output_type=int, tool_choice=ToolChoice("none"), allowed_tools={"look_up"})
+    assert_type(answer.output, int)
     async for event in agent.stream("again"):
         if isinstance(event, RunDone):
             print(event.result.text, transport.count)
@@ -142,5 +175,35 @@ async def check_mistakes(agent: Orchestrator[User, City]) -> None:
     ToolConfig(approval_effects={"destroy"})  # type: ignore[arg-type]
 
 
-OPTIONS = BuiltinOptions(shell=ShellOptions(), web=WebConfig())
+def answer(questions: list[UserQuestion]) -> list[str]:
+    return [question.options[0].label for question in questions]
+
+
+def check_builtin_tools(directory: Path) -> list[Tool]:
+    """Options of the built-in tools, and a facade of one's own."""
+    options = BuiltinOptions(
+        other_roots=[Root(directory, writable=False)],
+        unprotected={".vscode"},
+        shell=ShellOptions(network=False, hidden=[directory / "keys"], processes=64),
+        web=WebConfig(browser="none", allow_private=["localhost"], brave_key=lambda: None),
+    )
+    show = View(
+        name="show",
+        description="Show a file.",
+        parameters={"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]},
+        cases={"": Case(base="read", fields=[Field("file", "path")])},
+        aliases=["cat"],
+    )
+    facade = Facade(id="mine", title="Mine", views=[show], hides=["grep"])
+    tools = coding_tools(directory, options=options, ask=answer, names=["read", "ask_user"])
+    assert_type(Orchestrator("simulator", tools=tools, facade=facade).view().facade is None, bool)
+    return tools
+
+
+TIMEOUTS = Timeouts(connect=5, idle=None)
 FACADE_ID: str = find_facade("claude-code").id
+
+if __name__ == "__main__":
+    check_tools()
+    check_builtin_tools(Path.cwd())
+    asyncio.run(main())

@@ -199,8 +199,8 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
         return f"<RunResult {self.text!r:.100}, stop={self.stop!r}{output}{calls}, {self.iterations} iterations>"
 
     def _repr_markdown_(self) -> str:
-        """For notebooks: the answer."""
-        return self.text
+        """For notebooks: the answer, or why there is none."""
+        return self.text or f"`{self!r}`"
 
 
 class RunDone(_Event, frozen=True, gc=False):

@@ -204,6 +204,13 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """The tool results, in order."""
         return tuple([block for block in self.blocks if isinstance(block, ToolResult)])
 
+    def _repr_markdown_(self) -> str:
+        """For notebooks: who said what, and the calls with their results."""
+        calls = [f"`{call.name}({call.text:.200})`" for call in self.calls]
+        results = [f"`{result.name}` → {result.text:.500}" for result in self.results]
+        media = [f"*{block.kind}*" for block in self.blocks if isinstance(block, Media)]
+        return f"**{self.role}** " + "\n\n".join(filter(None, [self.text, *media, *calls, *results]))
+
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A model's reply: one assistant message, why it stopped, and its token usage."""
@@ -233,6 +240,10 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
         return self.message.calls
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks: the reply as a message."""
+        return self.message._repr_markdown_()  # pyright: ignore[reportPrivateUsage]
 
 
 class Conversation(Sequence[Message]):
@@ -283,12 +294,7 @@ class Conversation(Sequence[Message]):
 
     def _repr_markdown_(self) -> str:
         """For notebooks: who said what, and the calls with their results."""
-        return "\n\n".join(f"**{message.role}** {_to_markdown(message)}" for message in self._messages)
-
-
-def _to_markdown(message: Message) -> str:
-    parts = [message.text, *(f"`{call.name}({call.text:.200})`" for call in message.calls)]
-    return "\n\n".join(filter(None, [*parts, *(f"`{result.name}` → {result.text:.500}" for result in message.results)]))
+        return "\n\n".join(map(Message._repr_markdown_, self._messages))  # pyright: ignore[reportPrivateUsage]
 
 
 def _to_blocks(content: Any) -> tuple[Block, ...]:

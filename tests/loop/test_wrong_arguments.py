@@ -137,3 +137,8 @@ def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(answer: Any, cap
     assert agent.run_sync('call double {"x": 1}').outcomes[0].result.error_kind == "rejected"
     advice = "return True, False, or one of yes, no, always, later"
     assert caplog.messages == [f"approve returned {answer!r}, which counts as no: {advice}"]
+
+
+def test_an_agent_is_short_in_a_shell() -> None:
+    agent = Orchestrator("simulator:gemini", tools=[double], conversation=Conversation([user("hi"), user("ho")]))
+    assert repr(agent) == "<Orchestrator simulator:gemini/gemini-3-pro-preview, 1 tool, 2 messages>"

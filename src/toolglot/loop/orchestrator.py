@@ -19,6 +19,7 @@ from toolglot.loop.run import find_last_prompt
 from toolglot.messages import Conversation, Message, load, save, user
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import Request
+from toolglot.textutil import pluralize
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.type_parameters import Data, OtherData, OtherOutput, OutputValue
@@ -63,6 +64,10 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
     def has_pending_run(self) -> bool:
         """Whether a run waits to be resumed."""
         return self._state.paused is not None
+
+    def __repr__(self) -> str:
+        tools, messages = pluralize(len(self.tool_names), "tool"), pluralize(len(self.conversation), "message")
+        return f"<Orchestrator {self.model}, {tools}, {messages}>"
 
     # ---- state
 
