@@ -133,3 +133,20 @@ def test_fastapi_example_streams_events_and_remembers_the_chat() -> None:
     assert "event: error\n" in second
     conversations: dict[str, Any] = module["conversations"]
     assert len(conversations["a"]) >= 4
+
+
+def test_fastapi_example_survives_a_client_that_leaves() -> None:
+    pytest.importorskip("fastapi", reason="pip install fastapi")
+    answer = runpy.run_path(str(EXAMPLES / "fastapi_sse.py"))["answer"]
+
+    async def leave_and_return() -> bytes:
+        events = answer("a", "say one two three")
+        assert b"event: text" in await anext(events)
+        reading = asyncio.ensure_future(anext(events))  # a server cancels what waits for the next piece
+        reading.cancel()
+        await asyncio.wait([reading])
+        return b"".join([event async for event in answer("a", "say Welcome back.")])
+
+    events = asyncio.run(leave_and_return())
+    assert b"Welcome" in events
+    assert b"event: error" not in events
