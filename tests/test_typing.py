@@ -5,12 +5,15 @@ import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from toolglot.engine.factory import EngineOptions, UrlParameters, create_engine
 from toolglot.loop.agent_core import AgentCore, AgentOptions
+from toolglot.loop.agent_runs import RunOptions
+from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import PROFILES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,3 +61,5 @@ def test_options_that_are_passed_on_are_those_of_the_functions() -> None:
     assert set(EngineOptions.__annotations__) == engine | parameters
     agent = set(AgentCore.__init__.__annotations__) - {"model", "engine", "return"}
     assert set(AgentOptions.__annotations__) == agent | set(EngineOptions.__annotations__)
+    for method in (Orchestrator.run, Orchestrator.run_sync, Orchestrator.stream, Orchestrator.stream_sync):
+        assert set(signature(method).parameters) == {"self", "prompt", "output_type", *RunOptions.__annotations__}

@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         View as View,
     )
     from toolglot.loop.agent_core import AgentOptions as AgentOptions
-    from toolglot.loop.agent_runs import ResumeOptions as ResumeOptions, RunOptions as RunOptions
+    from toolglot.loop.agent_runs import RunOptions as RunOptions
     from toolglot.loop.attachments import load_attachment as load_attachment
     from toolglot.loop.context_window import ContextPolicy as ContextPolicy, ContextUsage as ContextUsage
     from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
@@ -214,7 +214,7 @@ _HOMES = {
     "builtin.tools": "BuiltinOptions builtins coding_tools",
     "config.setup": "from_config",
     "loop.agent_core": "AgentOptions",
-    "loop.agent_runs": "ResumeOptions RunOptions",
+    "loop.agent_runs": "RunOptions",
     "loop.attachments": "load_attachment",
     "loop.context_window": "ContextPolicy ContextUsage",
     "loop.orchestrator": "Orchestrator PromptContext",

@@ -42,14 +42,6 @@ class RunOptions(TypedDict, Generic[Data], total=False):
     """The tools that may be called, of those that the agent has and allows."""
 
 
-class ResumeOptions(TypedDict, Generic[Data], total=False):
-    """Options of `Orchestrator.resume`."""
-
-    data: Data | None
-    output_type: OutputType[Any]
-    conversation: Conversation | None
-
-
 class AgentRuns(AgentCore[Data, OutputValue]):
     """Starts and resumes runs."""
 
@@ -60,17 +52,27 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         self, prompt: Prompt, *, output_type: OutputType[OtherOutput], **options: Unpack[RunOptions[Data]]
     ) -> RunResult[OtherOutput]: ...
     async def run(
-        self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+        self,
+        prompt: Prompt,
+        *,
+        output_type: OutputType[Any] = None,
+        data: Data | None = None,
+        conversation: Conversation | None = None,
+        tool_choice: ToolChoice | None = None,
+        allowed_tools: Iterable[str] | None = None,
     ) -> RunResult[Any]:
         """Ask the model, run its tools and ask again, until there is an answer.
 
         Args:
             prompt: Text, blocks or messages.
-            output_type: For this run instead of the agent's: a type, or a JSON Schema, for `result.output`.
-            options: `data`, `tool_choice`, `allowed_tools`: for this run instead of the agent's. `conversation`: another one
-                than the agent's own. See `RunOptions`.
+            output_type: A type, or a JSON Schema, for `result.output`. This and the following are for this run, instead of
+                what the agent has.
+            data: Passed to tools. Concurrent runs, each with its own conversation, do not see each other's.
+            conversation: Continued instead of the agent's own.
+            tool_choice: For the first request; later ones are auto.
+            allowed_tools: The tools that may be called, of those that the agent has and allows.
         """
-        return await _finish(*self._plan(prompt, output_type, **options))
+        return await _finish(*self._plan(prompt, conversation, output_type, data, tool_choice, allowed_tools))
 
     @overload
     def run_sync(self, prompt: Prompt, **options: Unpack[RunOptions[Data]]) -> RunResult[OutputValue]: ...
@@ -79,65 +81,113 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         self, prompt: Prompt, *, output_type: OutputType[OtherOutput], **options: Unpack[RunOptions[Data]]
     ) -> RunResult[OtherOutput]: ...
     def run_sync(
-        self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+        self,
+        prompt: Prompt,
+        *,
+        output_type: OutputType[Any] = None,
+        data: Data | None = None,
+        conversation: Conversation | None = None,
+        tool_choice: ToolChoice | None = None,
+        allowed_tools: Iterable[str] | None = None,
     ) -> RunResult[Any]:
         """Like `run`, for callers without an event loop. Ctrl-C leaves a valid conversation."""
-        return run_sync(_finish(*self._plan(prompt, output_type, **options)))
+        return run_sync(_finish(*self._plan(prompt, conversation, output_type, data, tool_choice, allowed_tools)))
 
     def stream(
-        self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+        self,
+        prompt: Prompt,
+        *,
+        output_type: OutputType[Any] = None,
+        data: Data | None = None,
+        conversation: Conversation | None = None,
+        tool_choice: ToolChoice | None = None,
+        allowed_tools: Iterable[str] | None = None,
     ) -> AsyncGenerator[RunEvent]:
         """Like `run`, as it happens; the last event is `RunDone`. Leaving the stream interrupts the run."""
-        return _watch(*self._plan(prompt, output_type, **options))
+        return _watch(*self._plan(prompt, conversation, output_type, data, tool_choice, allowed_tools))
 
     def stream_sync(
-        self, prompt: Prompt, *, output_type: OutputType[Any] = None, **options: Unpack[RunOptions[Data]]
+        self,
+        prompt: Prompt,
+        *,
+        output_type: OutputType[Any] = None,
+        data: Data | None = None,
+        conversation: Conversation | None = None,
+        tool_choice: ToolChoice | None = None,
+        allowed_tools: Iterable[str] | None = None,
     ) -> Generator[RunEvent, None, None]:
         """Like `stream`, for callers without an event loop: `for event in agent.stream_sync(prompt)`."""
-        return iterate_sync(self.stream(prompt, output_type=output_type, **options))
+        return iterate_sync(_watch(*self._plan(prompt, conversation, output_type, data, tool_choice, allowed_tools)))
 
-    async def resume(self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]) -> RunResult[OutputValue]:
+    async def resume(
+        self,
+        decisions: Decisions = None,
+        *,
+        data: Data | None = None,
+        output_type: OutputType[Any] = None,
+        conversation: Conversation | None = None,
+    ) -> RunResult[OutputValue]:
         """Continue a run that waits for approvals.
 
         Args:
             decisions: call id -> yes or no.
-            options: `conversation`, unless it is the agent's own. `data` and `output_type` of the run are not saved: pass them
-                again after `load`.
+            data: Of the run, by default what it was started with; not saved, so pass it again after `load`.
+            output_type: Likewise.
+            conversation: The run's, unless it is the agent's own.
         """
-        return await _finish(*self._plan_resume(decisions, **options))
+        return await _finish(*self._plan_resume(decisions, conversation, data=data, output_type=output_type))
 
-    def resume_sync(self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]) -> RunResult[OutputValue]:
+    def resume_sync(
+        self,
+        decisions: Decisions = None,
+        *,
+        data: Data | None = None,
+        output_type: OutputType[Any] = None,
+        conversation: Conversation | None = None,
+    ) -> RunResult[OutputValue]:
         """Like `resume`, for callers without an event loop."""
-        return run_sync(_finish(*self._plan_resume(decisions, **options)))
+        return run_sync(_finish(*self._plan_resume(decisions, conversation, data=data, output_type=output_type)))
 
-    def resume_stream(self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]) -> AsyncGenerator[RunEvent]:
+    def resume_stream(
+        self,
+        decisions: Decisions = None,
+        *,
+        data: Data | None = None,
+        output_type: OutputType[Any] = None,
+        conversation: Conversation | None = None,
+    ) -> AsyncGenerator[RunEvent]:
         """Like `resume`, as it happens."""
-        return _watch(*self._plan_resume(decisions, **options))
+        return _watch(*self._plan_resume(decisions, conversation, data=data, output_type=output_type))
 
     def resume_stream_sync(
-        self, decisions: Decisions = None, **options: Unpack[ResumeOptions[Data]]
+        self,
+        decisions: Decisions = None,
+        *,
+        data: Data | None = None,
+        output_type: OutputType[Any] = None,
+        conversation: Conversation | None = None,
     ) -> Generator[RunEvent, None, None]:
         """Like `resume_stream`, for callers without an event loop."""
-        return iterate_sync(self.resume_stream(decisions, **options))
+        return iterate_sync(_watch(*self._plan_resume(decisions, conversation, data=data, output_type=output_type)))
 
     # ---- inside
 
     def _plan(
         self,
         prompt: Prompt,
+        conversation: Conversation | None,
         output_type: Any,
-        *,
-        conversation: Conversation | None = None,
-        allowed_tools: Iterable[str] | None = None,
-        **options: Any,
+        data: Any,
+        tool_choice: ToolChoice | None,
+        allowed_tools: Iterable[str] | None,
     ) -> tuple[ConversationState, Start]:
         state, names = self._state_for(conversation), allowed_tools
         allowed = None if names is None else frozenset([names] if isinstance(names, str) else names)
-        settings = RunSettings(output_type=output_type, allowed_tools=allowed, **options)
+        settings = RunSettings(data, output_type, tool_choice, allowed)
         return state, lambda streaming: self._start(state, prompt, settings, streaming)
 
     def _plan_resume(
-        self, decisions: Decisions, *, conversation: Conversation | None = None, **options: Any
+        self, decisions: Decisions, conversation: Conversation | None, **options: Any
     ) -> tuple[ConversationState, Start]:
         state = self._state_for(conversation)
         changes = {name: value for name, value in options.items() if value is not None}
