@@ -69,7 +69,8 @@ def test_python_m_toolglot_is_the_program() -> None:
 
 def test_h_is_help() -> None:
     for words in ((), ("call",), ("config", "path")):
-        assert run_cli(*words, "-h") == run_cli(*words, "--help")
+        assert run_cli(*words, "-h") == run_cli(*words, "--help") == run_cli("help", *words)
+    assert run_cli("-V") == run_cli("--version")
 
 
 class TestHome:

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,6 +91,14 @@ class TestOutput:
         assert kinds.count("ToolStarted") == kinds.count("ToolFinished") == 1
         assert kinds[-1] == "RunDone"
         assert events[-1]["result"]["stop"] == "end"
+
+    @pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq, which is not installed")
+    def test_the_documented_jq_filter_prints_the_answer(self) -> None:
+        document = (Path(__file__).parents[2] / "docs" / "run.md").read_text()
+        (words,) = re.findall(r"\| (jq .*)$", document, re.MULTILINE)
+        events = run("say one\ntwo words", "-m", "simulator", "--json").out
+        done = subprocess.run(shlex.split(words), input=events, capture_output=True, text=True, check=True)
+        assert done.stdout == run("say one\ntwo words", "-m", "simulator").out.removesuffix("\n")
 
     def test_failure_is_an_event_too(self) -> None:
         outcome = run("fault unauthorized", "--json")

@@ -59,7 +59,7 @@ class _CommandTable(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog='Shell completion: eval "$(_TOOLGLOT_COMPLETE=bash_source toolglot)"; for others, zsh_source or fish_source.',
 )
-@click.version_option(__version__, prog_name="toolglot", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", prog_name="toolglot", message="%(prog)s %(version)s")
 def app() -> None:
     """LLM tool calling for every major provider, with conversations that stay valid."""
 
@@ -68,7 +68,10 @@ def main() -> None:
     """Run the command line; report every failure in one sentence."""
     try:
         _prepare_streams()
-        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="toolglot", standalone_mode=False))
+        words = sys.argv[1:] or ["help"]
+        if words[0] == "help":
+            words = [*words[1:], "--help"]
+        sys.exit(app(words, prog_name="toolglot", standalone_mode=False))
     except ToolglotError as e:
         _fail(str(e), 2 if isinstance(e, UsageError) else 1)
     except click.ClickException as e:

@@ -178,7 +178,7 @@ class Typist:
 
         async def waited() -> str | None:
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     return await wait()
             except KeyboardInterrupt:
                 return None
@@ -243,9 +243,9 @@ class TestTerminal:
             typist.buffer.on_text_changed += changed
             reading = asyncio.create_task(typist.reader.read())
             typist.keys.send_text(begun + TAB)
-            await asyncio.wait_for(there.wait(), 5)
+            await asyncio.wait_for(there.wait(), 30)
             typist.keys.send_text(ENTER)
-            return await asyncio.wait_for(reading, 5)
+            return await asyncio.wait_for(reading, 30)
 
         assert asyncio.run(completed()) == whole
 
