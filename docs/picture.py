@@ -73,12 +73,13 @@ def get_weather(city: str) -> str:
     """Get the current weather of a city."""
     return f"{city}: {WEATHER[city]}"
 
-@tool(effects={"write"}, approval=True)
+def diff(arguments: dict[str, str]) -> str:
+    return "--- trip.md\\n+++ trip.md\\n@@ -1 +1 @@\\n-{old_string}\\n+{new_string}".format(**arguments)
+
+@tool(effects={"write"}, approval=True, preview=diff)
 def edit_file(path: str, old_string: str, new_string: str) -> str:
     """Replace a text in a file."""
     return f"replaced 1 text in {path}"
-
-all = [get_weather, edit_file]
 '''
 # What is said, and the answer to the question that follows.
 SCENE = (
@@ -210,7 +211,7 @@ def play(columns: int = 92, lines: int = 60) -> Page:
         (Path(folder) / "my_tools.py").write_text(TOOLS)
         home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"), folder)
         env = {name: value for name, value in surroundings(**home).items() if not name.startswith("TOOLGLOT_")}
-        words = [sys.executable, "-m", "toolglot.cli.main", "chat", "-m", "simulator:anthropic", "--tools", "my_tools:all"]
+        words = [sys.executable, "-m", "toolglot.cli.main", "chat", "-m", "simulator:anthropic", "--tools", "my_tools.py"]
         with Terminal(words, env=env, columns=columns, lines=lines, cwd=Path(folder)) as terminal:
             for prompt, answer in SCENE:
                 _say(terminal, prompt, answer)
