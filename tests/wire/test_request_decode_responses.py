@@ -226,7 +226,7 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
                 "call_id": "c3",
                 "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
             },
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]},
+            {"type": "message", "role": "assistant", "content": "done"},
             {"role": "user", "content": "bye"},
         ],
     }

@@ -47,7 +47,7 @@ def test_whole_request() -> None:
                     {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
                 ],
             },
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]},
+            {"type": "message", "role": "assistant", "content": "So."},
             {"type": "function_call", "call_id": "c1", "name": "get", "arguments": '{"x":"1"}'},
             {"type": "function_call_output", "call_id": "c1", "output": "one"},
         ],
@@ -147,7 +147,7 @@ def test_texts_of_one_item_are_one_item_again() -> None:
 def test_built_in_items_go_back_and_media_are_a_loss() -> None:
     search = Foreign("openai-responses", {"type": "web_search_call", "id": "ws_1"})
     encoded = encode([user("hi"), Message("assistant", (search, PNG, Text("x")), OWN)])
-    text = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
+    text = {"type": "message", "role": "assistant", "content": "x"}
     assert encoded.body["input"][1:] == [{"type": "web_search_call", "id": "ws_1"}, text]
     assert lost(encoded) == ["image"]
 

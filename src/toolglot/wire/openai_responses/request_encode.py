@@ -115,7 +115,9 @@ def _item_state(block: Text) -> Opaque:
 def _encode_texts(group: list[Text], writer: Writer) -> Doc:
     """Encode texts of one assistant item."""
     state = writer.echo_opaque(_item_state(group[0]))
-    parts: list[Doc] = []  # even for one text: llama.cpp refuses a string here
+    if len(group) == 1 and not state and not (writer.is_own and group[0].opaque):
+        return {"type": "message", "role": "assistant", "content": group[0].text}  # llama.cpp refuses it without the type
+    parts: list[Doc] = []
     for block in group:
         own_state = (block.opaque or {}) if writer.is_own else {}
         if own_state.get("refusal"):
