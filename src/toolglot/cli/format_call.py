@@ -11,7 +11,7 @@ _STOPS: dict[RunStop, str] = {
     "length": "the answer reached the limit of output tokens (generation.max_tokens)",
     "refusal": "the model refused to answer",
     "filtered": "the provider withheld the answer",
-    "max_iterations": "the prompt took too many requests (policy.max_turns)",
+    "max_iterations": "the prompt took too many requests (policy.max_iterations)",
     "budget": "the run used up its tokens or its cost (policy.max_tokens, policy.max_cost)",
     "timeout": "the run used up its time (policy.run_timeout)",
 }
