@@ -9,6 +9,7 @@ from toolglot.messages import Opaque, Origin
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolDefinition
+from toolglot.wire.codec import decode_request
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import reserve_names
 from toolglot.wire.writer import Writer, is_same_model
@@ -239,11 +240,10 @@ def test_no_effort_is_no_effort() -> None:
     assert writer.losses == []
 
 
-def test_effort_that_nobody_knows_is_a_loss() -> None:
+def test_effort_that_nobody_knows_stays_with_its_wire() -> None:
     """A provider's body may name a level that does not exist yet."""
-    writer = Writer(resolve_profile("openai-chat", "gpt-5"))
-    assert encode_effort(Options(effort="ultra"), writer) in (None, "xhigh")  # pyright: ignore[reportArgumentType]
-    assert losses(writer) == [("effort", "options")]
+    request = decode_request("openai-chat", {"model": "m", "messages": [], "reasoning_effort": "ultra"})
+    assert (request.options.effort, request.extras) == (None, {"openai-chat": {"reasoning_effort": "ultra"}})
 
 
 def test_extras_go_to_their_wire_or_family_and_are_losses_elsewhere() -> None:

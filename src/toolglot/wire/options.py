@@ -45,7 +45,7 @@ def encode_effort(options: Options, writer: Writer) -> str | None:
     if effort is None or effort in levels:
         return effort
     model = writer.model or writer.profile.title
-    if not levels or effort not in _EFFORT_LEVELS:
+    if not levels:
         writer.record_loss("effort", f"{model} has no effort levels", at="options")
         return None
     # Of two levels equally near, take the one nearer to high, as DeepSeek does: minimal -> low, xhigh -> high.
