@@ -354,5 +354,5 @@ def test_demo_runs_a_conversation_on_every_wire() -> None:
 def test_demo_of_an_unknown_provider() -> None:
     assert run_cli("demo", "--provider", "gemni")[::2] == (
         2,
-        "toolglot: unknown provider of the demo 'gemni'; did you mean 'gemini'?\n",
+        "toolglot: unknown demo provider 'gemni'; did you mean 'gemini'?\n",
     )

@@ -31,7 +31,7 @@ def demo(provider: str | None) -> int:
     Each conversation is handed over to another provider halfway. It runs on the simulator, without a key.
     """
     if provider is not None and provider not in SIMULATED_MODELS:
-        raise UnknownName("provider of the demo", provider, SIMULATED_MODELS)
+        raise UnknownName("demo provider", provider, SIMULATED_MODELS)
     screen = Screen(create_console(), ChatSettings(thinking="shown", result_lines=6))
     screen.is_simulated = True
     providers = list(SIMULATED_MODELS)

@@ -14,7 +14,6 @@ from typing import Any, TextIO, cast
 
 import click
 
-from toolglot.cli.attachments import load_attachment
 from toolglot.cli.format_call import describe_stop, format_arguments
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
@@ -35,6 +34,7 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
+from toolglot.loop.attachments import load_attachment
 
 EVENTS_VERSION = 1
 

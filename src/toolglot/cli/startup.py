@@ -127,15 +127,13 @@ def prepare(
     settings = configuration.settings
     level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
     configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
-    key_variables = {section.key_env for section in settings.providers.values() if section.key_env}
-    key_variables |= {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
-    hide_environment(settings.policy.keep_env, key_variables)
-    for section in settings.providers.values():
-        for value in section.headers.values():
-            remember_key(value)  # so that it is redacted in logs
+    sections = settings.providers.values()
+    search_keys = {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
+    hide_environment(settings.policy.keep_env, search_keys | {section.key_env for section in sections if section.key_env})
+    for value in (value for section in sections for value in section.headers.values()):
+        remember_key(value)  # so that it is redacted in logs
     tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name))]
-    setup = Setup(settings)
-    model, model_reason = _choose_model(setup)
+    model, model_reason = _choose_model(setup := Setup(settings))
     is_simulated = model.startswith("simulator")
     enabled = settings.builtin.enabled
     if enabled is None:

@@ -201,7 +201,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     """Tools to load: a file, a module, or module:object."""
     facade: Annotated[str, Setting(is_path=True)] = "auto"
-    """How models see the built-in tools: auto (as their own harness shows them), the id of a facade, a TOML file,
+    """How models see the built-in tools: auto (as their own coding agent shows them), the id of a facade, a TOML file,
     or module:object."""
     audit: Annotated[bool | str, Setting(is_path=True)] = True
     """Log every tool call: true (in the user's state directory), false, or a file."""

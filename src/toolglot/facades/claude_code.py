@@ -175,7 +175,10 @@ _BASH_OUTPUT = _view(
 
 _TASK_STOP = shared_views.make_stop_view(
     "TaskStop",
-    rows={"task_id": aliased(_TASK, "bash_id", "shell_id"), "shell_id": unmapped(string("Deprecated: use task_id."))},
+    rows={
+        "task_id": aliased(_TASK, "bash_id", "shell_id"),
+        "shell_id": unmapped(string("Deprecated: use task_id. One of the two is required.")),
+    },
     closed=True,
     result=claude.render_kill,
     aliases=("KillShell", "KillBash"),

@@ -5,7 +5,7 @@ import io
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from chat_harness import a_screen, add, plain
@@ -18,7 +18,8 @@ from rich.console import Console
 import toolglot.events as ev
 from toolglot.cli.chat.launch import create_console
 from toolglot.cli.chat.screen import Screen
-from toolglot.cli.format_call import format_arguments
+from toolglot.cli.format_call import describe_stop, format_arguments
+from toolglot.config.setting_schema import setting_fields
 from toolglot.config.settings import ChatSettings
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.losses import Loss
@@ -91,6 +92,13 @@ def bottom(screen: Screen, width: int, height: int = 24) -> list[str]:
 
 def harmful(text: str) -> list[str]:
     return [one for one in text if (unicodedata.category(one) in ("Cc", "Cs") and one not in "\t\n") or one in "\u202e\u2066"]
+
+
+def test_settings_that_explain_a_stop_exist() -> None:
+    keys = {field.key_text for field in setting_fields()}
+    named = [key for stop in get_args(ev.RunStop) for key in re.findall(r"\w+\.\w+", describe_stop(stop))]
+    assert len(named) == 5
+    assert {*named} <= keys
 
 
 class TestEvents:

@@ -124,7 +124,7 @@ class _ShellTools:
         killed: use background for servers. To read, edit or search files, prefer the tools made for that.
 
         Args:
-            command: Command line to run. It must not be empty.
+            command: Command line to run (required).
             cwd: Directory to run in, inside the workspace (default: where the last command ended).
             timeout: Seconds after which the command is killed (0-7200, default 120; no limit in the background).
             background: Return at once with a handle, and keep the command running (default false).

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from toolglot.cli.attachments import load_attachment
 from toolglot.cli.chat.launch import read_saved
 from toolglot.cli.models import complete_models
 from toolglot.cli.printer import format_json
@@ -17,6 +16,7 @@ from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import require_key
 from toolglot.cli.styled import Line, cell_width, chop
 from toolglot.errors import MalformedData, UnknownName, UsageError
+from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import save
 from toolglot.request import ToolDefinition
