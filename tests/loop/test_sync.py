@@ -344,6 +344,41 @@ def test_ctrl_c_twice_gets_out_of_a_tool_that_does_not_stop(tmp_path: Path) -> N
     assert (done.returncode, done.stdout) == (0, "interrupted\n")
 
 
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    "work", ["agent.run('call quick {} call interrupts {}')", "read(agent.stream('call quick {} call interrupts {}'))"]
+)
+def test_a_loop_that_was_closed_in_the_middle_of_a_run_leaves_a_usable_conversation(work: str, tmp_path: Path) -> None:
+    """Ctrl-C ends a loop that asyncio.run did not start at once, and Python complains of it on stderr."""
+    done = program(
+        f"""
+        import gc
+        @tool(inline=True)
+        def interrupts() -> str:
+            "Is interrupted."
+            os.kill(os.getpid(), signal.SIGINT)
+            return "never"
+        agent = Orchestrator("simulator", tools=[quick, interrupts])
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete({work})
+        except KeyboardInterrupt:
+            print("interrupted")
+        loop.close()
+        if "stream" in {work!r}:
+            gc.collect()  # as long as somebody has a stream, it is in use
+        print(agent.run_sync("say on").text)
+        gc.collect()  # what is left of the dead run changes nothing
+        Path(sys.argv[1]).write_bytes(agent.save())
+        print(agent.run_sync("say and on").text)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\non\nand on\n"), done.stderr
+    assert kinds_of(saved(tmp_path)) == [None, "interrupted"]
+    check(saved(tmp_path))
+
+
 EXITS = {"async": "async def", "sync": "def", "inline": "@tool(inline=True)\ndef"}
 
 

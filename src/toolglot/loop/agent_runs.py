@@ -248,14 +248,15 @@ class AgentRuns(AgentCore[Data, OutputValue]):
 
 
 async def _finish(state: ConversationState, start: Start) -> RunResult:
-    await state.enter(None)
+    active = await state.enter(None)
     try:
         driver = await start(False)
+        active.run = driver.run
         async with aclosing(driver.batches()) as batches:
             async for _ in batches:
                 pass
     finally:
-        state.leave()
+        state.leave(active)
     return state.take_result(driver)
 
 
@@ -268,13 +269,14 @@ def _watch(state: ConversationState, start: Start) -> AsyncGenerator[RunEvent]:
 
 
 async def _stream(state: ConversationState, start: Start, reader_gone: Event) -> AsyncGenerator[RunEvent]:
-    await state.enter(reader_gone)
+    active = await state.enter(reader_gone)
     try:
         driver = await start(True)
+        active.run = driver.run
         async with aclosing(driver.batches()) as batches:
             async for batch in batches:
                 for event in batch:
                     yield event
     finally:
-        state.leave()
+        state.leave(active)
     yield RunDone(state.take_result(driver))

@@ -58,6 +58,24 @@ class RunSettings(msgspec.Struct, frozen=True):
         return replace(config, tool_choice=self.tool_choice or config.tool_choice, allowed_tools=allowed)
 
 
+class ActiveRun:
+    """A run in progress. `reader_gone` is set when its stream was garbage collected without being closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, reader_gone: Event | None) -> None:
+        self.loop, self.reader_gone = loop, reader_gone
+        self.run: Run | None = None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the run is a stream that nobody reads any more."""
+        return self.reader_gone is not None and self.reader_gone.is_set()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nobody is left who could end the run. A stream that somebody still has could be read in another loop."""
+        return self.loop.is_closed() and (self.reader_gone is None or self.is_unread)
+
+
 class ConversationState:
     """One conversation with its executor, its encoding, its context window and a run that is paused."""
 
@@ -72,44 +90,37 @@ class ConversationState:
         """Where the prompt of the present run begins."""
         self._engine_state: EngineState | None = None
         self._window: ConversationWindow | None = None
-        self._reader_gone: Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- one run at a time
 
     @property
     def is_busy(self) -> bool:
         """Whether a run is in progress on the conversation, of this agent or of another one."""
-        return self.conversation.active_run is not None
+        active: ActiveRun | None = self.conversation.active_run
+        return active is not None and not active.is_dead
 
-    async def enter(self, reader_gone: Event | None) -> None:
-        """Start a run. A stream that nobody reads any more is about to end, and is waited for.
-
-        `reader_gone` is set when the stream of the run was garbage collected without being closed.
-        """
+    async def enter(self, reader_gone: Event | None) -> ActiveRun:
+        """Start a run. A stream that nobody reads any more is about to end, and is waited for."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise UsageError(
                 "run and stream need a running asyncio event loop; elsewhere, as with trio, use run_sync"
             ) from None
-        active: ConversationState | None
-        while (active := self.conversation.active_run) is not None and active.is_reader_gone:
-            if active._loop is not None and active._loop.is_closed():  # nobody is left who could end it
-                active.leave()
+        active: ActiveRun | None
+        while (active := self.conversation.active_run) is not None and not active.is_dead:
+            if not active.is_unread:
+                raise UsageError("a run is in progress on this conversation; wait for it, or pass another conversation")
             await asyncio.sleep(0.001)
-        if self.is_busy:
-            raise UsageError("a run is in progress on this conversation; wait for it, or pass another conversation")
-        self.conversation.active_run, self._reader_gone, self._loop = self, reader_gone, loop
+        if active is not None and active.run is not None:
+            active.run.interrupt()
+        active = self.conversation.active_run = ActiveRun(loop, reader_gone)
+        return active
 
-    @property
-    def is_reader_gone(self) -> bool:
-        """Whether the run is a stream that nobody reads any more."""
-        return self._reader_gone is not None and self._reader_gone.is_set()
-
-    def leave(self) -> None:
-        """End a run."""
-        self.conversation.active_run = self._reader_gone = self._loop = None
+    def leave(self, active: ActiveRun) -> None:
+        """End a run, unless it was taken for dead and another one has begun."""
+        if self.conversation.active_run is active:
+            self.conversation.active_run = None
 
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
 

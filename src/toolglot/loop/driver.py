@@ -126,6 +126,8 @@ class Driver:
     def _handle_early_end(self, error: BaseException) -> bool:
         """Record an early end so that the conversation stays valid. Return True if the error was fully handled."""
         run = self.run
+        if run.is_interrupted:
+            return False
         partial_text = self._reading_from.partial_text if self._reading_from is not None else None
         if isinstance(error, TimeoutError) and self._deadline is not None and time.monotonic() >= self._deadline:
             log.info("the run was stopped after %s s", self._config.run_timeout)

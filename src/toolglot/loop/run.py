@@ -261,6 +261,8 @@ class Run:
 
         `timed_out`: nobody interrupted, the time limit was reached.
         """
+        if self.is_interrupted:
+            return
         reason = _TIME_RAN_OUT if timed_out else _USER_INTERRUPTED
         if self._turn.calls:
             self._answer_open("cancelled", _NOT_STARTED.format(reason), make_interrupted_result)
@@ -270,6 +272,11 @@ class Run:
             note = _REPLY_INTERRUPTED if partial_text.strip() else _NO_ANSWER
             self.conversation.append(replace(user(note.format(reason)), origin=_LOOP_ORIGIN))
         self._stop = "timeout" if timed_out else "interrupted"
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether somebody has interrupted the run: it must not touch the conversation any more."""
+        return self._stop == "interrupted"
 
     def abandon(self, kind: ToolErrorKind, reason: str) -> None:
         """Answer the open calls without running them: those that were started have an unknown outcome."""
