@@ -1,12 +1,15 @@
 """The public names: complete, sorted, and loaded only when they are used."""
 
 import ast
+import collections.abc
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast, get_args
+from types import FunctionType
+from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 
@@ -55,3 +58,39 @@ def test_import_loads_nothing_else() -> None:
     code = "import sys, toolglot; print([name for name in sys.modules if name.startswith(('toolglot', 'msgspec'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['toolglot']"
+
+
+# Types that users get from a method and pass on, or never see.
+INTERNAL = {
+    "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "Done", "Encoding",
+    "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",
+    "NeedApproval", "PreparedCall", "ReplyDecoder", "ResultStore", "RunState", "SimulatedResponse", "UrlParameters",
+}  # fmt: skip
+
+
+def test_types_in_public_signatures_are_public() -> None:
+    """Whoever annotates a variable, a field or a function of their own finds the type in `toolglot`."""
+    private: set[str] = set()
+    for name in toolglot.__all__:
+        value = getattr(toolglot, name)
+        members = (
+            [member for key, member in vars(value).items() if key == "__init__" or key[0] != "_"]
+            if isinstance(value, type)
+            else []
+        )
+        for member in (value, *members):
+            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+            if isinstance(function, FunctionType | type):
+                names = vars(collections.abc) | {name: getattr(toolglot, name) for name in toolglot.__all__}
+                names |= vars(sys.modules[function.__module__])
+                private |= {leaf.__name__ for hint in get_type_hints(function, names).values() for leaf in leaves(hint)}
+    assert {name for name in private if not name.startswith("_")} - {*toolglot.__all__} == INTERNAL
+
+
+def leaves(hint: Any) -> Iterator[Any]:
+    """The classes of this package in a type."""
+    parts = cast(list[Any], hint) if isinstance(hint, list) else get_args(hint)
+    if isinstance(hint, type) and hint.__module__.startswith("toolglot"):
+        yield hint
+    for part in parts:
+        yield from leaves(part)

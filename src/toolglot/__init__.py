@@ -12,11 +12,21 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from toolglot.builtin.files.roots import Root as Root
     from toolglot.builtin.shell.manager import ShellOptions as ShellOptions
-    from toolglot.builtin.tool_state import AskUser as AskUser, UserAnswer as UserAnswer, UserQuestion as UserQuestion
-    from toolglot.builtin.tools import BuiltinOptions as BuiltinOptions, builtins as builtins, coding_tools as coding_tools
+    from toolglot.builtin.tool_state import (
+        AskUser as AskUser,
+        UserAnswer as UserAnswer,
+        UserQuestion as UserQuestion,
+        UserOption as UserOption,
+    )
+    from toolglot.builtin.tools import (
+        BuiltinOptions as BuiltinOptions,
+        Builtins as Builtins,
+        builtins as builtins,
+        coding_tools as coding_tools,
+    )
     from toolglot.builtin.web.config import WebConfig as WebConfig
     from toolglot.config.setup import from_config as from_config
-    from toolglot.engine.engine import Engine as Engine
+    from toolglot.engine.engine import Engine as Engine, EngineResult as EngineResult, PreparedTools as PreparedTools
     from toolglot.engine.factory import EngineOptions as EngineOptions, create_engine as create_engine
     from toolglot.engine.http import HttpTransport as HttpTransport
     from toolglot.engine.recording import RecordingTransport as RecordingTransport, ReplayTransport as ReplayTransport
@@ -59,6 +69,8 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
     from toolglot.events import (
+        EngineEvent as EngineEvent,
+        Event as Event,
         ApprovalNeeded as ApprovalNeeded,
         BlockReady as BlockReady,
         BlockStarted as BlockStarted,
@@ -102,6 +114,7 @@ if TYPE_CHECKING:
     from toolglot.loop.run import Decision as Decision, Run as Run
     from toolglot.losses import Loss as Loss, Repair as Repair
     from toolglot.messages import (
+        Block as Block,
         Conversation as Conversation,
         Foreign as Foreign,
         Media as Media,
@@ -121,8 +134,13 @@ if TYPE_CHECKING:
         user as user,
     )
     from toolglot.providers.catalog import resolve_profile as resolve_profile
-    from toolglot.providers.preflight import preflight as preflight
-    from toolglot.providers.profile import Profile as Profile, ProviderLimits as ProviderLimits, ToolFeatures as ToolFeatures
+    from toolglot.providers.preflight import preflight as preflight, Problem as Problem
+    from toolglot.providers.profile import (
+        Profile as Profile,
+        ProviderLimits as ProviderLimits,
+        ToolFeatures as ToolFeatures,
+        Price as Price,
+    )
     from toolglot.request import (
         Options as Options,
         Output as Output,
@@ -148,7 +166,7 @@ if TYPE_CHECKING:
         ToolExecutor as ToolExecutor,
     )
     from toolglot.tools.hooks import Hooks as Hooks, Veto as Veto
-    from toolglot.tools.metrics import ToolMetrics as ToolMetrics
+    from toolglot.tools.metrics import ToolMetrics as ToolMetrics, ToolStatistics as ToolStatistics
     from toolglot.tools.options import SchemaToolOptions as SchemaToolOptions, ToolOptions as ToolOptions
     from toolglot.tools.registry import ToolRegistry as ToolRegistry
     from toolglot.tools.results import ToolOutput as ToolOutput
@@ -173,7 +191,11 @@ if TYPE_CHECKING:
     from toolglot.wire.framing import SseDecoder as SseDecoder
     from toolglot.wire.partial import PartialArguments as PartialArguments
     from toolglot.wire.prefix import EncodedBody as EncodedBody, PrefixEncoder as PrefixEncoder
-    from toolglot.wire.repair import repair_history as repair_history
+    from toolglot.wire.repair import repair_history as repair_history, RepairedHistory as RepairedHistory
+    from toolglot.wire.reader import ReplyReader as ReplyReader
+    from toolglot.wire.writer import EncodedRequest as EncodedRequest
+    from toolglot.builtin.shell.sandbox import SandboxLevel as SandboxLevel
+    from toolglot.engine.signin.tokens import SignIn as SignIn, Token as Token
     from toolglot.wire.restore_calls import restore_reply as restore_reply
     from toolglot.wire.tracker import ToolCallTracker as ToolCallTracker
 
@@ -183,25 +205,29 @@ _HOMES = {
     "MalformedData MalformedReply MalformedRequest MissingOutput NameConflict InvalidTool NotFound "
     "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
-    "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated ModelSwitched ReplyDone ReplyStarted RequestDelayed "
-    "Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
+    "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event ModelSwitched ReplyDone ReplyStarted "
+    "RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
     "ToolFinished ToolOutcome ToolProgress ToolStarted",
     "losses": "Loss Repair",
-    "messages": "Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant "
+    "messages": "Block Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant "
     "load save system tool_results user",
     "providers.catalog": "resolve_profile",
-    "providers.preflight": "preflight",
-    "providers.profile": "Profile ProviderLimits ToolFeatures",
+    "providers.preflight": "Problem preflight",
+    "providers.profile": "Price Profile ProviderLimits ToolFeatures",
     "request": "Options Output Request ToolChoice ToolDefinition ToolExample",
+    "wire.reader": "ReplyReader",
+    "wire.writer": "EncodedRequest",
+    "builtin.shell.sandbox": "SandboxLevel",
+    "engine.signin.tokens": "SignIn Token",
     "wire.restore_calls": "restore_reply",
     "wire.codec": "decode_request encode_request create_reader",
     "wire.converters": "EncodedResults decode_tools encode_results encode_tools",
     "wire.framing": "SseDecoder",
     "wire.partial": "PartialArguments",
     "wire.prefix": "EncodedBody PrefixEncoder",
-    "wire.repair": "repair_history",
+    "wire.repair": "RepairedHistory repair_history",
     "wire.tracker": "ToolCallTracker",
-    "engine.engine": "Engine",
+    "engine.engine": "EngineResult PreparedTools Engine",
     "engine.factory": "EngineOptions create_engine",
     "engine.http": "HttpTransport",
     "engine.recording": "RecordingTransport ReplayTransport",
@@ -209,9 +235,9 @@ _HOMES = {
     "engine.transport": "HttpRequest HttpResponse Timeouts Transport",
     "builtin.files.roots": "Root",
     "builtin.shell.manager": "ShellOptions",
-    "builtin.tool_state": "AskUser UserAnswer UserQuestion",
+    "builtin.tool_state": "UserOption AskUser UserAnswer UserQuestion",
     "builtin.web.config": "WebConfig",
-    "builtin.tools": "BuiltinOptions builtins coding_tools",
+    "builtin.tools": "BuiltinOptions Builtins builtins coding_tools",
     "config.setup": "from_config",
     "loop.agent_core": "AgentOptions",
     "loop.agent_runs": "RunOptions",
@@ -225,7 +251,7 @@ _HOMES = {
     "tools.context": "Context",
     "tools.executor": "ApprovalAnswer ApprovalRequest Approve ToolExecutor",
     "tools.hooks": "Hooks Veto",
-    "tools.metrics": "ToolMetrics",
+    "tools.metrics": "ToolStatistics ToolMetrics",
     "tools.options": "SchemaToolOptions ToolOptions",
     "tools.registry": "ToolRegistry",
     "tools.results": "ToolOutput",

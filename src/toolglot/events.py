@@ -87,6 +87,7 @@ class ReplyDone(_Event, frozen=True, gc=False):
 
 BlockEvent = BlockStarted | TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | ToolCallReady | BlockReady
 Event = ReplyStarted | BlockEvent | ReplyDone
+"""What a reply consists of while it streams."""
 
 
 # ---- of a run
@@ -210,5 +211,6 @@ class RunDone(_Event, frozen=True, gc=False):
 
 
 EngineEvent = Event | Retrying | RequestDelayed
+"""What `Engine.stream` yields; the last one is `ReplyDone`."""
 RunEvent = EngineEvent | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | ModelSwitched | ContextTruncated | RunDone
 """What `Orchestrator.stream` yields; the last one is `RunDone`."""

@@ -162,6 +162,7 @@ class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
 
 
 Block = Text | Thinking | Media | ToolCall | ToolResult | Foreign
+"""A part of a message."""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
