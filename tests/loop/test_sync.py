@@ -46,16 +46,6 @@ async def test_inside_of_a_running_loop() -> None:
     assert "3" in talker.run_sync(CALL).text
 
 
-def test_in_an_event_loop_that_is_not_asyncios() -> None:
-    """As with trio, which drives coroutines too."""
-    talker = agent("anthropic")
-    for work in (talker.run("say x"), anext(talker.stream("say x"))):
-        with pytest.raises(UsageError, match="need a running asyncio event loop; elsewhere, as with trio, use run_sync"):
-            next(iter(work.__await__()))
-    assert len(talker.conversation) == 0
-    assert talker.run_sync("say x").text == "x"
-
-
 def test_sync_and_async_on_one_conversation() -> None:
     talker = agent("anthropic", tools=[add])
     talker.run_sync(CALL)
