@@ -239,6 +239,8 @@ def test_a_facade_for_a_tool_of_the_user(profile: str) -> None:
     assert (outcomes[0].call.name, outcomes[0].call.arguments) == ("lookup", {"key": "x"})
     assert (outcomes[0].result.name, outcomes[0].result.data) == ("Find", {"key": "x", "limit": 3})
     assert "The call to Find was not run" in outcomes[1].result.text
+    unknown = asyncio.run(agent.run("call zzz {}")).outcomes[0].result.text
+    assert unknown == "There is no such tool: 'zzz'; known: Find"
     agent.facade = "auto"  # without the facade, the tool has its own name again
     asyncio.run(agent.run('call lookup {"key": "y"}'))
     assert list_refusals(transport.sent) == []

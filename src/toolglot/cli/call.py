@@ -171,7 +171,7 @@ def _create_executor(
         return executor, None
     profile = find_profile(setup.resolve_model(model)) if model else resolve_profile("compatible")
     bound = ModelView(profile, registry, facade=facade).facade
-    executor.native_names = bound.names if bound is not None else None
+    executor.visible_names = bound.visible_names if bound is not None else None
     return executor, bound
 
 

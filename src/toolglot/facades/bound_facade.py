@@ -101,6 +101,11 @@ class BoundFacade:
         """All names under which the model sees base tools."""
         return (*(view.qualified_name for view in self.views), *sorted(self.visible_base_tools))
 
+    @property
+    def visible_names(self) -> tuple[str, ...]:
+        """All names under which the model sees tools, also those that are not base tools."""
+        return (*self.names, *sorted(self._reserved_names))
+
     def is_freeform(self, name: str) -> bool:
         """Whether a call of this name is plain text."""
         view = self._views_by_name.get(name)

@@ -60,7 +60,7 @@ class RequestBuilder:
             self.view = agent.view(config=config)
         view = self.view
         self._tools = view.tools(loop_tools)
-        executor.native_names = view.facade.names if view.facade is not None else None
+        executor.visible_names = view.facade.visible_names if view.facade is not None else None
         return self.state.engine_state(agent.engine, agent.config)
 
     def build_request(self, step: AskModel, stream: bool) -> Request:

@@ -47,7 +47,8 @@ class Script(msgspec.Struct, frozen=True):
     turns: "Sequence[Reply | str | Callable[[Request], Reply]]"
 
     def __post_init__(self) -> None:
-        force_setattr(self, "turns", tuple(as_items(self.turns)))
+        if not isinstance(self.turns, list):  # which may grow while it is played
+            force_setattr(self, "turns", tuple(as_items(self.turns)))
 
 
 class Situation(msgspec.Struct):

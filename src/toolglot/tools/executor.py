@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from toolglot.errors import ToolError, UnknownName
 from toolglot.events import ToolOutcome
 from toolglot.messages import Message, ToolCall
-from toolglot.request import BUILTIN_TAG
 from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.calls import InterpretedCall, base_call
@@ -85,8 +84,8 @@ class ToolExecutor:
         self.clock = clock
         self.loop_tools: dict[str, Tool] = {}
         """Tools that the loop adds to those of the registry, by name."""
-        self.native_names: tuple[str, ...] | None = None
-        """The model's own names for the built-in tools, if a facade gives it some."""
+        self.visible_names: tuple[str, ...] | None = None
+        """What the model calls the tools, if a facade gives it names of its own."""
         self.causes: dict[str, Exception] = {}
         """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
         self._run_id = run_id
@@ -248,9 +247,8 @@ class ToolExecutor:
         if not len(self.registry):
             return f"There is no tool {call.name!r}: no tools are available."
         error = self.registry.unknown_name(call.name, call.namespace)
-        if self.native_names is not None:  # suggest only names that the model can see
-            others = [tool.name for tool in self.registry if BUILTIN_TAG not in tool.tags]
-            error = UnknownName("tool", call.name, (*self.native_names, *others))
+        if self.visible_names is not None:  # suggest only names that the model can see
+            error = UnknownName("tool", call.name, self.visible_names)
         return f"There is no such tool: {error.hint}"
 
 
