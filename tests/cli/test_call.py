@@ -77,7 +77,7 @@ LINES = "1\tone\n2\ttwo\n"
         (("picture", None, "--tools", "call_tools:picture"), 0, "see\n\\[image image/png a.png\\]\n", ""),
         (("risky", {"what": "it"}, *RISKY), 1, "", "toolglot: risky needs approval \\(use --yes to approve\\)\n"),
         (("risky", {"what": "it"}, *RISKY, "--yes"), 0, "did it\n", "noise\n"),
-        (("nope",), 2, "", ".*no.* tool.*nope.*\n"),
+        (("nope",), 2, "", "toolglot: There is no such tool: 'nope'; known: ask_user, .*, edit, .*, shell, .*, write\n"),
         (
             ("grep",),
             1,

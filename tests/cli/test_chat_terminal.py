@@ -271,6 +271,12 @@ class TestWindow:
             assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", chat.everything)
             chat.leave()
 
+    def test_the_greeting_names_tools_that_cannot_be_used(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat", "--builtin") as chat:
+            chat.wait_ready()
+            assert "without web_search: toolglot doctor says what is missing" in chat.everything
+            chat.leave()
+
     def test_without_colours(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:anthropic", NO_COLOR="1") as chat:
             chat.hear("What is the weather in Paris?")

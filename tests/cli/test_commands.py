@@ -357,6 +357,9 @@ class TestConvert:
         (["decode", "--wire", "gemini", "/no/such/file"], "File '/no/such/file' does not exist"),
         (["config"], "Missing command"),
         (["sing"], "No such command 'sing'"),
+        (["models", "nope"], "unknown provider 'nope'; known: anthropic, azure, "),
+        (["simulate", "--port", "99999"], "99999 is not in the range"),
+        (["tools", "--facade", "nope"], "unknown facade 'nope'; known: agent-toolset, "),
     ],
 )
 def test_wrong_usage_is_one_sentence(words: list[str], message: str) -> None:

@@ -65,6 +65,14 @@ def test_a_function_is_registered_by_a_name() -> None:
             wrong(*arguments)
 
 
+@pytest.mark.parametrize("name", ["nope", "cat", "bash"])
+def test_a_name_that_is_like_no_other_lists_all_tools(name: str) -> None:
+    names = ["ask_user", "edit", "glob", "grep", "insert", "list_dir", "memory", "patch", "read", "shell", "web_open", "write"]
+    with pytest.raises(UnknownName) as e:
+        ToolRegistry(map(made, names)).get(name)
+    assert str(e.value) == f"unknown tool {name!r}; known: {', '.join(names)}"
+
+
 def test_unknown_names_offer_the_nearest() -> None:
     registry = ToolRegistry([look, find])
     for ask in (registry.get, registry.unregister):
