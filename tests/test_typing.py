@@ -1,6 +1,8 @@
 """A user's program (`typed_consumer.py`) passes strict type checkers against the package as it is installed."""
 
+import inspect
 import json
+import pydoc
 import shutil
 import subprocess
 import sys
@@ -10,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+import toolglot
 from toolglot.engine.factory import EngineOptions, UrlParameters, create_engine
 from toolglot.loop.agent_core import AgentCore, AgentOptions
 from toolglot.loop.agent_runs import RunOptions
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import PROFILES
+from toolglot.tools.options import ToolOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.untraced
@@ -63,3 +67,16 @@ def test_options_that_are_passed_on_are_those_of_the_functions() -> None:
     assert set(AgentOptions.__annotations__) == agent | set(EngineOptions.__annotations__)
     for method in (Orchestrator.run, Orchestrator.run_sync, Orchestrator.stream, Orchestrator.stream_sync):
         assert set(signature(method).parameters) == {"self", "prompt", "output_type", *RunOptions.__annotations__}
+
+
+def test_help_names_every_option() -> None:
+    agent = toolglot.Orchestrator
+    for function, options in (
+        (toolglot.tool, ToolOptions), (toolglot.tool_from_definition, ToolOptions), (toolglot.Tool, ToolOptions),
+        (toolglot.create_engine, EngineOptions), (agent.switch, EngineOptions),
+        (agent, AgentOptions), (agent.load, AgentOptions), (toolglot.from_config, AgentOptions),
+    ):  # fmt: skip
+        parameters = inspect.signature(function).parameters
+        assert {*options.__annotations__} <= {*parameters}, function
+        assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()), function
+    assert "timeout: float | None = …" in pydoc.plain(pydoc.render_doc(toolglot.tool))

@@ -28,6 +28,7 @@ from toolglot.facades.catalog import BASE_TOOLS, FACADE_ALIASES, FACADE_MODULES,
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.orchestrator import Orchestrator
+from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import ALIASES, DEFAULT_MODELS, PROFILES, SURFACES, infer_provider, resolve_profile, select_row
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
@@ -43,6 +44,7 @@ AUDIT_FILE = "audit.jsonl"
 Number = TypeVar("Number", int, float)
 
 
+@show_options(AgentOptions)
 def from_config(
     model: str | None = None,
     *,

@@ -15,6 +15,7 @@ from toolglot.engine.engine import DEFAULT_RETRY, Engine
 from toolglot.engine.signin.tokens import SignIn
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
+from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import resolve_profile, split_model
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
@@ -80,6 +81,7 @@ def default_transport() -> Transport:
     return SharedTransport()
 
 
+@show_options(UrlParameters)
 def create_engine(
     model: str,
     *,

@@ -22,6 +22,7 @@ from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
+from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import select_row, split_model
 from toolglot.request import Options, Schema, ToolDefinition
 from toolglot.tools.audit import AuditLog
@@ -104,6 +105,7 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
 class AgentCore(Generic[Data, OutputValue]):
     """A model, tools and settings. `Orchestrator` adds conversations and runs."""
 
+    @show_options(EngineOptions)
     def __init__(
         self,
         model: str | Engine = "simulator",
@@ -164,6 +166,7 @@ class AgentCore(Generic[Data, OutputValue]):
         """PROVIDER:MODEL."""
         return self.engine.name
 
+    @show_options(EngineOptions)
     def switch(self, model: str | Engine, **engine: Unpack[EngineOptions]) -> None:
         """Continue with another model: same conversation, same tools. The next result's losses say what it cannot receive."""
         if not engine:

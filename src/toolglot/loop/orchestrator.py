@@ -17,6 +17,7 @@ from toolglot.loop.agent_runs import AgentRuns
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.run import find_last_prompt
 from toolglot.messages import Conversation, Message, load, save, user
+from toolglot.option_signatures import show_options
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import Request
 from toolglot.textutil import pluralize
@@ -76,6 +77,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         return save(self.conversation, model=self.engine.name, **self._state.save_header(_fingerprint(self.registry)))
 
     @classmethod
+    @show_options(AgentOptions)
     def load(
         cls, saved: bytes | str, /, model: str | Engine | None = None, **options: Unpack[AgentOptions[OtherData, OtherOutput]]
     ) -> "Orchestrator[OtherData, OtherOutput]":

@@ -30,6 +30,7 @@ import msgspec
 from toolglot.errors import InvalidTool, ToolError, UnknownName, UsageError
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall
+from toolglot.option_signatures import show_options
 from toolglot.request import ToolDefinition, ToolExample
 from toolglot.schema.arguments import (
     ArgumentBinder,
@@ -102,6 +103,7 @@ class Tool(Generic[Parameters, Returned]):
     preview: Describe | None = None
     max_result: int | None = None
 
+    @show_options(ToolOptions)
     def __init__(
         self,
         function: Callable[Parameters, Returned],
@@ -227,6 +229,7 @@ class Tool(Generic[Parameters, Returned]):
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         return self.function(*args, **kwargs)
 
+    @show_options(ToolOptions)
     def replace(self, **options: Unpack[ToolOptions]) -> "Tool[Parameters, Returned]":
         """Return a copy of the tool with other options."""
         changes: dict[str, Any] = {**options}
@@ -338,6 +341,7 @@ class _Decorator(Protocol):
 def tool(function: Callable[_P, _R], /, **options: Unpack[ToolOptions]) -> Tool[_P, _R]: ...
 @overload
 def tool(**options: Unpack[ToolOptions]) -> "_Decorator": ...
+@show_options(ToolOptions)
 def tool(function: Function | None = None, /, **options: Any) -> "Tool | _Decorator":
     """Make a function a tool: `@tool`, `@tool(effects="read", timeout=5)`, `tool(some.callable, name="search")`."""
 
@@ -349,6 +353,7 @@ def tool(function: Function | None = None, /, **options: Any) -> "Tool | _Decora
     return decorate if function is None else decorate(function, 2)
 
 
+@show_options(ToolOptions)
 def tool_from_definition(
     definition: ToolDefinition, function: Callable[_P, _R], **options: Unpack[ToolOptions]
 ) -> Tool[_P, _R]:
@@ -356,6 +361,7 @@ def tool_from_definition(
     return Tool(function, definition=definition, **options)
 
 
+@show_options(SchemaToolOptions)
 def tool_from_schema(
     name: str, description: str, parameters: dict[str, Any], function: Callable[_P, _R], **options: Unpack[SchemaToolOptions]
 ) -> Tool[_P, _R]:
