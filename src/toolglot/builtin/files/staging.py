@@ -16,6 +16,7 @@ import stat
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from shutil import copyfileobj
 
@@ -140,13 +141,9 @@ def recover_changes(backup_dir: Path, open_directory: Callable[[LogEntry, ExitSt
         status = os.stat(backup_dir)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return  # somebody else could have written the logs
-        oldest = time.time() - _MAX_BACKUP_AGE
-        for path in sorted(backup_dir.iterdir()):
+        _remove_old_backups(str(backup_dir))
+        for path in sorted(path for path in backup_dir.iterdir() if path.suffix == ".journal"):
             with suppress(OSError, ToolError), ExitStack() as stack:
-                if path.suffix != ".journal":
-                    if _BACKUP_NAME.search(path.name) and path.lstat().st_mtime < oldest:
-                        path.unlink()
-                    continue
                 lines = _read_abandoned_log(path, stack)
                 entries = {line.old: line for line in lines if isinstance(line, LogEntry)}.values()
                 # All directories first: one that may not be changed leaves the whole log alone.
@@ -158,6 +155,15 @@ def recover_changes(backup_dir: Path, open_directory: Callable[[LogEntry, ExitSt
                     with suppress(FileNotFoundError):
                         os.unlink(backup_dir / os.fsdecode(entry.copy))
                 os.unlink(path)
+
+
+@cache  # once in a process: a server may create tools for every request
+def _remove_old_backups(backup_dir: str) -> None:
+    oldest = time.time() - _MAX_BACKUP_AGE
+    for entry in os.scandir(backup_dir):
+        with suppress(OSError):
+            if _BACKUP_NAME.search(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(entry.path)
 
 
 def _read_abandoned_log(path: Path, stack: ExitStack) -> list[LogEntry | OutcomeMark]:
