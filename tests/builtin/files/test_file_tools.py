@@ -193,6 +193,7 @@ class TestReading:
         ("path", "words"),
         [
             ("text.tx", "did you mean 'text.txt'?"),
+            ("none.txt", "list its directory to see what exists"),
             ("sub/../text.text", "did you mean 'sub/../text.txt'"),
             ("sub", "'sub' is a directory: list it"),
             ("sub/nothing", "no such file: 'sub/nothing'; list its directory"),

@@ -162,6 +162,8 @@ def suggest_paths(workspace: Workspace, path: str, *, cutoff: float) -> tuple[st
             names = [child.name for child in islice(entries, _MAX_SCANNED_NAMES)]
     except (ToolError, OSError):
         return ()
-    similar = suggest(name, names, cutoff=cutoff)
+    stem, _ = posixpath.splitext(name)
+    similar = suggest(name, names, cutoff=cutoff)  # and not only because of the same suffix
+    similar = [other for other in similar if suggest(stem, [posixpath.splitext(other)[0]])]
     similar = similar or [other for other in names if name and name.casefold() in other.casefold()][:3]
     return tuple(posixpath.join(parent, other) for other in similar)
