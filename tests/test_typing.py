@@ -52,7 +52,7 @@ def test_mypy_strict(project: Path, wheel_environment: Path) -> None:
 
 def test_the_program_runs(project: Path, wheel_environment: Path) -> None:
     code = "import runpy, toolglot; runpy.run_path('typed_consumer.py', run_name='__main__'); print(toolglot.__file__)"
-    command = [wheel_environment / "bin/python", "-W", "error", "-X", "dev", "-c", code]
+    command = [wheel_environment / "bin/python", "-W", "error", "-c", code]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].startswith(str(wheel_environment))

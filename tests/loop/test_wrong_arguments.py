@@ -57,6 +57,8 @@ class Silent(Hooks):
     ({"transport": HttpTransport}, "transport: pass an object with the method `send`, not the class HttpTransport"),
     ({"key": 3}, "key: pass a key as text, or a function that returns it, not int"),
     ({"headers": [("a", "b")]}, "headers: pass a dict of texts, not list"),
+    ({"key": "k", "headers": {"x-team": 3}}, "x-team: pass the value of a header as text, not int"),
+    ({"fallbacks": [3]}, "fallbacks: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-4-5', or an Engine, not int"),
     ({"retry": 3}, "retry: pass a RetryConfig, not int"),
     ({"base_url": 3}, "base_url: pass a URL as text, not int"),
     ({"aprove": print}, "unknown option of an agent 'aprove'; did you mean 'approve'?"),

@@ -100,6 +100,8 @@ def create_engine(
     Raises UnknownName, UsageError.
     """
     check_arguments(locals(), _ARGUMENTS)
+    for header, value in (headers or {}).items():
+        check_arguments({header: value}, {header: (str, "the value of a header as text")})
     provider, name = split_model(model)
     engine_name = ""
     if provider == "simulator":

@@ -143,6 +143,8 @@ class AgentCore(Generic[Data, OutputValue]):
         self.hooks = HookChain(as_items(hooks)) if hooks else _NO_HOOKS
         self.approve = approve
         self._audit, self._fallbacks = audit, tuple(as_items(fallbacks))
+        for fallback in self._fallbacks:
+            check_arguments({"fallbacks": fallback}, {"fallbacks": ARGUMENTS["model"]})
         definitions: list[ToolDefinition] = []
         if not isinstance(tools, ToolRegistry):
             tools = as_items(tools)
