@@ -4,11 +4,9 @@ What is set for a provider applies to that provider only, even after a switch or
 it was set for. All engines of a setup share one transport.
 """
 
-import inspect
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
@@ -20,7 +18,7 @@ from toolglot.config.loading import load_facade_by_name, load_tools
 from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
 from toolglot.engine.auth import key_from_variable
 from toolglot.engine.engine import Engine
-from toolglot.engine.factory import create_engine
+from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.signin.environment import secret_values
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
@@ -42,6 +40,9 @@ __all__ = ["Setup", "find_unmatched", "from_config", "load_configured_tools"]
 SIMULATOR = "simulator"
 AUDIT_FILE = "audit.jsonl"
 Number = TypeVar("Number", int, float)
+_AGENT_OPTIONS = (
+    AgentOptions.__annotations__.keys() - EngineOptions.__annotations__.keys()
+)  # the others are for `create_engine`
 
 
 @show_options(AgentOptions)
@@ -196,7 +197,7 @@ class Setup:
 
         `options`: for `Orchestrator` and `create_engine`; they override the settings.
         """
-        explicit = {name: options.pop(name) for name in list(options) if name in _orchestrator_options()}
+        explicit = {name: options.pop(name) for name in list(options) if name in _AGENT_OPTIONS}
         if not isinstance(tools, ToolRegistry):
             # Hosted tools run at the provider, out of reach of the policy: those it does not allow are left out here.
             tools = [
@@ -247,13 +248,6 @@ class _ConfiguredAgent(Orchestrator):
             self.config = self._setup.tool_config(self.model, self.tool_names)
         if "options" not in self._explicit_options:
             self.options = self._setup.generation_options(self.model)
-
-
-@cache
-def _orchestrator_options() -> frozenset[str]:
-    """The keyword arguments of `Orchestrator`; all others are for `create_engine`."""
-    parameters = inspect.signature(Orchestrator.__init__).parameters.values()
-    return frozenset(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
 
 
 # ---- sections of a provider
