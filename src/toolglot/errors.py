@@ -101,7 +101,7 @@ class TruncatedStream(MalformedReply):
 
 
 class MissingOutput(MalformedReply):
-    """The run ended before the model gave the structured output that was requested; `result` is what there is instead."""
+    """The run ended without the structured output that was requested; `result` is what there is instead."""
 
     _REASONS: ClassVar[dict[str, str]] = {
         "length": "the reply was truncated by the length limit; raise max_tokens in Options, or ask for less",
@@ -113,9 +113,9 @@ class MissingOutput(MalformedReply):
         "timeout": "the run used up its time; raise run_timeout in ToolConfig",
     }
 
-    def __init__(self, result: "RunResult") -> None:
+    def __init__(self, result: "RunResult", problem: str = "") -> None:
         self.result = result
-        super().__init__(f"there is no structured output: {self._REASONS.get(result.stop, result.stop)}")
+        super().__init__(f"there is no structured output: {problem or self._REASONS.get(result.stop, result.stop)}")
 
 
 class MalformedRequest(MalformedData):

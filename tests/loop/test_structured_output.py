@@ -179,12 +179,11 @@ def test_a_string_may_be_plain_text(said: str) -> None:
 async def test_a_reply_that_ended_early_is_never_an_output_of_none(provider: str, stop: StopReason, live: bool) -> None:
     talker = agent(provider, Wiretap(*[Reply((Text('{"value": [1, 2'),), stop)] * 5), output_type=list[int])
     # Not every wire has every reason: where it has none, the answer is not valid.
-    with pytest.raises(MissingOutput if stop == "length" else MalformedReply) as error:
+    with pytest.raises(MissingOutput) as error:
         await outcome(talker, "go", streamed=live)
-    if isinstance(error.value, MissingOutput):
-        assert error.value.result.output is None
-        words = {"length": "max_tokens", "refusal": "refused", "filtered": "filter"}
-        assert words[error.value.result.stop] in str(error.value)
+    assert error.value.result.output is None
+    words = {"length": "max_tokens", "refusal": "refused", "filtered": "filter", "end": "3 attempts"}
+    assert words[error.value.result.stop] in str(error.value)
     check(talker.conversation)
 
 
@@ -222,8 +221,9 @@ def test_a_wrong_answer_is_sent_back(provider: str, live: bool) -> None:
 async def test_a_model_that_is_never_right_is_a_clear_error(provider: str, said: str, live: bool) -> None:
     tap = Wiretap(*[answers(said)] * 40)
     talker = agent(provider, tap, tools=[add], output_type=City)
-    with pytest.raises(MalformedReply, match="people"):
+    with pytest.raises(MissingOutput, match=r"(?s)in 3 attempts: .*people") as error:
         await outcome(talker, "go", streamed=live)
+    assert (error.value.result.iterations, error.value.result.output) == (3, None)
     check(talker.conversation)
     assert (await agent(provider, conversation=talker.conversation).run("say on")).text == "on"
     assert len(tap.bodies) < 8
@@ -236,9 +236,10 @@ async def test_a_model_that_only_talks_is_a_clear_error(provider: str) -> None:
 
     tap = Wiretap(*[words] * 40)
     talker = agent(provider, tap, tools=[add], output_type=City)
-    with pytest.raises(MalformedReply):
+    with pytest.raises(MissingOutput, match="in 3 attempts") as error:
         await talker.run("go")
-    assert len(tap.bodies) < 8
+    assert (error.value.result.text, error.value.result.stop) == ("I would rather talk.", "end")
+    assert len(tap.bodies) == error.value.result.iterations == 3
     check(talker.conversation)
 
 

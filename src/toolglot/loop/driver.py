@@ -167,7 +167,7 @@ class Driver:
             self._cost if run.iteration else None,
         )
         if output is not None and not output.is_complete and result.stop != "approval":
-            raise MissingOutput(result)
+            raise MissingOutput(result, output.problem)
         return result
 
     # ---- the model
@@ -279,7 +279,7 @@ class Driver:
                 ) from self._executor.causes.pop(call.id, None)
         if (output := self._structured_output) is not None:
             output.check_outcomes(self._outcomes)
-            if output.is_complete:
+            if output.is_over:
                 self.run.finish()
         if self._executor.policy.is_exhausted:
             self.run.disable_tools()

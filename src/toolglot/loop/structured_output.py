@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from toolglot.errors import MalformedReply
 from toolglot.events import ToolOutcome
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Message, Reply, user
@@ -26,7 +25,7 @@ from toolglot.wire.spec import SPECS
 __all__ = ["FINAL_ANSWER_TOOL", "StructuredOutput"]
 
 FINAL_ANSWER_TOOL = "final_answer"
-_MAX_FAILURES = 2
+_MAX_ATTEMPTS = 3
 
 
 class StructuredOutput:
@@ -41,6 +40,7 @@ class StructuredOutput:
         self.output: Any = None
         self.is_complete = False
         self.failures = 0  # answers that were not accepted
+        self.problem = ""  # what is wrong with the last of too many
         self._checked_count = 0
 
         def accept(**answer: Any) -> str:
@@ -54,25 +54,33 @@ class StructuredOutput:
             FINAL_ANSWER_TOOL, description, self.schema, accept, inline=True, effects="read", approval=False
         )
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the output is there, or the model has failed to give it too often."""
+        return self.is_complete or bool(self.problem)
+
     def answer_tool(self, profile: Profile, *, with_tools: bool) -> Tool | None:
         """Return the tool that takes the answer; None if the wire enforces the schema."""
         is_native = profile.json_output == "schema" and (not with_tools or SPECS[profile.wire].output_with_tools)
         return None if is_native else self._answer_tool
 
     def check_reply(self, reply: Reply, profile: Profile) -> Message | None:
-        """Return None if the output is there, else the complaint to send. Raises MalformedReply after too many failures."""
+        """Return the complaint to send; None if the output is there, or after too many failures."""
+        if self.is_over:
+            return None
         problem = ""
         for answer in self._read_answers(reply.text, profile):
             if self.is_complete:
-                return None
+                break
             try:
                 self._accept(answer)
             except ValueError as e:
                 problem = problem or str(e)
-        if self.is_complete:
-            return None
         problem = problem or "it is not JSON"
-        self._count_failure(problem)
+        if not self.is_complete:
+            self._count_failure(problem)
+        if self.is_over:
+            return None
         hint = f"Call {FINAL_ANSWER_TOOL} with the answer, or answer with JSON that matches {dumps_text(self.schema)}"
         return user(f"The answer does not have the requested shape: {problem}\n{hint}")
 
@@ -90,7 +98,7 @@ class StructuredOutput:
             yield text.strip()
 
     def check_outcomes(self, outcomes: Sequence[ToolOutcome]) -> None:
-        """Count failed calls of the answer tool. Raises MalformedReply after too many."""
+        """Count failed calls of the answer tool."""
         new, self._checked_count = outcomes[self._checked_count :], len(outcomes)
         for outcome in new:
             if outcome.call.name == FINAL_ANSWER_TOOL and outcome.result.is_error:
@@ -98,8 +106,8 @@ class StructuredOutput:
 
     def _count_failure(self, problem: str) -> None:
         self.failures += 1
-        if self.failures > _MAX_FAILURES:
-            raise MalformedReply(f"the model did not give the requested output: {problem}")
+        if self.failures >= _MAX_ATTEMPTS:
+            self.problem = f"the model did not give it in {_MAX_ATTEMPTS} attempts: {problem}"
 
     def _accept(self, answer: Any) -> None:
         if self._type is not None:
