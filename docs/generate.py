@@ -185,7 +185,8 @@ def render_cli() -> str:
 
 def walk_commands(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[click.Context]:
     """Yield the context of a command and of all commands below it."""
-    context = click.Context(command, parent=parent, info_name=name, max_content_width=100, terminal_width=100)
+    settings: dict[str, Any] = {**command.context_settings, "max_content_width": 100, "terminal_width": 100}
+    context = click.Context(command, parent=parent, info_name=name, **settings)
     yield context
     if isinstance(command, click.Group):
         for child_name in command.list_commands(context):

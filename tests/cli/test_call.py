@@ -1,6 +1,7 @@
 """`toolglot call`: a tool from the shell, under the same rules as in a conversation."""
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -19,6 +20,11 @@ def risky(what: str) -> str:
     """Ask first."""
     print("noise")
     return f"did {what}"
+
+@tool(effects={"write"})
+def note(text: str) -> str:
+    """Note a text."""
+    return text
 
 @tool
 def picture() -> list:
@@ -216,6 +222,14 @@ class TestApproval:
 
     def test_reading_is_not_asked_about(self) -> None:
         assert run_cli("call", "read", json.dumps(READ), is_terminal=True) == (0, LINES, "")
+
+    def test_effects_of_other_tools_need_approval_if_the_configuration_says_so(self) -> None:
+        help = " ".join(run_cli("call", "--help").out.split())
+        assert "and so do tools with approval=True; other tools run at once. If policy.ask is configured, it lists" in help
+        words = ("note", {"text": "hi"}, "--tools", "call_tools:note")
+        assert call(*words) == (0, "hi\n", "")
+        os.environ["TOOLGLOT_POLICY_ASK"] = "write"
+        assert call(*words) == (1, "", "toolglot: note needs approval (use --yes to approve)\n")
 
     def test_lines_are_refused_without_yes_even_in_a_terminal(self, directory: Path) -> None:
         line = json_lines({"id": 1, "tool": "write", "arguments": WRITE})

@@ -71,6 +71,7 @@ def test_h_is_help() -> None:
     for words in ((), ("call",), ("config", "path")):
         assert run_cli(*words, "-h") == run_cli(*words, "--help") == run_cli("help", *words)
     assert run_cli("-V") == run_cli("--version")
+    assert "\n  --help " not in (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
 
 class TestHome:

@@ -114,7 +114,6 @@ class TestTools:
             (Flags(allow=("read_file",)), "--allow 'read_file' matches no tool: none are loaded"),
             (Flags(allow=("nope*",), tools=("start_tools:ALL",)), r"--allow 'nope\*' matches no tool \(run `toolglot tools`"),
             (Flags(allow=("WebSearch",), builtin=True), "WebSearch cannot be used: no search service is configured"),
-            (Flags(deny=("zzz",)), "unknown tool in --deny 'zzz'"),
             (Flags(facade="nope"), "unknown facade 'nope'"),
             *((Flags(tools=(name,)), ".") for name in ("nowhere:x", "start_tools:missing", "start_tools:ODD", "", ":")),
         ],
@@ -127,6 +126,10 @@ class TestTools:
     def test_unknown_pattern_in_a_file_is_not_an_error(self) -> None:
         user_file('[policy]\nallow = ["git_*"]\n')
         prepare(Flags(tools=("start_tools:ALL",)))
+
+    def test_denying_what_is_not_there_is_a_note(self, capsys: Capture) -> None:
+        prepare(Flags(deny=("zzz*", "shell"), tools=("start_tools:ALL",)))
+        assert capsys.readouterr().err == "toolglot: --deny names 'zzz*', but no tool matches it\n"
 
     def test_configured_tools_and_flags_are_loaded(self) -> None:
         user_file('tools = ["start_tools:read_file"]\n')

@@ -65,9 +65,11 @@ class _Line(msgspec.Struct):
 def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, jsonl: bool, json: bool, **flags: Any) -> int:
     """Run a tool as a model would.
 
-    ARGUMENTS are JSON; use - to read them from stdin. The sandbox, limits and audit log apply. In a terminal, a call
-    that changes files, runs commands or uses the network is shown first and needs your approval; elsewhere, and with
-    --jsonl, it needs --yes.
+    ARGUMENTS are JSON; use - to read them from stdin. The sandbox, limits and audit log apply.
+
+    In a terminal, a call that needs approval is shown first, and you are asked; elsewhere, and with --jsonl, it needs --yes.
+    Built-in tools that change files, run commands or use the network need approval, and so do tools with approval=True;
+    other tools run at once. If policy.ask is configured, it lists the effects that need approval, in built-in and other tools.
 
     The exit code is 1 if a call failed and 2 for wrong usage. A command that ran has not failed, whatever its own exit code.
     """

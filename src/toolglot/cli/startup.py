@@ -208,7 +208,7 @@ def logins_file() -> Path:
 
 
 def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None") -> None:
-    """Report patterns that match no tool: in a flag as an error, in the configuration as a warning."""
+    """Report patterns that match no tool: in --allow as an error, elsewhere as a warning."""
     names = [tool(item).name if callable(item) else getattr(item, "name", "") for item in tools]
     if "" in names:
         item = tools[names.index("")]
@@ -222,11 +222,10 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
             builtins.check_usable(pattern)
         raise UnknownName("tool in --allow", pattern, names)
     # Denying a built-in tool that is not loaded is fine.
-    for pattern in find_unmatched(flags.deny, (*names, *BASE_TOOLS)):
-        raise UnknownName("tool in --deny", pattern, names)
     policy = setup.settings.policy
     for pattern in find_unmatched((*policy.deny, *policy.max_uses), (*names, *BASE_TOOLS)):
-        print(f"toolglot: a configured rule names {pattern!r}, but no tool matches it", file=sys.stderr)
+        rule = "--deny" if pattern in flags.deny else "a configured rule"
+        print(f"toolglot: {rule} names {escape_invisible(repr(pattern))}, but no tool matches it", file=sys.stderr)
 
 
 def require_key(engine: Engine) -> None:
