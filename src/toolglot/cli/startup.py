@@ -24,7 +24,7 @@ from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.engine import Engine
 from toolglot.engine.signin.environment import hide_environment, remember_key, secret_values
 from toolglot.engine.signin.keyring_store import keyring_account
-from toolglot.errors import InvalidTool, UnknownName, UsageError
+from toolglot.errors import InvalidTool, ToolglotError, UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
@@ -110,6 +110,7 @@ def prepare(
     use_demo_tools: bool = False,
     want_builtin: bool = False,
     require_read: bool = True,
+    saved_model: str = "",
 ) -> CliSetup:
     """Read the configuration, hide keys, and load tools. Raises UsageError.
 
@@ -120,6 +121,7 @@ def prepare(
         use_demo_tools: Offer demo tools on the simulator if there are no others.
         want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
         require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
+        saved_model: The model of a saved conversation, to be used unless a flag names another one.
     """
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
         print(f"toolglot: TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist", file=sys.stderr)
@@ -133,7 +135,7 @@ def prepare(
     for value in (value for section in sections for value in section.headers.values()):
         remember_key(value)  # so that it is redacted in logs
     tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name))]
-    model, model_reason = _choose_model(setup := Setup(settings))
+    model, model_reason = _choose_model(setup := Setup(settings), "" if flags.model else saved_model)
     is_simulated = model.startswith("simulator")
     enabled = settings.builtin.enabled
     if enabled is None:
@@ -190,8 +192,15 @@ def _resolve_trust(configuration: Configuration, flags: Flags, confirm: Callable
     return configuration
 
 
-def _choose_model(setup: Setup) -> tuple[str, str]:
+def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:
     """Return the model, and the reason for it if the user did not name one."""
+    if saved_model:
+        try:
+            require_key(setup.engine(saved_model))
+        except ToolglotError as e:
+            model, _ = _choose_model(setup, "")
+            return model, f"using {model}: the conversation's own model, {saved_model}, cannot be used ({e})"
+        return saved_model, f"using {saved_model}: the conversation was saved with it (-m chooses another model)"
     if setup.settings.model:
         return setup.resolve_model(), ""
     keyring = logins_file().exists()  # opening the keyring is slow, and pointless if nothing was ever stored there

@@ -219,6 +219,8 @@ class TestSaveAndLoad:
     def test_saved_conversation_can_be_loaded(self, tmp_path: Path) -> None:
         file = tmp_path / "new directory" / "chat.jsonl"
         over = talk(SAY, f"/save {file}", "/new", f"/load {file}", "say more")
+        assert not over.has("it was saved with")
+        assert talk(f"/load {file}", model="simulator:xai").has("it was saved with simulator:anthropic/", ": /model simulator:")
         assert over.has("saved 2 messages to")
         assert over.has("started a new conversation")
         assert over.has("loaded 2 messages; your last prompt was 'say hello'")

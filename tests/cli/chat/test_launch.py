@@ -1,10 +1,12 @@
 """From flags to a chat, with prompts from a pipe."""
 
 import io
+import os
 import stat
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -37,6 +39,28 @@ class TestLaunch:
         assert code == 0
         assert "loaded 2 messages" in out
         assert "removed 'say old'" in out
+
+    @pytest.mark.parametrize(
+        ("model", "words", "note"),
+        [
+            ("simulator:gemini", (), "using simulator:gemini: the conversation was saved with it (-m chooses another model)"),
+            ("simulator:gemini", ("-m", "simulator:ollama"), ""),
+            ("openai:gpt-5", (), "using simulator:xai: the conversation's own model, openai:gpt-5, cannot be used (no key for"),
+            ("nope\x1b:x", (), "using simulator:xai: the conversation's own model, nope"),
+            (5, (), ""),
+        ],
+    )
+    def test_a_conversation_continues_with_its_model(
+        self, model: Any, words: tuple[str, ...], note: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "saved.jsonl").write_bytes(save([user("say old"), assistant("old")], model=model))
+        os.environ["TOOLGLOT_MODEL"] = "simulator:xai"
+        code, out, err = run_cli("chat", *words, "--load", "saved.jsonl", stdin="/model\n")
+        assert code == 0
+        assert err.startswith(f"toolglot: {note}") if note else err == ""
+        assert "\x1b" not in err
+        expected = words[1] if words else model if "saved with" in note else "simulator:xai"
+        assert f"\n{expected}/" in out
 
     @pytest.mark.parametrize(
         ("words", "message"),

@@ -191,10 +191,13 @@ async def save_conversation(chat: "Chat", name: str) -> None:
 async def load_conversation(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError("name a file: /load FILE")
+    saved, model = read_saved(Path(name))
     try:
-        chat.restore(read_saved(Path(name)))
+        chat.restore(saved)
     except MalformedData as e:
         raise UsageError(f"cannot load {name!r}: {e}") from None
+    if model not in ("", chat.agent.model):
+        chat.screen.note(f"it was saved with {model}: /model {model} continues with that", "dim")
     await chat.update_context_usage()
     await chat.resume_pending()
 

@@ -12,9 +12,11 @@ import click
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.keyboard import open_keyboard
 from toolglot.cli.options import AGENT
+from toolglot.cli.sanitize import escape_invisible
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.cli.styled import PlainConsole
 from toolglot.errors import MalformedData, UsageError
+from toolglot.messages import load as load_messages
 from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     """Chat with a model that can call tools.
 
-    PROMPT is sent first, if there is one. If neither a model nor a key is configured, the simulator answers.
+    PROMPT is sent first, if there is one. If neither a model nor a key is configured, the simulator answers. A conversation
+    that is loaded continues with its model, unless -m names another one.
     """
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.input import PipeReader, TerminalReader
@@ -42,10 +45,12 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     async def approve(approval: ApprovalRequest) -> ApprovalAnswer:
         return await session.approve(approval)
 
+    saved, saved_model = read_saved(load) if load is not None else (None, "")
     has_user = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     confirm = _confirm if has_user else None
-    with prepare(Flags(**flags), confirm=confirm, ask_user=answer, use_demo_tools=True) as cli_setup:
-        saved = read_saved(load) if load is not None else None
+    with prepare(
+        Flags(**flags), confirm=confirm, ask_user=answer, use_demo_tools=True, saved_model=saved_model
+    ) as cli_setup:
         agent = cli_setup.create_agent(approve=approve)
         screen = Screen(create_console(), cli_setup.setup.settings.chat)
         with open_keyboard() as keyboard:
@@ -99,7 +104,7 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, model: str, tool_count: in
     reason = cli_setup.model_reason
     if not screen.console.is_terminal:
         if reason:
-            print(f"toolglot: {reason}", file=sys.stderr)
+            print(f"toolglot: {escape_invisible(reason)}", file=sys.stderr)
         return
     screen.note(f"toolglot · {model} · {tool_count} tools · /help", "bold")
     if cli_setup.builtins is not None:
@@ -131,9 +136,14 @@ def _confirm(question: str) -> bool:
         return False
 
 
-def read_saved(path: Path) -> bytes:
-    """Read a saved conversation. Raises UsageError."""
+def read_saved(path: Path) -> tuple[bytes, str]:
+    """Read a saved conversation; return it and its model, which is empty if it is not known. Raises UsageError."""
     try:
-        return Path(os.path.expanduser(path)).read_bytes()
+        saved = Path(os.path.expanduser(path)).read_bytes()
     except (OSError, ValueError) as e:
         raise UsageError(f"cannot read the conversation {str(path)!r}: {getattr(e, 'strerror', e)}") from None
+    try:
+        model = load_messages(saved)[1].get("model")
+    except MalformedData:  # whoever restores it reports that
+        model = None
+    return saved, model if isinstance(model, str) else ""
