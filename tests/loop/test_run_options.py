@@ -2,10 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
 
+from toolglot.builtin.tools import coding_tools
 from toolglot.errors import MissingOutput, UnknownName, UsageError
 from toolglot.loop.orchestrator import Orchestrator, PromptContext
 from toolglot.messages import Conversation
@@ -124,6 +126,22 @@ def test_a_run_may_use_some_of_the_tools(provider: str, live: bool) -> None:
     run(outcome(talker, CALLS, streamed=live, allowed_tools=()))
     assert len(ran) == 3
     check(talker.conversation)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_unknown_name_in_a_tool_choice_is_an_error_and_leaves_no_prompt(own: bool) -> None:
+    tap, choice = Wiretap(), ToolChoice("required", ("lok",))
+    talker = agent("anthropic", tap, tools=[noting([], "look")], config=ToolConfig(tool_choice=choice if own else None))
+    with pytest.raises(UnknownName, match="unknown tool in tool_choice 'lok'; did you mean 'look'"):
+        run(talker.run("go", tool_choice=None if own else choice))
+    assert (tap.bodies, len(talker.conversation)) == ([], 0)
+
+
+@pytest.mark.parametrize("name", ["read", "Read", "find", "crm.find", "web_search", "final_answer"])
+def test_a_tool_choice_knows_every_name_of_a_tool(name: str, tmp_path: Path) -> None:
+    tools = [*coding_tools(tmp_path), noting([], "find", namespace="crm")]
+    talker = agent("anthropic", tools=tools, hosted=["web_search"], facade="claude-code")
+    run(talker.run("say hi", tool_choice=ToolChoice("auto", (name,))))
 
 
 def test_a_run_is_not_allowed_more_than_the_agent() -> None:

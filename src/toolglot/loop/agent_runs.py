@@ -20,6 +20,7 @@ from toolglot.loop.run import Decision, Run
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Conversation
 from toolglot.request import ToolChoice
+from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.type_parameters import Data, OtherOutput, OutputValue
 from toolglot.value_checks import check_arguments
 
@@ -209,6 +210,11 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         messages, config = to_messages(prompt), settings.apply(self.config)
         for name in (settings.allowed_tools or frozenset()).difference(self.tool_names):
             raise UnknownName("tool in allowed_tools", name, self.tool_names)
+        if config.enabled and config.tool_choice is not None and config.tool_choice.names:
+            definitions = (*self.registry.definitions(), *self.view().tools())  # by the caller's names, and by the model's
+            known = {*self.tool_names, *(name for item in definitions for name in (item.name, item.qualified_name))}
+            for name in {*config.tool_choice.names}.difference(known, LOOP_TOOLS):
+                raise UnknownName("tool in tool_choice", name, known)
         if state.paused is not None:
             state.paused.interrupt()  # the user moved on: what waited did not run
             state.paused = None
