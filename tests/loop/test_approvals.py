@@ -450,7 +450,12 @@ async def test_changed_tools_are_noticed(caplog: pytest.LogCaptureFixture) -> No
     talker, tools, first = await paused()
     other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=tools.all[:1], config=ASK)
     assert "tools have changed" in caplog.text
-    result = await other.resume({call.id: "yes" for call in first.pending})
-    assert result.stop == "end"
-    assert kinds_of(other.conversation) == [None, "not_found", "not_found", None]
+    with pytest.raises(UsageError, match=r"waits to call write, which is not among the agent's tools: pass tools="):
+        await other.resume({call.id: "yes" for call in first.pending})
+    assert other.has_pending_run, "the approved calls are not used up"
+    again = Orchestrator.load(other.save(), tools=tools.all, config=ASK)
+    await again.resume({call.id: "yes" for call in first.pending})
+    assert kinds_of(again.conversation) == [None] * 4
+    await other.resume({call.id: "no" for call in first.pending})
+    assert kinds_of(other.conversation) == [None, "rejected", "rejected", None]
     check(other.conversation)

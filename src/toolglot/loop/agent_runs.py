@@ -16,10 +16,11 @@ from toolglot.loop.conversation_state import ConversationState, RunSettings
 from toolglot.loop.driver import Driver
 from toolglot.loop.prompts import Prompt, to_messages
 from toolglot.loop.request_builder import RequestBuilder
-from toolglot.loop.run import Decision, Run
+from toolglot.loop.run import Decision, NeedApproval, Run
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Conversation
 from toolglot.request import ToolChoice
+from toolglot.tools.calls import base_call
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.type_parameters import Data, OtherOutput, OutputValue
 from toolglot.value_checks import check_arguments
@@ -235,8 +236,14 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         if run is None:
             raise UsageError("no run waits to be resumed")
         state.settings = replace(state.settings, **changes)
-        driver = await self._new_driver(state, run, streaming)
-        run.decide(dict(decisions or {}))
+        driver, decisions = await self._new_driver(state, run, streaming), dict(decisions or {})
+        undecided = "no" if self.approve is None else "yes"  # whether a call that was not decided on may run
+        waiting = step.calls if isinstance(step := run.next(), NeedApproval) else ()
+        calls = [base_call(self.view().interpret(call)) for call in waiting if decisions.get(call.id, undecided) == "yes"]
+        if missing := {call.name for call in calls if state.executor.find_tool(call) is None}:
+            names = ", ".join(sorted(missing))
+            raise UsageError(f"the run waits to call {names}, which is not among the agent's tools: pass tools=[…]")
+        run.decide(decisions)
         if self.approve is not None:
             run.reopen_waiting()
         state.paused = None
