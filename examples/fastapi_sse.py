@@ -1,9 +1,11 @@
 """A chat endpoint that streams server-sent events. Run it: pip install fastapi uvicorn, then uvicorn fastapi_sse:app."""
 
+import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.responses import StreamingResponse
 
 from toolglot import Conversation, Orchestrator, TextDelta, ToolFinished, ToolglotError, ToolStarted, tool
@@ -18,6 +20,7 @@ async def get_weather(city: str) -> str:
 app = FastAPI()
 agent = Orchestrator("simulator", tools=[get_weather])  # one agent serves every request
 conversations: dict[str, Conversation] = {}  # keep them in a database: toolglot.save and toolglot.load
+locks = defaultdict[str, asyncio.Lock](asyncio.Lock)  # a conversation has one run at a time
 
 
 def to_sse(name: str, data: object) -> bytes:
@@ -28,23 +31,26 @@ def to_sse(name: str, data: object) -> bytes:
 async def answer(chat_id: str, prompt: str) -> AsyncIterator[bytes]:
     """Run the agent. If the client disconnects, the run is cancelled and the conversation stays valid."""
     conversation = conversations.setdefault(chat_id, Conversation())
-    try:
-        async for event in agent.stream(prompt, conversation=conversation):
-            match event:
-                case TextDelta(text=text):
-                    yield to_sse("text", text)
-                case ToolStarted(call=call):
-                    yield to_sse("tool", {"name": call.name, "arguments": call.arguments})
-                case ToolFinished(outcome=outcome):
-                    yield to_sse("result", outcome.result.text)
-                case _:
-                    pass
-    except ToolglotError as error:  # the status has been sent, so the error is an event too
-        yield to_sse("error", str(error))
+    async with locks[chat_id]:
+        try:
+            async for event in agent.stream(prompt, conversation=conversation):
+                match event:
+                    case TextDelta(text=text):
+                        yield to_sse("text", text)
+                    case ToolStarted(call=call):
+                        yield to_sse("tool", {"name": call.name, "arguments": call.arguments})
+                    case ToolFinished(outcome=outcome):
+                        yield to_sse("result", outcome.result.text)
+                    case _:
+                        pass
+        except ToolglotError as error:  # the status has been sent, so the error is an event too
+            yield to_sse("error", str(error))
     yield to_sse("done", None)
 
 
 @app.post("/chats/{chat_id}")
 async def chat(chat_id: str, prompt: str) -> StreamingResponse:
     """Answer a prompt as a stream of events."""
+    if locks[chat_id].locked():
+        raise HTTPException(409, "this chat is still answering the last prompt; wait until it is done")
     return StreamingResponse(answer(chat_id, prompt), media_type="text/event-stream")

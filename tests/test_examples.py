@@ -135,6 +135,28 @@ def test_fastapi_example_streams_events_and_remembers_the_chat() -> None:
     assert len(conversations["a"]) >= 4
 
 
+def test_fastapi_example_refuses_a_second_prompt_while_it_answers() -> None:
+    pytest.importorskip("fastapi", reason="pip install fastapi")
+    import httpx
+
+    module = runpy.run_path(str(EXAMPLES / "fastapi_sse.py"))
+
+    async def ask_twice() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=module["app"])
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            events = module["answer"]("a", "say one two three")
+            await anext(events)
+            busy = await client.post("/chats/a", params={"prompt": "say four"})
+            other = await client.post("/chats/b", params={"prompt": "say four"})
+            await events.aclose()
+            return [busy, other, await client.post("/chats/a", params={"prompt": "say four"})]
+
+    busy, other, later = asyncio.run(ask_twice())
+    assert (busy.status_code, other.status_code, later.status_code) == (409, 200, 200)
+    assert "still answering" in busy.json()["detail"]
+    assert '"four"' in later.text
+
+
 def test_fastapi_example_survives_a_client_that_leaves() -> None:
     pytest.importorskip("fastapi", reason="pip install fastapi")
     answer = runpy.run_path(str(EXAMPLES / "fastapi_sse.py"))["answer"]

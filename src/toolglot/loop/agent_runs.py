@@ -236,14 +236,15 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         if run is None:
             raise UsageError("no run waits to be resumed")
         state.settings = replace(state.settings, **changes)
-        driver, decisions = await self._new_driver(state, run, streaming), dict(decisions or {})
-        undecided = "no" if self.approve is None else "yes"  # whether a call that was not decided on may run
+        driver = await self._new_driver(state, run, streaming)
+        decided: dict[str, Decision] = dict(decisions or {})
+        undecided: Decision = "no" if self.approve is None else "yes"  # whether a call that was not decided on may run
         waiting = step.calls if isinstance(step := run.next(), NeedApproval) else ()
-        calls = [base_call(self.view().interpret(call)) for call in waiting if decisions.get(call.id, undecided) == "yes"]
+        calls = [base_call(self.view().interpret(call)) for call in waiting if decided.get(call.id, undecided) == "yes"]
         if missing := {call.name for call in calls if state.executor.find_tool(call) is None}:
             names = ", ".join(sorted(missing))
             raise UsageError(f"the run waits to call {names}, which is not among the agent's tools: pass tools=[…]")
-        run.decide(decisions)
+        run.decide(decided)
         if self.approve is not None:
             run.reopen_waiting()
         state.paused = None
