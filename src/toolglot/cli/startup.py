@@ -137,8 +137,7 @@ def prepare(
     tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name))]
     model, model_reason = _choose_model(setup := Setup(settings), "" if flags.model else saved_model)
     is_simulated = model.startswith("simulator")
-    enabled = settings.builtin.enabled
-    if enabled is None:
+    if (enabled := settings.builtin.enabled) is None:
         enabled = want_builtin or not is_simulated
         if enabled and NOT_SUPPORTED:
             if want_builtin and not tools:
@@ -157,8 +156,7 @@ def prepare(
         reason = "the built-in tools are disabled" if disabled else "the simulator has no built-in tools without --builtin"
         if isinstance(facade, str) or facade.base_tools <= BASE_TOOLS:
             print(f"toolglot: --facade {escape_invisible(flags.facade)} has no effect: {reason}", file=sys.stderr)
-    has_demo_tools = use_demo_tools and not tools and is_simulated
-    if has_demo_tools:
+    if has_demo_tools := use_demo_tools and not tools and is_simulated:
         from toolglot.cli.demo_samples import CHAT_SAMPLES
 
         tools = [*CHAT_SAMPLES]
