@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from cli_kit import run_cli
 from toolglot.cli.models import find_profile
 from toolglot.cli.printer import Printer
 from toolglot.providers.catalog import PROFILES
+from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.profile import Profile
 
 
@@ -52,7 +54,7 @@ def test_json_has_one_complete_object_a_line() -> None:
     lines = [json.loads(line) for line in shown("--json").splitlines()]
     assert [line["id"] for line in lines] == list(PROFILES)
     for line in lines:
-        assert {*line} == {*Profile.__struct_fields__, "facade", "window", "facts"}
+        assert {*line} == {*Profile.__struct_fields__, "facade", "window", "facts", "models"}
         assert line["limits"]["as_of"]
         assert {"strict", "parallel", "choices"} <= {*line["features"]}
 
@@ -115,6 +117,37 @@ def test_a_name_leads_to_its_row(name: str, id: str, model: str) -> None:
     profile = find_profile(name)
     assert (profile.id, profile.model) == (id, model)
     assert "simulator" not in profile.base_url
+
+
+@pytest.mark.parametrize(
+    ("provider", "row"),
+    [
+        ("anthropic", "claude-sonnet-4-5 200,000 64,000 $3 $15"),
+        ("anthropic", "claude-3-opus* 200,000 4,096 $15 $75"),
+        ("openai", "gpt-5-mini 400,000 128,000 $0.25 $2"),
+        ("azure", "gpt-4.1 1,047,576 32,768 $2 $8"),
+        ("gemini", "gemini-2.5-flash-lite 1,048,576 65,536 $0.1 $0.4"),
+        ("groq", "openai/gpt-oss-20b 131,072 65,536 $0.075 $0.3"),
+        ("mistral", "codestral-2508* - - $0.3 $0.9"),
+    ],
+)
+def test_a_provider_lists_the_models_that_are_known(provider: str, row: str) -> None:
+    table = [" ".join(line.split()) for line in shown(provider).partition("Known models")[2].splitlines()]
+    assert row in table
+    (line,) = shown(provider, "--json").splitlines()
+    assert row.split()[0] in json.loads(line)["models"]
+
+
+def test_a_local_server_lists_no_models() -> None:
+    assert "Known models" not in shown("ollama")
+
+
+def test_listed_models_are_known_under_their_names() -> None:
+    for id in PROFILES:
+        for name in known_models(id):
+            assert re.fullmatch(r"[\w./-]+\*?", name)
+            plain = name.rstrip("*")
+            assert find_window(id, plain) or find_price(id, plain), (id, name)
 
 
 @pytest.mark.parametrize("pattern", ["antropic", "antropic:claude-opus-5"])

@@ -16,7 +16,7 @@ from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import ALIASES, DEFAULT_MODELS, PROFILES, SURFACES, infer_provider, resolve_profile
-from toolglot.providers.model_data import find_window
+from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Profile
 
@@ -27,7 +27,8 @@ from toolglot.providers.profile import ANY_CHOICE, Profile
 def models(name: str | None, json: bool) -> None:
     """Show the limits and features of providers and models.
 
-    NAME is PROVIDER or PROVIDER:MODEL; without it, all providers are listed.
+    NAME is PROVIDER, which also lists the models that the catalog knows, or PROVIDER:MODEL; without it, all providers are
+    listed. Nothing is sent.
     """
     profiles = list(PROFILES.values()) if name is None else [find_profile(name)]
     if json:
@@ -36,6 +37,7 @@ def models(name: str | None, json: bool) -> None:
                 "facade": _facade_id(profile),
                 "window": expand_fields(find_window(profile.id, profile.model)),
                 "facts": [expand_fields(fact) for fact in _model_facts(profile)],
+                "models": [] if profile.model else known_models(profile.id),
             }
             write_json_line(sys.stdout, expand_fields(profile) | details)
     elif name is None:
@@ -148,6 +150,23 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
     for title, notes in (("Notes", profile.notes), ("For this model", facts)):
         if notes:
             printer.print_section(title, [("·", note) for note in notes])
+    if not profile.model and (rows := [_known_model_row(profile.id, name) for name in known_models(profile.id)]):
+        printer.print_text("")
+        printer.print_text(
+            "Known models (the provider may have others; * is any end of a name, prices per million tokens)", "bold"
+        )
+        printer.print_table(rows)
+
+
+def _known_model_row(profile_id: str, name: str) -> dict[str, str]:
+    window, price = find_window(profile_id, name.rstrip("*")), find_price(profile_id, name.rstrip("*"))
+    return {
+        "model": name,
+        "context": f"{window.context:,}" if window else "-",
+        "answer": f"{window.answer:,}" if window and window.answer else "-",
+        "input": f"${price.input:g}" if price else "-",
+        "output": f"${price.output:g}" if price else "-",
+    }
 
 
 def _general_rows(profile: Profile) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from toolglot.providers.profile import Price
 
-__all__ = ["PRICES", "WINDOWS", "Window", "find_price", "find_vendor", "find_window"]
+__all__ = ["PRICES", "WINDOWS", "Window", "find_price", "find_vendor", "find_window", "known_models"]
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -268,3 +268,30 @@ def find_price(profile_id: str, model: str) -> Price | None:
     price = next((price for pattern, price in rows if re.search(pattern, model)), None)
     factor = _CACHE_WRITE_FACTORS.get(find_vendor(profile_id))
     return price if price is None or factor is None else replace(price, cache_write=price.input * factor)
+
+
+_ALTERNATIVES = re.compile(r"\(([^()]*)\)(\??)")
+
+
+def known_models(profile_id: str) -> list[str]:
+    """Return the models at an endpoint whose window or price is known; `*` stands for any end of a name, dates are left out."""
+    vendor = find_vendor(profile_id)
+    names = [name for row in WINDOWS.get(vendor, ()) for name in _expand_pattern(row.model)]
+    priced = [name for pattern, _ in PRICES.get(vendor, ()) for name in _expand_pattern(pattern)]
+    names += [name for name in priced if "/" in name or find_window(profile_id, name.rstrip("*")) is None]
+    return [name for name in dict.fromkeys(names) if not any(other.endswith(f"/{name}") for other in names)]
+
+
+def _expand_pattern(pattern: str) -> list[str]:
+    """Return the names that a pattern of this module lists."""
+    text = re.sub(r"\(\?!(?:[^()]|\([^()]*\))*\)|[\^$]", "", pattern).replace(r"\.?", r"\.").replace("[-.]", "-")
+    pending, names = [re.sub(r"\[(\d+)\]", lambda match: f"({'|'.join(match[1])})", text)], list[str]()
+    while pending:
+        text = pending.pop(0)
+        if match := _ALTERNATIVES.search(text):
+            choices = [""] if r"\d" in match[1] else match[1].split("|")  # the former: a date
+            pending[:0] = [text[: match.start()] + choice + text[match.end() :] for choice in ["", *choices][not match[2] :]]
+        else:
+            name = text.replace("\\", "")
+            names.append(f"{name}*" if re.search(pattern, f"{name}-other") else name)
+    return names
