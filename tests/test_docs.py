@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -19,6 +20,7 @@ import pytest
 
 import toolglot
 from toolglot.cli.main import app
+from toolglot.engine.signin.environment import KEY_VARIABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -83,6 +85,22 @@ def test_commands_and_their_options_exist(page: Path) -> None:
             command = found
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
         assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known, line
+
+
+@pytest.mark.untraced
+def test_the_commands_of_the_readme_run_in_a_checkout(tmp_path: Path) -> None:
+    _, block = (ROOT / "README.md").read_text(encoding="utf-8").split("These commands run as they are in a checkout:")
+    lines = block.split("```")[1].splitlines()[1:]
+    files = [word for line in lines for word in line.split() if word.startswith("examples/")]
+    assert len(files) >= 5
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    env = {**os.environ, "HOME": str(tmp_path), "COLUMNS": "100", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    env = {name: value for name, value in env.items() if not name.startswith("TOOLGLOT_") and name not in KEY_VARIABLES}
+    for line in (line for line in lines if not line.startswith("toolglot simulate")):  # which serves until it is stopped
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=env, input="", capture_output=True, text=True)
+        assert done.returncode == 0, (line, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert done.stdout or "chat" in line
 
 
 def test_the_lines_of_a_batch_are_as_documented(tmp_path: Path) -> None:
