@@ -21,9 +21,10 @@ from msgspec.structs import replace
 from toolglot.engine.auth import Key, KeySource
 from toolglot.engine.rate_limit import Slot, cancel_slot, reserve_slot
 from toolglot.engine.retry import retry_delay
-from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport, read_body, redact_error
+from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport, read_body, redact_error, send
 from toolglot.errors import (
     AuthenticationFailed,
+    ConnectionLost,
     LossyEncoding,
     MalformedReply,
     ProviderError,
@@ -400,7 +401,7 @@ class _Exchange:
             log.debug("sending a request to %s: %d bytes", engine.name, size, extra=fields)
         sent_at = time.monotonic()
         self._was_sent = True
-        response = self._response = await engine.transport.send(http_request)
+        response = self._response = await send(engine.transport, http_request)
         self._first_byte_seconds = time.monotonic() - sent_at
         if response.status >= 300:  # a redirect, too: following it could send the key to another host
             raise error_from_response(response.status, await read_body(response, _MAX_ERROR_BYTES, keep_partial=True))
@@ -430,7 +431,10 @@ class _Exchange:
         assert self._reader is not None
         data = b""
         if not self._reader.is_complete:
-            data = await self._response.read()
+            try:
+                data = await self._response.read()
+            except OSError as e:  # of the caller's own transport
+                raise ConnectionLost(f"the transport failed: {str(e) or type(e).__name__}") from e
         else:  # whether the server ends the response now, keeps it open or resets it: nothing is lost
             is_over, engine = self._reader.is_over, self._engine
             seconds = (0.0, _END_SECONDS, _USAGE_SECONDS)[(not engine.holds_responses) + (not is_over)]
@@ -441,7 +445,7 @@ class _Exchange:
                 engine.holds_responses = engine.holds_responses and bool(data)
             except TimeoutError:
                 engine.holds_responses = True
-            except TransportError:
+            except (TransportError, OSError):
                 pass
         self._received_bytes += len(data)
         if self._received_bytes > _MAX_REPLY_BYTES:

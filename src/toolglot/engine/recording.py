@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport
+from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport, send
 from toolglot.errors import MalformedData, ReplayMiss, ToolglotError, UsageError
 from toolglot.jsontext import dumps, dumps_text, loads
 from toolglot.redact import redact
@@ -66,7 +66,7 @@ class RecordingTransport:
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Send a request, and record the exchange once the response is read."""
-        return _RecordingResponse(await self._inner.send(request), request, self._path)
+        return _RecordingResponse(await send(self._inner, request), request, self._path)
 
     async def close(self) -> None:
         """Close the inner transport."""

@@ -9,13 +9,31 @@ from typing import Annotated, Protocol, runtime_checkable
 
 import msgspec
 
-from toolglot.errors import ProviderError, ToolglotError, TransportError
+from toolglot.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ProviderError,
+    TimedOut,
+    ToolglotError,
+    TransportError,
+    UsageError,
+)
 from toolglot.jsontext import dumps_text, loads
 from toolglot.redact import redact
 from toolglot.value_checks import check_values
 from toolglot.wire.reader import error_from_response
 
-__all__ = ["PUBLIC_HEADERS", "HttpRequest", "HttpResponse", "Timeouts", "Transport", "fetch", "read_body", "redact_error"]
+__all__ = [
+    "PUBLIC_HEADERS",
+    "HttpRequest",
+    "HttpResponse",
+    "Timeouts",
+    "Transport",
+    "fetch",
+    "read_body",
+    "redact_error",
+    "send",
+]
 
 _MAX_FETCHED_BYTES = 4_000_000
 PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
@@ -81,6 +99,22 @@ class Transport(Protocol):
         ...
 
 
+async def send(transport: Transport, request: HttpRequest) -> HttpResponse:
+    """Send a request through a transport that may be the caller's own. Raises TransportError, UsageError."""
+    try:
+        response = await transport.send(request)
+    except OSError as e:  # the system's errors can be retried like ours
+        reason = f"the transport failed: {str(e) or type(e).__name__}"
+        if isinstance(e, TimeoutError):
+            raise TimedOut(reason, "first byte") from e
+        is_lost = isinstance(e, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
+        raise (ConnectionLost if is_lost else ConnectFailed)(reason) from e
+    if missing := [name for name in ("status", "headers", "read", "close") if not hasattr(response, name)]:
+        problem = f"{type(response).__name__} has no {', '.join(missing)}"
+        raise UsageError(f"send of {type(transport).__name__} must return an HttpResponse: {problem}")
+    return response
+
+
 async def read_body(response: HttpResponse, limit: int, *, keep_partial: bool = False) -> bytes:
     """Read a body up to about `limit` bytes. `keep_partial`: return what arrived before the connection failed."""
     parts: list[bytes] = []
@@ -97,7 +131,7 @@ async def read_body(response: HttpResponse, limit: int, *, keep_partial: bool = 
 
 async def fetch(transport: Transport, request: HttpRequest, secrets: Iterable[str]) -> bytes:
     """Send a request and return the whole body. Raises ProviderError, without the secrets, and TransportError."""
-    response = await transport.send(request)
+    response = await send(transport, request)
     try:
         body = await read_body(response, _MAX_FETCHED_BYTES)
     finally:
