@@ -1,9 +1,10 @@
 """The simulated model: directives, plain prompts, choices, scripts, and the same conversation on every profile."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from toolglot import Orchestrator
 from toolglot.messages import Conversation, Media, Reply, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import PROFILES
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
@@ -266,6 +267,8 @@ def test_scripts_by_turn() -> None:
     ({"anyOf": [{"type": "null"}, {"type": "number"}]}, 12),
     ({"$ref": "#/$defs/D"}, {"d": "2026-01-31"}),
     ({"type": "array", "items": {"type": "integer"}}, [12, 7]),
+    ({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}]}, [12, "Ada Lovelace"]),
+    ({"type": "array", "items": {"type": "boolean"}, "description": "Flags. At least 3 items."}, [True] * 3),
     ({"type": "string"}, "Ada Lovelace"),
     ({"type": "string", "format": "uri"}, "https://example.org/a"),
     ({"type": "string", "format": "email"}, "ada@example.org"),
@@ -276,6 +279,28 @@ def test_values_from_the_prompt(schema: dict[str, Any], expected: Any) -> None:
     dated = {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}, "required": ["d"]}
     whole = {"properties": {"value": schema}, "required": ["value"], "$defs": {"D": dated}}
     assert ArgumentFiller(words).fill(whole) == {"value": expected}
+
+
+class Point(NamedTuple):
+    x: int
+    label: str
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+@pytest.mark.parametrize(
+    ("output_type", "expected"),
+    [
+        (tuple[int, str], (7, "Ada")),
+        (tuple[int, int, str], (7, 7, "Ada")),
+        (tuple[int, int], (7, 7)),
+        (Point, Point(7, "Ada")),
+        (list[tuple[int, str]], [(7, "Ada")]),
+        (tuple[str, ...], ("Ada",)),
+    ],
+)
+def test_tuples_are_made_up_on_every_wire(profile: str, output_type: Any, expected: Any) -> None:
+    result = Orchestrator(f"simulator:{profile}").run_sync("7 is for 'Ada'.", output_type=output_type)
+    assert (result.output, result.iterations) == (expected, 1)
 
 
 def test_recursive_schemas_end() -> None:

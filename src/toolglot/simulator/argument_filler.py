@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, drop_keywords
+from toolglot.schema.lowering_context import describe_schema
 from toolglot.wire.json_values import as_dict, as_list, as_text
 
 __all__ = ["ArgumentFiller", "split_words"]
@@ -96,17 +97,29 @@ class ArgumentFiller:
             case "null":
                 return None
             case "array" if depth < _MAX_DEPTH:
-                items = self._resolve(node.get("items"))
-                is_numeric = items.get("type") in ("integer", "number")
-                offered = len(self.numbers) if is_numeric else len(self.texts) if items.get("type") == "string" else 1
-                count = max(1, offered, node.get("minItems", 0))
-                return [self._fill_value(items, name, depth + 1) for _ in range(min(count, node.get("maxItems", count)))]
+                return self._fill_array(node, name, depth)
             case "object" if depth < _MAX_DEPTH:
                 return self._fill_object(node, depth)
             case "array" | "object" as type_name:
                 return [] if type_name == "array" else {}
             case _:
                 return self._take_text(node, name)
+
+    def _fill_array(self, node: Schema, name: str, depth: int) -> list[Any]:
+        """Fill a list or a tuple. Where a provider knows no tuples or lengths, they are in the description."""
+        text, prefix, items = as_text(node.get("description")), as_list(node.get("prefixItems")), as_dict(node.get("items"))
+        if match := re.search(r"Items in order: (.*?)\.(?!\w)", text):
+            forms, words = as_list(items.get("anyOf")), match[1].split(", ")
+            by_words = {describe_schema(form): form for form in forms}
+            prefix = forms if len(forms) == len(words) else [by_words.get(word, items) for word in words]
+        limits = {words: int(number) for words, number in re.findall(r"(At least|At most) (\d+) items", text)}
+        rest = self._resolve(items)
+        is_numeric = rest.get("type") in ("integer", "number")
+        offered = len(self.numbers) if is_numeric else len(self.texts) if rest.get("type") == "string" else 1
+        count = max(len(prefix) or max(1, offered), node.get("minItems", limits.get("At least", 0)))
+        count = min(count, node.get("maxItems", limits.get("At most", count)))
+        forms = [self._resolve(form) for form in prefix[:count]]
+        return [self._fill_value(form, name, depth + 1) for form in [*forms, *[rest] * (count - len(forms))]]
 
     def _find_member(self, node: Schema) -> Any:
         words = split_words(self.prompt)
