@@ -89,6 +89,13 @@ def wrong(value: object) -> Any:
     (lambda: Conversation(wrong("hi")), "a conversation has messages, not str; use user(…) to make one"),
     (lambda: Conversation().append(wrong({"role": "user"})), "a conversation has messages, not dict; use user(…) to make one"),
     (lambda: Request("m", wrong("hi")), "messages of Request: pass a list, such as [user('hi')]"),
+    (lambda: Script([wrong(5)]), "a turn of a script is text, a Reply, or a function that returns one of them, not int"),
+    (
+        lambda: Orchestrator(transport=SimulatedTransport(Script([lambda _: wrong(5)]))).run_sync("hi"),
+        "a turn of a script is text, a Reply, or a function that returns one of them, not int",
+    ),
+    (lambda: Simulator(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say hi'])), not list"),
+    (lambda: SimulatedTransport(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say hi'])), not list"),
     (lambda: tool_results(wrong("hi")), "a tool message has tool results, not str; use ToolResult(call.id, …)"),
 ])  # fmt: skip
 def test_wrong_argument_of_a_function(make: Callable[[], Any], message: str) -> None:
@@ -100,6 +107,7 @@ def test_wrong_argument_of_a_function(make: Callable[[], Any], message: str) -> 
 def test_one_item_is_as_good_as_a_list_of_one() -> None:
     one: dict[str, Any] = {"tools": double, "hooks": Silent(), "hosted": "web_search"}
     assert Orchestrator("simulator", **one).tool_names == ("double", "web_search")
+    assert Orchestrator(transport=SimulatedTransport(Simulator(faults="reset"))).run_sync("say hi").text == "hi"
     busy = SimulatedTransport(Simulator(faults=["overloaded"] * 3))
     agent = Orchestrator(
         "simulator:anthropic", transport=busy, retry=RetryConfig(max_retries=2, base=0), fallbacks="simulator:gemini"
@@ -108,7 +116,7 @@ def test_one_item_is_as_good_as_a_list_of_one() -> None:
     assert agent.engine.profile.id == "gemini"
     assert [made.name for made in wrong(ToolRegistry)(double)] == ["double"]
     assert [made.name for made in coding_tools(".", names="read")] == ["read"]
-    for simulator in (Script("say hi"), Simulator(Script(["say hi"]))):
+    for simulator in (Script("say hi"), Simulator(Script(["say hi"])), Script([lambda _: "say hi"])):
         assert Orchestrator("simulator", transport=SimulatedTransport(simulator)).run_sync("?").text == "hi"
 
 

@@ -6,6 +6,7 @@ One exchange: route -> rules (refusals) -> model -> faults -> the wire's own byt
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from types import NoneType
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from toolglot.simulator.opaque_state import add_state, shows_thinking
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
 from toolglot.simulator.wires.base import Refusal, load_rules
+from toolglot.value_checks import as_items, check_arguments
 from toolglot.wire import spec
 from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.framing import encode_json_array
@@ -66,7 +68,9 @@ class Simulator:
     """
 
     def __init__(self, script: Script | None = None, *, faults: Iterable[str] = ()) -> None:
-        self._script, self._faults = script, deque(faults)
+        words = "a Script, as in Simulator(Script(['say hi']))"
+        check_arguments({"script": script}, {"script": ((Script, NoneType), words)})
+        self._script, self._faults = script, deque(as_items(faults))
         self._fired: Counter[tuple[str, int, str]] = Counter()
         self._next = 1
         for fault in filter(None, self._faults):

@@ -10,10 +10,12 @@ that is how to test what happens when a model disobeys.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from toolglot.request import Request, ToolChoice, ToolDefinition
@@ -39,16 +41,23 @@ _CLAUSE_BREAK = re.compile(r"\s*(?:,\s*(?:and|then)?|;|\band\b|\bthen\b|[?!.](?=
 class Script(msgspec.Struct, frozen=True):
     """What the simulated model says, turn by turn, as written: `Simulator(Script(["say hi", Reply((Text("bye"),))]))`.
 
-    A turn is a text with directives (`call NAME {json}`, `say TEXT`, ...), a Reply, or a function from Request to Reply.
+    A turn is a text with directives (`call NAME {json}`, `say TEXT`, ...), a Reply, or a function from Request to one of these.
     The n-th one answers a history with n assistant turns, so a script serves any number of conversations. After the last one
     the model follows the prompt again. Ids and state that a Reply lacks are added.
     """
 
-    turns: "Sequence[Reply | str | Callable[[Request], Reply]]"
+    turns: "Sequence[Reply | str | Callable[[Request], Reply | str]]"
 
     def __post_init__(self) -> None:
         if not isinstance(self.turns, list):  # which may grow while it is played
             force_setattr(self, "turns", tuple(as_items(self.turns)))
+        for turn in self.turns:
+            if not isinstance(turn, Reply | str) and not callable(turn):
+                raise _invalid_turn(turn)
+
+
+def _invalid_turn(turn: Any) -> UsageError:
+    return UsageError(f"a turn of a script is text, a Reply, or a function that returns one of them, not {type(turn).__name__}")
 
 
 class Situation(msgspec.Struct):
@@ -114,12 +123,14 @@ def play_script(script: Script, request: Request) -> Reply | None:
     index = sum(message.role == "assistant" and not _is_encoder_filler(message) for message in request.messages)
     if index >= len(script.turns):
         return None
-    entry = script.turns[index]
-    if isinstance(entry, str):
-        turns, text = parse_directives(entry)
+    reply: Any = script.turns[index]
+    if callable(reply):
+        reply = reply(request)
+    if isinstance(reply, str):
+        turns, text = parse_directives(reply)
         reply = _make_reply(turns[0].blocks if turns else [Text(text)], turns[0].stop if turns else None)
-    else:
-        reply = entry if isinstance(entry, Reply) else entry(request)
+    if not isinstance(reply, Reply):
+        raise _invalid_turn(reply)
     return replace(reply, blocks=tuple(_shape_calls(reply.blocks, request)))
 
 
