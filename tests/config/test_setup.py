@@ -90,7 +90,7 @@ class TestModels:
             ("grok-4", "xai:grok-4"),
             ("deepseek-chat", "deepseek:deepseek-chat"),
             ("mistral-large-latest", "mistral:mistral-large-latest"),
-            ("anthropic", "anthropic:claude-sonnet-4-5"),
+            ("anthropic", "anthropic:claude-sonnet-5"),
             ("gpt", "openai:gpt-5.1"),
             ("gpt-oss-20b", None),
             ("qwen3", None),

@@ -96,7 +96,7 @@ class Setup:
             if self.settings.aliases:
                 raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
             raise UsageError(
-                f"{name!r} is neither PROVIDER:MODEL, such as anthropic:claude-sonnet-4-5, nor an alias in [aliases]"
+                f"{name!r} is neither PROVIDER:MODEL, such as anthropic:claude-sonnet-5, nor an alias in [aliases]"
             )
         return name
 

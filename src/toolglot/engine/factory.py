@@ -43,7 +43,7 @@ _VERTEX_HOSTS = {
 
 # What the arguments of an engine must be, and the words for it.
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
-    "model": (str, "PROVIDER:MODEL, such as 'anthropic:claude-sonnet-4-5'"),
+    "model": (str, "PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5'"),
     "base_url": ((str, NoneType), "a URL as text"),
     "key": ((str, Callable, SignIn, NoneType), "a key as text, or a function that returns it"),
     "transport": ((Transport, NoneType), "an object with the method `send`"),
@@ -119,7 +119,7 @@ def create_engine(
         transport = transport or SimulatedTransport()
     else:
         if not name:
-            raise UsageError(f"{model!r} names no model: use PROVIDER:MODEL, such as anthropic:claude-sonnet-4-5, or simulator")
+            raise UsageError(f"{model!r} names no model: use PROVIDER:MODEL, such as anthropic:claude-sonnet-5, or simulator")
         if ".." in name.split("/"):  # it would escape from the provider's path
             raise UsageError(f"{name!r} is not the name of a model")
         profile = resolve_profile(provider, name)

@@ -46,7 +46,7 @@ _DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(), C
 
 
 ARGUMENTS: dict[str, tuple[Any, str]] = {
-    "model": ((str, Engine), "PROVIDER:MODEL, such as 'anthropic:claude-sonnet-4-5', or an Engine"),
+    "model": ((str, Engine), "PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine"),
     "system": ((str, Callable, NoneType), "a text, or a function that returns one"),
     "config": (ToolConfig, "a ToolConfig"),
     "options": (Options, "Options"),

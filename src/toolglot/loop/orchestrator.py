@@ -1,6 +1,6 @@
 """The public loop: one conversation with tools, on any model.
 
-agent = Orchestrator("anthropic:claude-sonnet-4-5", tools=[get_weather])
+agent = Orchestrator("anthropic:claude-sonnet-5", tools=[get_weather])
 result = agent.run_sync("Weather in Paris?")
 agent.switch("gemini:gemini-3-pro-preview")
 """

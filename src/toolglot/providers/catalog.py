@@ -337,7 +337,7 @@ ALIASES = {"claude": "anthropic", "google": "gemini", "gpt": "openai", "grok": "
 
 # provider -> the model that is used if none is named
 DEFAULT_MODELS = {
-    "anthropic": "claude-sonnet-4-5",
+    "anthropic": "claude-sonnet-5",
     "openai": "gpt-5.1",
     "gemini": "gemini-2.5-pro",
     "openrouter": "anthropic/claude-sonnet-4.5",
