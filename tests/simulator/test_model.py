@@ -1,10 +1,11 @@
 """The simulated model: directives, plain prompts, choices, scripts, and the same conversation on every profile."""
 
+import re
 from typing import Any, NamedTuple
 
 import pytest
 
-from toolglot import Orchestrator
+from toolglot import InvalidRequest, Orchestrator, SimulatedTransport, UsageError
 from toolglot.messages import Conversation, Media, Reply, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import PROFILES
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
@@ -203,10 +204,35 @@ def test_directive_grammar() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["call me later", "I say hello", "call x {not json}", 'call x ["y"]', "we all stop here", "then what", "call x {"]
+    "text",
+    [
+        *("call me later", "I say hello", "I call x {not json}", 'I call x ["y"]', "we all stop here", "then what"),
+        *("stop the music", "call it a day (or two)", "call add for 1 and 2"),
+    ],
 )
 def test_prose_is_not_a_directive(text: str) -> None:
     assert parse_directives(text) == ([], text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stop nope", "unknown reason to stop in a directive 'nope'; known: end, error, filtered, length"),
+        ("stop lenght", "unknown reason to stop in a directive 'lenght'; did you mean 'length'?"),
+        ("Hi.\nthen call add {bad json}", "the directive 'call add {bad json}' needs its arguments as a JSON object, as in"),
+        ("call add a=1", '\'call add a=1\' needs its arguments as a JSON object, as in call add {"name": "value"}'),
+        ("call add(1)", "'call add(1)' needs"),
+        ('call add {"a": 1} call add {', "'call add {' needs"),
+        ("fault reset twice", "unknown fault 'reset twice'; did you mean 'reset'"),
+    ],
+)
+def test_a_directive_with_a_mistake_is_refused(text: str, message: str) -> None:
+    for profile in WIRE_PROFILES:
+        with pytest.raises(InvalidRequest, match=re.escape(message)):
+            Orchestrator(f"simulator:{profile}").run_sync(text)
+    if "fault" not in text:  # a script has none
+        with pytest.raises(UsageError, match=re.escape(message)):
+            Orchestrator("simulator", transport=SimulatedTransport(Simulator(Script([text])))).run_sync("go")
 
 
 def test_freeform_tools_get_text() -> None:

@@ -11,7 +11,7 @@ from types import NoneType
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.errors import UnknownName
+from toolglot.errors import UnknownName, UsageError
 from toolglot.events import ReplyDone, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReady
 from toolglot.jsontext import dumps
 from toolglot.messages import Origin, Reply
@@ -94,7 +94,10 @@ class Simulator:
             profile = accepted.profile
             if profile.wire == spec.OPENAI_RESPONSES:  # item ids must be new, also after a conversation with another simulator
                 self._next = max(self._next, *(int(number) + 1 for number in _ITEM_NUMBER.findall(body)), 1)
-            situation = Situation.from_request(accepted.request)
+            try:
+                situation = Situation.from_request(accepted.request)
+            except UsageError as e:
+                raise Refusal(f"Simulator: {e}") from None
             fault, value = self._choose_fault(accepted, situation)
             if fault == "html":
                 return SimulatedResponse(502, {"content-type": "text/html"}, [on_demand.HTML_PAGE.encode()])

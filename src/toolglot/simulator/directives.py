@@ -7,7 +7,8 @@
     stop REASON          at the start of a line: end | tools | length | refusal | filtered | pause
     then ...             before any of these: it belongs to the next turn, after the results of this one
 
-A freeform tool gets its text as `call NAME {"input": "text"}`.
+A freeform tool gets its text as `call NAME {"input": "text"}`. At the start of a line, what is meant as a directive but cannot
+be read is an error: `call NAME {not json}`, `call NAME a=1`, `stop nope`.
 """
 
 import re
@@ -16,14 +17,19 @@ from typing import cast, get_args
 
 import msgspec
 
+from toolglot.errors import UnknownName, UsageError
 from toolglot.messages import Block, StopReason, Text, Thinking, ToolCall
+from toolglot.textutil import truncate
 
 __all__ = ["PlannedTurn", "parse_directives"]
 
 _DIRECTIVE = re.compile(
     r"(?P<then>\bthen[ \t]+)?\bcall[ \t]+(?P<name>[\w.:/-]+)[ \t]*(?=\{)"
-    r"|^[ \t]*(?P<later>then[ \t]+)?(?P<word>say|think|fault|stop)[ \t]+(?P<rest>[^\n]+)",
+    r"|^[ \t]*(?P<later>then[ \t]+)?(?P<word>say|think|fault|stop(?=[ \t]+\S+[ \t]*$))[ \t]+(?P<rest>[^\n]+)",
     re.MULTILINE,
+)
+_UNREADABLE_CALL = re.compile(
+    r"^[ \t]*(?:then[ \t]+)?(call[ \t]+([\w.:/-]+)(?:[ \t]*(?=[\[{(])|[ \t]+(?=\w+=))[^\n]*)", re.MULTILINE
 )
 _DECODER = JSONDecoder()
 
@@ -37,14 +43,14 @@ class PlannedTurn(msgspec.Struct):
 
 
 def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
-    """Return the turns that a text asks for, and the rest of it."""
+    """Return the turns that a text asks for, and the rest of it. Raises UsageError for a directive with a mistake."""
     turns: list[PlannedTurn] = []
     prompt: list[str] = []
     position = 0
     for match in _DIRECTIVE.finditer(text):
         if match.start() < position:  # inside the arguments of a call
             continue
-        end, arguments = match.end(), None
+        end, arguments, argument = match.end(), None, (match["rest"] or "").strip()
         if match["name"]:
             try:
                 arguments, end = _DECODER.raw_decode(text, end)
@@ -55,7 +61,6 @@ def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
         if not turns or match["then"] or match["later"]:
             turns.append(PlannedTurn([], []))
         turn = turns[-1]
-        argument = (match["rest"] or "").strip()
         match match["word"]:
             case None:
                 turn.blocks.append(ToolCall("", match["name"], arguments))
@@ -65,8 +70,14 @@ def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
                 turn.blocks.insert(0, Thinking(argument))
             case "fault":
                 name, _, times = argument.partition(" ")
-                turn.faults.append((name, int(times) if times.strip().isdigit() else 1))
+                # Anything but a number stays part of the name, which is then unknown.
+                turn.faults.append((name, int(times or 1)) if (times or "1").strip().isdecimal() else (argument, 1))
             case _:
-                if argument in get_args(StopReason):
-                    turn.stop = cast(StopReason, argument)
-    return turns, "".join([*prompt, text[position:]]).strip()
+                if argument not in get_args(StopReason):
+                    raise UnknownName("reason to stop in a directive", argument, get_args(StopReason))
+                turn.stop = cast("StopReason", argument)
+    rest = "".join([*prompt, text[position:]]).strip()
+    if match := _UNREADABLE_CALL.search(rest):
+        example = f'call {match[2]} {{"name": "value"}}'
+        raise UsageError(f"the directive {truncate(match[1], 80)!r} needs its arguments as a JSON object, as in {example}")
+    return turns, rest
