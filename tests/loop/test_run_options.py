@@ -86,10 +86,11 @@ def test_no_output_is_an_error_of_this_run() -> None:
     assert run(talker.run("say on")).text == "on"
 
 
-def test_what_cannot_be_an_output_type_leaves_no_prompt() -> None:
+@pytest.mark.parametrize("kind", [type(lambda: None), lambda: 1, print, noting])
+def test_what_cannot_be_an_output_type_leaves_no_prompt(kind: Any) -> None:
     talker = agent("anthropic")
     with pytest.raises(UsageError, match="cannot be an output type"):
-        run(talker.run("go", output_type=type(lambda: None)))
+        run(talker.run("go", output_type=kind))
     assert len(talker.conversation) == 0
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from toolglot.errors import MalformedRequest, UsageError
-from toolglot.messages import Block, Message, user
+from toolglot.messages import Block, Message, Text, user
 from toolglot.wire.codec import decode_request
 from toolglot.wire.spec import OPENAI_CHAT
 
@@ -22,16 +22,12 @@ _EXPECTED = 'a prompt is text, blocks, messages, or {"role": …, "content": …
 
 def to_messages(prompt: Any) -> list[Message]:
     """Return the messages of a prompt. Raises UsageError for what cannot be one; nothing is left out."""
-    if isinstance(prompt, Message):
-        return [prompt]
-    if isinstance(prompt, str | Block):
-        return [user(prompt)]
-    if isinstance(prompt, Mapping):
+    if isinstance(prompt, str | Block | Message | Mapping):
         prompt = [prompt]
     if isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Iterable):
         raise UsageError(f"{_EXPECTED}, not {type(prompt).__name__}")
     items = list(cast(Iterable[Any], prompt))
-    if not items:
+    if all(map(_is_blank, items)):
         raise UsageError(f"the prompt is empty: {_EXPECTED}")
     if not any(isinstance(item, Message) or (isinstance(item, Mapping) and "role" in item) for item in items):
         # Parts of one message: text, blocks, or OpenAI's `{"type": "image_url", …}`.
@@ -49,6 +45,13 @@ def to_messages(prompt: Any) -> list[Message]:
         chat_messages = []
         messages.append(item if isinstance(item, Message) else user(item))
     return messages + _decode(chat_messages)
+
+
+def _is_blank(item: Any) -> bool:
+    if isinstance(item, Message):
+        return all(map(_is_blank, item.blocks))
+    text = item.text if isinstance(item, Text) else item
+    return isinstance(text, str) and not text.strip()
 
 
 def _decode(messages: list[Any]) -> list[Message]:

@@ -1,5 +1,6 @@
 """A Python type as the type of structured output: its JSON Schema, and the validation of a model's answer."""
 
+from inspect import isroutine
 from typing import Any
 
 from toolglot.errors import UsageError
@@ -17,6 +18,8 @@ class OutputType:
         from pydantic import TypeAdapter
         from pydantic.errors import PydanticUserError
 
+        if isroutine(output_type):
+            raise UsageError(f"{output_type!r} cannot be an output type: it is a function; pass a type, or a JSON Schema")
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(replace_typed_dicts(output_type))
             self.schema: Schema = strip_titles(self._adapter.json_schema())
