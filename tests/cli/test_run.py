@@ -107,6 +107,22 @@ class TestOutput:
         assert outcome.records()[-1]["error"]["type"] == "AuthenticationFailed"
 
     @pytest.mark.parametrize(
+        ("words", "kind"),
+        [
+            (("-m", "antropic:x", "hi"), "UnknownName"),
+            (("-m", "nope", "hi"), "UsageError"),
+            (("-a", "nope.png", "hi"), "UsageError"),
+            (("--tools", "nope:tools", "hi"), "UsageError"),
+            (("",), "UsageError"),
+        ],
+    )
+    def test_a_run_that_cannot_start_is_an_event_too(self, words: tuple[str, ...], kind: str) -> None:
+        outcome = run(*words, "--json")
+        (event,) = outcome.records()
+        assert (outcome.code, event["type"], event["error"]["type"]) == (2, "RunFailed", kind)
+        assert outcome.err == f"toolglot: {event['error']['message']}\n"
+
+    @pytest.mark.parametrize(
         ("words", "options", "out"),
         [
             ((), {"stdin": b"say hello from a pipe"}, "hello from a pipe\n"),

@@ -207,7 +207,7 @@ def test_directive_grammar() -> None:
     "text",
     [
         *("call me later", "I say hello", "I call x {not json}", 'I call x ["y"]', "we all stop here", "then what"),
-        *("stop the music", "call it a day (or two)", "call add for 1 and 2"),
+        *("stop the music", "call it a day (or two)", "call me (later)", "call add for 1 and 2"),
     ],
 )
 def test_prose_is_not_a_directive(text: str) -> None:

@@ -1,7 +1,8 @@
 """`toolglot run`: run one prompt with tools. The answer goes to stdout, progress and problems to stderr.
 
 With `--json`, every event is a JSON line `{"type": …}` on stdout, from {"type": "RunStarted", "version": 1, "model": …} to
-RunDone or RunFailed. Exit codes: 0 success, 1 failure, 2 usage error, 3 stopped early, 130 interrupted.
+RunDone or RunFailed; a run that cannot start is RunFailed alone.
+Exit codes: 0 success, 1 failure, 2 usage error, 3 stopped early, 130 interrupted.
 """
 
 import asyncio
@@ -51,8 +52,16 @@ def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **f
     Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. If neither a model nor a key
     is configured, the simulator answers.
     """
-    prompt = _read_prompt(prompt)
-    with prepare(Flags(**flags)) as cli_setup:
+    try:
+        return _run_prompt(_read_prompt(prompt), attach, yes, json, Flags(**flags))
+    except ToolglotError as error:  # before anything was sent; the program ends with the same sentence on stderr
+        if json:
+            _JsonPresenter(sys.stdout).show_failure(error.type, str(error))
+        raise
+
+
+def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, flags: Flags) -> int:
+    with prepare(flags) as cli_setup:
         agent = cli_setup.create_agent(approve=(lambda _: "yes") if yes else None)
         content = [prompt, *map(load_attachment, attach)]
         if cli_setup.model_reason:

@@ -29,7 +29,7 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _UNREADABLE_CALL = re.compile(
-    r"^[ \t]*(?:then[ \t]+)?(call[ \t]+([\w.:/-]+)(?:[ \t]*(?=[\[{(])|[ \t]+(?=\w+=))[^\n]*)", re.MULTILINE
+    r"^[ \t]*(?:then[ \t]+)?(call[ \t]+([\w.:/-]+)(?:[ \t]*(?=[\[{])|(?=\()|[ \t]+(?=\w+=))[^\n]*)", re.MULTILINE
 )
 _DECODER = JSONDecoder()
 
