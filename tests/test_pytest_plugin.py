@@ -120,6 +120,13 @@ def test_recorded_by_several_workers(provider: str, tmp_path: Path) -> None:
     project.check_record_and_replay(provider, "-n", "2", "--dist", "loadgroup")
 
 
+def test_a_test_that_fails_leaves_no_directory(provider: str, tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    wrong = TEST.replace("URL", provider).replace("say Hello.", "say Goodbye.")
+    assert project.run(wrong, "-k", "stream", "--toolglot-record").returncode == 1
+    assert not (tmp_path / "recordings").exists()
+
+
 def test_a_test_that_fails_keeps_its_recording(provider: str, tmp_path: Path) -> None:
     project = Project(tmp_path, plugins=("toolglot.pytest_plugin",))
     project.run(TEST.replace("URL", provider), "-k", "stream", "--toolglot-record")

@@ -192,7 +192,7 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     """Calls that wait for approval."""
     iterations: int = 0
     cost: float | None = None
-    """US dollars, where the model's price is known."""
+    """US dollars, where the model's price is known; on the simulator, what the model that it plays would cost."""
 
     def __repr__(self) -> str:
         output = f", output={self.output!r:.100}" if self.output is not None else ""

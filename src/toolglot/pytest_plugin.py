@@ -32,13 +32,12 @@ def recorded_transport(request: pytest.FixtureRequest) -> "Iterator[Transport]":
 
     path = _recording_path(request)
     if request.config.getoption(_OPTION):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new, failures = path.with_suffix(".new"), request.session.testsfailed
+        directories: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+        new, failures = directories.mktemp("toolglot") / "recording.jsonl", request.session.testsfailed
         yield RecordingTransport(default_transport(), new)
-        if request.session.testsfailed == failures:
-            new.replace(path)
-        else:
-            new.unlink()  # a failed test keeps the recording that it had
+        if request.session.testsfailed == failures:  # a failed test keeps the recording that it had
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(new.read_bytes())
     elif path.exists():
         yield ReplayTransport(path)
     else:
