@@ -101,6 +101,7 @@ class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
     seconds: float = 0.0
     retries: int = 0
     repairs: tuple[Repair, ...] = ()
+    """Of the arguments. A number or a boolean as text (`"10"` for 10) is read as such, which is none."""
     ran: bool = True
     """False: the call was refused, was not valid, or was never started."""
     details: Any = None

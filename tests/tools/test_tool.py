@@ -267,6 +267,17 @@ def test_bind_names_what_it_repaired() -> None:
     assert get_weather.bind(call(good)) == BoundArguments(good, {"location": "Rome"}, ())
 
 
+@pytest.mark.parametrize(("arguments", "is_reported"), [
+    ({"location": "Rome", "days": "2"}, False),
+    ({"location": "Rome", "days": 2.0}, False),
+    ({"location": "Rome", "Days": 2}, True),
+    ({"location": 7}, True),
+    ({"location": "Rome", "zip": 1}, True),
+])  # fmt: skip
+def test_only_a_conversion_that_loses_nothing_is_not_reported(arguments: dict[str, Any], is_reported: bool) -> None:
+    assert bool(get_weather.bind(call(arguments)).repairs) == is_reported
+
+
 def test_a_misspelt_parameter_is_named_with_what_was_meant() -> None:
     with pytest.raises(ToolError) as e:
         get_weather.bind(call({"locaton": "Rome", "zip": 1}))
