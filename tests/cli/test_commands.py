@@ -282,7 +282,7 @@ class TestDecode:
         first, second, third = outcome.records()
         assert (outcome.code, first["id"], third["id"]) == (1, 1, 3)
         assert message in second["error"]["message"]
-        assert outcome.err.startswith("line 2: ")
+        assert outcome.err.startswith("toolglot: line 2: ")
         assert len(outcome.err.strip().splitlines()) == 1
 
 
@@ -325,6 +325,11 @@ class TestConvert:
         code, _, err = run_cli("convert", "--from", "openai-chat", *words, stdin=json.dumps(CHAT))
         assert (code, [line for line in err.splitlines() if line.startswith("kept")]) == (0, [note] if note else [])
 
+    @pytest.mark.parametrize("text", ["{}", '{"input": "hi"}', "nope", "[]"])
+    def test_what_is_no_request_is_wrong_usage(self, text: str) -> None:
+        code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "gemini", stdin=text)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+
     def test_nothing_to_convert(self) -> None:
         message = "toolglot: the request is empty: name a file, or pipe it in\n"
         assert run_cli("convert", "--from", "openai-chat", "--to", "gemini") == (2, "", message)
@@ -345,7 +350,7 @@ class TestConvert:
         assert outcome.code == 1
         assert [record["id"] for record in outcome.records()] == [1, 2, 3]
         assert message in outcome.records()[1]["error"]["message"]
-        assert outcome.err.startswith("line 2: ")
+        assert outcome.err.startswith("toolglot: line 2: ")
 
 
 @pytest.mark.parametrize(
@@ -357,7 +362,8 @@ class TestConvert:
         (["convert", "--from", "openai-chat", "--to", "gemini"], "the request is not a JSON object"),
         (["decode", "--wire", "gemini", "/no/such/file"], "File '/no/such/file' does not exist"),
         (["config"], "Missing command"),
-        (["sing"], "No such command 'sing'"),
+        (["sing"], "unknown command 'sing'; known: call, chat"),
+        (["rnu", "hi"], "unknown command 'rnu'; did you mean 'run'?"),
         (["models", "nope"], "unknown provider 'nope'; known: anthropic, azure, "),
         (["simulate", "--port", "99999"], "99999 is not in the range"),
         (["tools", "--facade", "nope"], "unknown facade 'nope'; known: agent-toolset, "),
@@ -384,6 +390,11 @@ class TestCheck:
         assert set(found) == set(PROFILES)
         assert found["anthropic"]["losses"] == []
         assert any(loss["where"].startswith("tool 'lookup'") for loss in found["gemini"]["losses"])
+
+    def test_a_file_without_tools_is_named(self, tmp_path: Path) -> None:
+        file = tmp_path / "f.json"
+        file.write_text("[5]")
+        assert run_cli("check", str(file)) == (2, "", f"toolglot: {file}: not a tool: 5\n")
 
     def test_text_names_what_is_lost(self) -> None:
         code, out, _ = run_cli("check", "-", "--for", "gemini:gemini-2.5-flash", stdin=json.dumps({"tools": [self.TOOL]}))

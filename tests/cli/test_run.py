@@ -247,7 +247,10 @@ class TestErrors:
         ("words", "code", "message"),
         [
             (["-m", "antropic:x", "hi"], 2, "did you mean 'anthropic'?"),
-            (["-m", "anthropc", "hi"], 2, "'anthropc' is neither PROVIDER:MODEL"),
+            (["-m", "anthropc", "hi"], 2, "nor an alias in [aliases]; did you mean 'anthropic:claude-"),
+            (["-m", "simulatr", "hi"], 2, "'simulatr' is neither PROVIDER:MODEL"),
+            (["-m", "simulatr", "hi"], 2, "did you mean 'simulator'?"),
+            (["-m", "gtp-4o", "hi"], 2, "did you mean 'openai:gpt-4o'?"),
             (["-m", "anthropic", "hi"], 2, "no key for Anthropic Messages: set ANTHROPIC_API_KEY"),
             (["-m", "ollama", "hi"], 2, "'ollama' is a provider: name a model too, ollama:MODEL"),
             (["-m", "anthropic:claude-sonnet-4-5", "hi"], 2, "set ANTHROPIC_API_KEY"),

@@ -112,7 +112,10 @@ class TestTools:
                 "unknown tool in --allow 'read_fil'; did you mean 'read_file'",
             ),
             (Flags(allow=("read_file",)), "--allow 'read_file' matches no tool: none are loaded"),
-            (Flags(allow=("nope*",), tools=("start_tools:ALL",)), r"--allow 'nope\*' matches no tool \(run `toolglot tools`"),
+            (
+                Flags(allow=("nope*",), tools=("start_tools:ALL",)),
+                r"unknown tool in --allow 'nope\*'; known: plain, read_file, ",
+            ),
             (Flags(allow=("WebSearch",), builtin=True), "WebSearch cannot be used: no search service is configured"),
             (Flags(facade="nope"), "unknown facade 'nope'"),
             *((Flags(tools=(name,)), ".") for name in ("nowhere:x", "start_tools:missing", "start_tools:ODD", "", ":")),

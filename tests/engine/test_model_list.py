@@ -99,4 +99,7 @@ def test_other_errors_need_no_request() -> None:
     assert asyncio.run(describe_error(ConnectFailed("gone"), engine("openai-chat:gpt-40", transport))) == "gone"
     hint = "gone: is Ollama running? Set --base-url if it runs elsewhere"
     assert asyncio.run(describe_error(ConnectFailed("gone"), engine("ollama:qwen3", transport))) == hint
+    there = create_engine("anthropic:x", transport=transport, key="k-123456", base_url="http://127.0.0.1:1")
+    hint = "gone: is a server running? Set --base-url if it runs elsewhere"
+    assert asyncio.run(describe_error(ConnectFailed("gone"), there)) == hint
     assert transport.requests == []

@@ -74,6 +74,8 @@ def load_tools_or_definitions(name: str) -> "list[Tool | ToolDefinition]":
             raise UsageError(f"cannot read {name!r}: {e.strerror}") from None
         except ValueError as e:
             raise UsageError(f"{name} is not JSON: {e}") from None
+        except UsageError as e:
+            raise UsageError(f"{name}: {e}") from None
     if not tools:
         raise UsageError(f"{name} contains no tools")
     return tools

@@ -55,7 +55,10 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
         body = loads_object(data)
     except ValueError as e:
         raise UsageError(f"the request is not a JSON object: {e}") from None
-    result = convert_line({"request": body})
+    try:
+        result = convert_line({"request": body})
+    except MalformedRequest as e:
+        raise UsageError(str(e)) from None
     print_json(result["request"])
     for loss in result["losses"]:
         click.secho(f"lost: {loss}", err=True, fg="red")

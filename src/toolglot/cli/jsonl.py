@@ -57,7 +57,7 @@ def process_lines(file: Path | None, handler: Callable[[Record], Record], format
             if not is_valid:
                 exit_code = 1
                 sys.stdout.buffer.flush()
-                print(f"line {number}: {result['error']['message']}", file=sys.stderr)
+                print(f"toolglot: line {number}: {result['error']['message']}", file=sys.stderr)
     sys.stdout.buffer.flush()
     return exit_code
 

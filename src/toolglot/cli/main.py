@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from toolglot import __version__
-from toolglot.errors import ToolglotError, UsageError
+from toolglot.errors import ToolglotError, UnknownName, UsageError
 
 # command -> the module of toolglot.cli in which it is a click command of that name, and the first line of its help
 COMMANDS = {
@@ -44,6 +44,11 @@ class _CommandTable(click.Group):
             return None
         module, _ = COMMANDS[cmd_name]
         return getattr(import_module(f"toolglot.cli.{module}"), cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise UnknownName("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         names = (CompletionItem(name, help=summary) for name, (_, summary) in COMMANDS.items() if name.startswith(incomplete))

@@ -223,8 +223,6 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
     for pattern in find_unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
         if not names:
             raise UsageError(f"--allow {pattern!r} matches no tool: none are loaded (use --builtin or --tools)")
-        if "*" in pattern:
-            raise UsageError(f"--allow {pattern!r} matches no tool (run `toolglot tools` to list them)")
         if builtins is not None:
             builtins.check_usable(pattern)
         raise UnknownName("tool in --allow", pattern, names)

@@ -27,7 +27,16 @@ from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.option_signatures import show_options
-from toolglot.providers.catalog import ALIASES, DEFAULT_MODELS, PROFILES, SURFACES, infer_provider, resolve_profile, select_row
+from toolglot.providers.catalog import (
+    ALIASES,
+    DEFAULT_MODELS,
+    PROFILES,
+    SURFACES,
+    infer_provider,
+    resolve_profile,
+    select_row,
+    suggest_model,
+)
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, RequestRate, ToolConfig
@@ -97,6 +106,7 @@ class Setup:
                 raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
             raise UsageError(
                 f"{name!r} is neither PROVIDER:MODEL, such as anthropic:claude-sonnet-5, nor an alias in [aliases]"
+                + suggest_model(name)
             )
         return name
 

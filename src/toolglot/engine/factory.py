@@ -16,7 +16,7 @@ from toolglot.engine.signin.tokens import SignIn
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
 from toolglot.option_signatures import show_options
-from toolglot.providers.catalog import resolve_profile, split_model
+from toolglot.providers.catalog import resolve_profile, split_model, suggest_model
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
 from toolglot.tools.config import RetryConfig
@@ -119,7 +119,8 @@ def create_engine(
         transport = transport or SimulatedTransport()
     else:
         if not name:
-            raise UsageError(f"{model!r} names no model: use PROVIDER:MODEL, such as anthropic:claude-sonnet-5, or simulator")
+            usage = "use PROVIDER:MODEL, such as anthropic:claude-sonnet-5, or simulator"
+            raise UsageError(f"{model!r} names no model: {usage}{suggest_model(provider)}")
         if ".." in name.split("/"):  # it would escape from the provider's path
             raise UsageError(f"{name!r} is not the name of a model")
         profile = resolve_profile(provider, name)

@@ -11,9 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.errors import UnknownName
-from toolglot.providers.model_data import find_price, find_window
+from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.model_facts import FACTS
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
+from toolglot.textutil import did_you_mean, suggest
 
 __all__ = ["ALIASES", "PROFILES", "SURFACES", "infer_provider", "resolve_profile", "select_row", "split_model"]
 
@@ -361,6 +362,15 @@ _VENDOR_PATTERNS = (
 def infer_provider(model: str) -> str | None:
     """Return the provider of a model that is named without one; None if several serve it, or it is not known."""
     return next((provider for pattern, provider in _VENDOR_PATTERNS if re.search(pattern, model)), None)
+
+
+def suggest_model(name: str) -> str:
+    """Return "; did you mean …?" for a misspelt provider or well-known model, or an empty text."""
+    names = {provider: f"{provider}:{model}" for provider, model in DEFAULT_MODELS.items()} | {"simulator": "simulator"}
+    models = [model for id in PROFILES for model in known_models(id) if infer_provider(model)]
+    names |= {model: f"{infer_provider(model)}:{model}" for model in models if "*" not in model}
+    hint = did_you_mean(names[match] for match in suggest(name, names, limit=1, cutoff=0.75))
+    return f"; {hint}" if hint else ""
 
 
 def split_model(name: str) -> tuple[str, str]:

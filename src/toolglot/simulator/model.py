@@ -75,7 +75,8 @@ class Situation(msgspec.Struct):
         """Read a history."""
         messages = [message for message in request.messages if not _is_encoder_filler(message)]
         last = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
-        user_text = messages[last].text if last >= 0 else ""
+        blocks = messages[last].blocks if last >= 0 else ()
+        user_text = "\n".join(block.text for block in blocks if isinstance(block, Text))  # a directive ends with its block
         planned, prompt = parse_directives(user_text)
         if request.parallel is False:
             planned = [part for turn in planned for part in _split_calls(turn)]

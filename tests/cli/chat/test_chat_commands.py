@@ -339,6 +339,7 @@ class TestAttach:
         [
             (["/attach a.png", "/attach 'my notes.txt'", SAY], "a.png, my notes.txt"),
             (["/attach my notes.txt", "fault unauthorized 1", SAY], "my notes.txt"),  # a failed turn keeps it
+            (["/attach my notes.txt", "stop nope", SAY], "my notes.txt"),  # and so does a refused one
             (["{0}/my\\ notes.txt"], "my notes.txt"),  # a file that is dropped onto the terminal
         ],
     )

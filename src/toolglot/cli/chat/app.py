@@ -101,7 +101,7 @@ class Chat:
 
     # ---- a turn
 
-    async def _run_turn(self, events: AsyncGenerator[RunEvent]) -> None:
+    async def _run_turn(self, events: AsyncGenerator[RunEvent], *, is_prompt: bool = True) -> None:
         """Show a turn until it ends, is stopped or fails."""
         length = len(self.agent.conversation)
 
@@ -130,6 +130,7 @@ class Chat:
             # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()
+            if is_prompt and len(self.agent.conversation) == length:  # also if the agent took back what a provider refused
                 self.attachments = self._last_attachments
                 self.screen.note("the prompt was removed from the conversation: press Up to edit it and send it again", "dim")
 
@@ -204,7 +205,7 @@ class Chat:
     async def resume_pending(self) -> None:
         """Resume a run that waits for approvals."""
         if self.agent.has_pending_run:
-            await self._run_turn(self.agent.resume_stream())
+            await self._run_turn(self.agent.resume_stream(), is_prompt=False)
 
     async def update_context_usage(self) -> None:
         """Measure the context window for the status line."""
