@@ -18,6 +18,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 MAX_DEPTH = 128
 """Levels of a value that a conversation stores. A deeper one can be read, but not written again from a deeper stack."""
+_CONTAINERS = (dict, list)
 _TYPE_NAMES: dict[type, str] = {
     type(None): "null",
     bool: "a boolean",
@@ -77,15 +78,21 @@ def dumps_verbatim(value: Any) -> str:
 def is_portable(value: Any) -> bool:
     """Return whether a value can be written as JSON and read anywhere: no NaN, no infinity, at most `MAX_DEPTH` levels."""
     level: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
-        if not all(isfinite(item) for item in level if type(item) is float):
-            return False
-        containers = [item for item in level if type(item) in (dict, list)]
-        if not containers:
-            return True
-        children: list[Iterable[Any]] = [item.values() if type(item) is dict else item for item in containers]
-        level = [item for items in children for item in items if type(item) in (dict, list, float)]
-    return False
+    for depth in range(MAX_DEPTH + 1):
+        below: list[Any] = []
+        for item in level:  # loops instead of generators: this runs for the arguments of every call
+            if type(item) is float:
+                if not isfinite(item):
+                    return False
+            elif type(item) in _CONTAINERS:
+                if depth == MAX_DEPTH:
+                    return False
+                children = cast(Iterable[Any], item.values() if type(item) is dict else item)
+                below += [child for child in children if type(child) in _CONTAINERS or type(child) is float]
+        if not below:
+            break
+        level = below
+    return True
 
 
 def json_type_name(value: Any) -> str:

@@ -163,6 +163,7 @@ class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
 
 Block = Text | Thinking | Media | ToolCall | ToolResult | Foreign
 """A part of a message."""
+_BLOCK_CLASSES = frozenset(get_args(Block))
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -187,7 +188,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         if self.role not in _ROLES:
             raise UsageError(f"the role of a message is {', '.join(_ROLES[:-1])} or {_ROLES[-1]}, not {self.role!r:.80}")
         blocks: Any = self.blocks
-        if type(blocks) is not tuple or [block for block in cast(tuple[Any, ...], blocks) if not isinstance(block, _Block)]:
+        is_valid = type(blocks) is tuple
+        for block in blocks if is_valid else ():  # no generator: this runs for every message
+            if type(block) not in _BLOCK_CLASSES:
+                is_valid = False
+        if not is_valid:
             force_setattr(self, "blocks", _to_blocks(blocks))
 
     @property
@@ -235,12 +240,12 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def text(self) -> str:
         """The visible text."""
-        return self.message.text
+        return "".join([block.text for block in self.blocks if isinstance(block, Text)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        return self.message.calls
+        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
 
     def _repr_markdown_(self) -> str:
         """For notebooks: the reply as a message."""
@@ -299,15 +304,13 @@ class Conversation(Sequence[Message]):
 
 
 def _to_blocks(content: Any) -> tuple[Block, ...]:
-    if isinstance(content, str):
-        return (Text(content),)
-    if isinstance(content, Block):
-        return (content,)
-    if isinstance(content, bytes | dict) or not isinstance(content, Iterable):  # the first two would be taken apart
+    if isinstance(content, str | _Block):
+        content = (content,)
+    elif isinstance(content, bytes | dict) or not isinstance(content, Iterable):  # the first two would be taken apart
         raise UsageError(f"the content of a message is text or blocks, not {type(cast(Any, content)).__name__}")
     parts = [Text(part) if isinstance(part, str) else part for part in cast(Iterable[Any], content)]
     for part in parts:
-        if not isinstance(part, _Block):
+        if type(part) not in _BLOCK_CLASSES:
             hint = "; use Media.from_bytes" if isinstance(part, bytes) else ""
             raise UsageError(f"a part of a message is text or a block, not {type(part).__name__}{hint}")
     return tuple(parts)

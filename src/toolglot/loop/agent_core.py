@@ -42,7 +42,7 @@ __all__ = ["ARGUMENTS", "AgentCore", "AgentOptions", "PromptContext", "SystemPro
 log = getLogger("toolglot.loop")
 _SHARED_ENGINE_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are not about one provider
 _NO_HOOKS = HookChain()
-_DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(), ContextPolicy()
+_DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(cache=True), ContextPolicy()
 
 
 ARGUMENTS: dict[str, tuple[Any, str]] = {

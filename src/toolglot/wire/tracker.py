@@ -27,7 +27,7 @@ from toolglot.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.jsontext import dumps_verbatim, is_portable, loads
+from toolglot.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, dumps_verbatim, is_portable, loads
 from toolglot.losses import Loss
 from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.ids import hash_id
@@ -325,9 +325,14 @@ def _complete_text(state: _Slot, text: Any) -> str:
 def parse_arguments(text: str) -> dict[str, Any] | None:
     """Parse arguments as a JSON object. Nothing and null mean {}; None if the text is not an object that can be stored."""
     try:
-        value = loads(text) if text.strip() else None
-    except ValueError:
-        return None
+        value: Any = decode_object(text)
+        if text.count("{") + text.count("[") <= MAX_DEPTH:  # not too deep; and the decoder refuses NaN and infinity
+            return value
+    except DECODE_ERRORS:
+        try:
+            value = loads(text) if text.strip() else None
+        except ValueError:
+            return None
     if not isinstance(value, dict):
         return {} if value is None else None
     return cast(dict[str, Any], value) if is_portable(value) else None
