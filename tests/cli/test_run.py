@@ -319,6 +319,13 @@ class TestConfiguration:
         note = "toolglot: TOOLGLOT_CONFIG names '/nowhere/config.toml', which does not exist\n"
         assert run("say hi", "-m", "simulator", TOOLGLOT_CONFIG="/nowhere/config.toml") == (0, "hi\n", note)
 
+    def test_rules_that_match_no_tool_are_notes_in_the_words_of_the_file(self, directory: Path) -> None:
+        rules = "[policy.max_uses]\nlok = 1\nshell = 2\n[policy.max_per_minute]\nlok = 3\n'web_*' = 1\n'x*' = 1\n"
+        (directory / "toolglot.toml").write_text(rules)
+        outcome = run_with_tools("say hi")
+        notes = "".join(f"toolglot: a configured rule names '{name}', but no tool matches it\n" for name in ("lok", "x*"))
+        assert outcome == (0, "hi\n", notes)
+
     def test_alias_is_a_model(self, directory: Path) -> None:
         (directory / "toolglot.toml").write_text('[aliases]\nwork = "simulator:ollama"\n')
         outcome = run("say hi", "-m", "work", "--json")

@@ -269,6 +269,11 @@ class TestRules:
         assert outcomes[0] == "3"
         assert outcomes[1].startswith("The call did not run: at most 1 calls in 60 s; try again in ")
 
+    def test_a_rule_that_matches_no_tool_is_a_warning(self, home: Home, caplog: pytest.LogCaptureFixture) -> None:
+        home.project_file.write_text("[policy.max_uses]\nad = 1\n[policy.max_per_minute]\nad = 1\n", encoding="utf-8")
+        from_config("simulator", directory=home.project)
+        assert caplog.messages == ["a configured rule names 'ad', but no tool matches it"]
+
     def test_limits_on_requests_of_a_file(self, home: Home) -> None:
         text = '[policy.max_requests_per_minute]\nanthropic = 50\n"openai:gpt-4o*" = 3\n'
         home.project_file.write_text(text + "[policy.max_tokens_per_minute]\nanthropic = 80_000\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.sanitize import escape_invisible
 from toolglot.config.layers import Configuration, read_configuration
 from toolglot.config.loading import load_tools
-from toolglot.config.setup import Setup, find_unmatched, load_configured_tools
+from toolglot.config.setup import Setup, find_unmatched, find_unmatched_rules, load_configured_tools
 from toolglot.config.trust import has_decision, refuse_trust, trust_directory
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.engine import Engine
@@ -226,9 +226,7 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
         if builtins is not None:
             builtins.check_usable(pattern)
         raise UnknownName("tool in --allow", pattern, names)
-    # Denying a built-in tool that is not loaded is fine.
-    policy = setup.settings.policy
-    for pattern in find_unmatched((*policy.deny, *policy.max_uses), (*names, *BASE_TOOLS)):
+    for pattern in find_unmatched_rules(setup.settings, names):
         rule = "--deny" if pattern in flags.deny else "a configured rule"
         print(f"toolglot: {rule} names {escape_invisible(repr(pattern))}, but no tool matches it", file=sys.stderr)
 

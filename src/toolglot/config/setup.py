@@ -7,6 +7,7 @@ it was set for. All engines of a setup share one transport.
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from logging import getLogger
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
@@ -44,8 +45,9 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.type_parameters import Data, OutputValue
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
-__all__ = ["Setup", "find_unmatched", "from_config", "load_configured_tools"]
+__all__ = ["Setup", "find_unmatched", "find_unmatched_rules", "from_config", "load_configured_tools"]
 
+log = getLogger("toolglot.config")
 SIMULATOR = "simulator"
 AUDIT_FILE = "audit.jsonl"
 Number = TypeVar("Number", int, float)
@@ -67,7 +69,10 @@ def from_config(
     loaded = load_configured_tools(configuration)
     if loaded:
         options["tools"] = [*loaded, *options.get("tools", ())]
-    return Setup(configuration.settings).create_agent(model, **cast(dict[str, Any], options))
+    agent = Setup(configuration.settings).create_agent(model, **cast(dict[str, Any], options))
+    for pattern in find_unmatched_rules(configuration.settings, agent.tool_names):
+        log.warning("a configured rule names %r, but no tool matches it", pattern)
+    return agent
 
 
 def load_configured_tools(configuration: Configuration) -> list[Any]:
@@ -253,6 +258,10 @@ class _ConfiguredAgent(Orchestrator):
         await super().aclose()
         await self._setup.close()
 
+    def _warn_of_unknown_names(self) -> None:
+        if "config" in self._explicit_options:  # the others are reported once, in the words of the configuration
+            super()._warn_of_unknown_names()
+
     def _apply_rules(self) -> None:
         if "config" not in self._explicit_options:
             self.config = self._setup.tool_config(self.model, self.tool_names)
@@ -295,6 +304,12 @@ def find_unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, 
     """The patterns that match none of the names, nor a built-in tool under a model's own name for it."""
     names = tuple(names)
     return tuple(pattern for pattern in patterns if not _matches_any(_base_patterns(pattern, names), names))
+
+
+def find_unmatched_rules(settings: Settings, names: Iterable[str]) -> tuple[str, ...]:
+    """The patterns in rules of the configuration that match no tool, whether built-in tools are used or not."""
+    policy = settings.policy
+    return find_unmatched(dict.fromkeys((*policy.deny, *policy.max_uses, *policy.max_per_minute)), (*names, *BASE_TOOLS))
 
 
 def _to_base_names(tool_filter: ToolFilter, names: tuple[str, ...]) -> ToolFilter:

@@ -91,7 +91,7 @@ def test_chat_continues_after_any_line(line: str) -> None:
         (["/load nowhere.jsonl"], ["cannot read the conversation 'nowhere.jsonl'"]),
         (["/attach nowhere"], ["cannot read attachment 'nowhere'"]),
         ([SAY, "/context"], ["tokens of", "in the next request"]),
-        ([SAY, "/context"], ["context window: 200,000 tokens"]),
+        ([SAY, "/context"], ["context window: 200,000 tokens, 1", " of them for a request; when it is full: "]),
         ([SAY, 'call add {"a": 1, "b": 2}', "/undo"], ["removed 'call add", "3 messages after it"]),
         ([SAY, 'call add {"a": 1, "b": 2}', "/undo"], ["the effects of its tools are not undone"]),
         ([SAY, "/undo"], ["and 1 message after it"]),

@@ -171,7 +171,8 @@ async def show_context(chat: "Chat", argument: str) -> None:
     if usage.omitted_messages:
         screen.note(f"  {usage.omitted_messages} older messages are no longer sent", "yellow")
     if usage.window:
-        screen.note(f"  context window: {usage.window:,} tokens; when it is full: {agent.context.when_full}", "dim")
+        room = f", {usage.budget:,} of them for a request" if usage.budget else ""
+        screen.note(f"  context window: {usage.window:,} tokens{room}; when it is full: {agent.context.when_full}", "dim")
     else:
         screen.note("  the context window is unknown; set a limit with context.budget", "dim")
 
