@@ -59,8 +59,8 @@ test-wheel: $(READY) ## build the package and try it in a clean environment of e
 check: $(READY) ## check formatting, lint, types, import contracts, style and documentation
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/pyright --warnings
-	@$(BIN)/pyright --warnings --pythonplatform Windows $(filter-out %/builtin,$(wildcard src/toolglot/*))
+	@$(BIN)/pyright --warnings --pythonplatform Windows $(filter-out %/builtin,$(wildcard src/toolglot/*)) & windows=$$!; \
+		$(BIN)/pyright --warnings && wait $$windows
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_docs.py tests/test_style.py
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from cli_kit import Patch
 
-from toolglot.cli.attachments import extract_attachments, load_attachment
+from toolglot.cli.attachments import extract_attachments
 from toolglot.errors import UsageError
+from toolglot.loop.attachments import load_attachment
 from toolglot.messages import Media, Text
 
 

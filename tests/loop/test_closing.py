@@ -116,6 +116,9 @@ def test_an_engine_is_shared_by_tasks_agents_and_event_loops(address: str) -> No
         runs = [Orchestrator(engine).run(f"say {number} {task}") for task in range(3)]
         return [result.text for result in await asyncio.gather(*runs)]
 
+    def talk_in_own_loop(number: int) -> list[str]:
+        return asyncio.run(talk(number))
+
     with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(lambda number: asyncio.run(talk(number)), range(4)))
+        answers = list(threads.map(talk_in_own_loop, range(4)))
     assert answers == [[f"{number} {task}" for task in range(3)] for number in range(4)]

@@ -18,7 +18,7 @@ PROMPTS: list[tuple[Any, list[Message]]] = [
     ("say hi", [user("say hi")]),
     (user("say hi"), [user("say hi")]),
     (Text("say hi"), [user("say hi")]),
-    (["say", " hi"], [user(["say", " hi"])]),
+    (["one", "say hi"], [user(["one", "say hi"])]),
     ((Text("say hi"),), [user("say hi")]),
     ({"role": "user", "content": "say hi"}, [user("say hi")]),
     ([{"role": "user", "content": "say hi"}], [user("say hi")]),
@@ -29,7 +29,7 @@ PROMPTS: list[tuple[Any, list[Message]]] = [
     ),
     ([{"role": "assistant", "content": "b"}, user("a"), "say hi"], [assistant("b"), user("a"), user("say hi")]),
     ([{"type": "text", "text": "say hi"}], [user("say hi")]),
-    (["say", {"type": "text", "text": " hi"}], [user(["say", " hi"])]),
+    (["one", {"type": "text", "text": "say hi"}], [user(["one", "say hi"])]),
     ({"role": "user", "content": ["say hi"]}, [user("say hi")]),
 ]
 

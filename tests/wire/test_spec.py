@@ -75,7 +75,9 @@ def test_a_sixth_wire_encodes_and_decodes() -> None:
 @pytest.mark.usefixtures("_sixth")
 @pytest.mark.parametrize("streaming", [False, True])
 def test_the_simulator_serves_a_sixth_wire(streaming: bool) -> None:
-    body = encode_request(Request("m", [user("call add x=1")], (ADD,), stream=streaming), resolve_profile("sixth", "m")).body
+    body = encode_request(
+        Request("m", [user('call add {"x": 1}')], (ADD,), stream=streaming), resolve_profile("sixth", "m")
+    ).body
     response = Simulator().handle("POST", "/sixth", {}, dumps(body))
     assert response.status == 200, response.body
     reader = create_reader("sixth", streaming=streaming, content_type=response.headers["content-type"])
