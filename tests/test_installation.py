@@ -28,7 +28,7 @@ def add(a: int, b: int) -> int:
 for model in ("simulator:anthropic", "simulator:openai/gpt-5.1", "simulator:gemini"):
     result = Orchestrator(model, tools=[add]).run_sync('call add {"a": 1, "b": 2}')
     assert result.outcomes[0].result.text == "3"
-from_config("simulator", tools=[add], flags={"audit": False, "policy.deny": ["Bash"]}).run_sync("hi")
+from_config("simulator", tools=[add], flags={"audit": False, "policy.deny": ["shell"]}).run_sync("hi")
 print(*sorted(name for name in sys.modules if name.startswith("toolglot.") or name.partition(".")[0] in ("click", "rich")))
 """
 
@@ -52,7 +52,7 @@ def test_the_core_install_is_small() -> None:
 
 
 def test_the_demo_needs_only_the_run_time_install(tmp_path: Path) -> None:
-    plan = ["make", "--dry-run", "demo", f"VENV={tmp_path}"]
+    plan = ["make", "--no-print-directory", "--dry-run", "demo", f"VENV={tmp_path}"]
     commands = subprocess.run(plan, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert re.findall(r"--editable (.*)", commands) == ["."]
     assert commands.endswith("/toolglot demo\n")
