@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import signal
 import subprocess
 import sys
 import threading
@@ -818,6 +819,18 @@ def test_a_keyboard_interrupt_that_may_be_the_users_gets_through(flavour: str) -
             loop.run_until_complete(task)
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(task)
+
+
+def test_a_keyboard_interrupt_gets_through_after_another_loop_has_left_its_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    with asyncio.Runner() as runner:
+        pass
+    left: Any = partial(getattr(runner, "_on_sigint"), main_task=None)  # noqa: B009 - private, but what asyncio installs
+
+    def getsignal(number: int) -> Any:
+        return left
+
+    monkeypatch.setattr(signal, "getsignal", getsignal)
+    test_a_keyboard_interrupt_that_may_be_the_users_gets_through("async")
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

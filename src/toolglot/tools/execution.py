@@ -380,8 +380,13 @@ def _may_be_ctrl_c() -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
-    handler = getattr(signal.getsignal(signal.SIGINT), "func", None)
-    return not isinstance(getattr(handler, "__self__", None), asyncio.Runner)
+    runner = getattr(getattr(signal.getsignal(signal.SIGINT), "func", None), "__self__", None)
+    if not isinstance(runner, asyncio.Runner):
+        return True
+    try:
+        return runner.get_loop() is not asyncio.get_running_loop()
+    except RuntimeError:  # a closed runner, whose handler somebody has restored
+        return True
 
 
 async def _run_in_thread(function: Callable[[], Any]) -> Any:
