@@ -32,7 +32,7 @@ def check_values(value: msgspec.Struct) -> None:
         for json_name, python_name in _PYTHON_NAMES.items():
             message = message.replace(json_name, python_name)
         choices = ", ".join(leaf for leaf in leaves if isinstance(leaf, str))
-        advice = f"; known are {choices}" if choices else ""
+        advice = f"; known: {choices}" if choices else ""
         raise UsageError(f"{name} of {kind.__name__}: {message[0].lower()}{message[1:]}{advice}") from None
     for name in kind.__struct_fields__:
         if isinstance(getattr(value, name), dict):  # a struct may be given as its fields

@@ -527,8 +527,8 @@ def test_the_guard_does_not_grow() -> None:
 
 @pytest.mark.parametrize(("field", "value", "message"), [
     ("tool_choice", "required", "tool_choice of ToolConfig: expected `ToolChoice | None`, got `str`"),
-    ("approval_effects", ["destroy"], "invalid enum value 'destroy'; known are read, write, execute, network"),
-    ("on_error", "ignore", "on_error of ToolConfig: invalid enum value 'ignore'; known are continue, abort, retry"),
+    ("approval_effects", ["destroy"], "invalid enum value 'destroy'; known: read, write, execute, network"),
+    ("on_error", "ignore", "on_error of ToolConfig: invalid enum value 'ignore'; known: continue, abort, retry"),
     ("timeout", "3", "timeout of ToolConfig: expected `float | None`, got `str`"),
     ("max_parallel", 0, "max_parallel of ToolConfig: expected `int` >= 1"),
     ("rates", {"look": 3}, "rates of ToolConfig: expected `Rate`, got `int`"),

@@ -223,7 +223,7 @@ def test_a_tool_is_ordered_if_it_says_so() -> None:
     (lambda: tool(lambda: 1), "'<lambda>' .* cannot be the name of a tool .*name="),
     (lambda: tool(name="a\tb")(print), r"'a\\tb' .* cannot be the name"),
     (lambda: tool(name="x" * 1001)(print), "over 1000 characters"),
-    (lambda: tool(effects=WRONG)(len), "unknown effect 'destroy'; known are read, write"),
+    (lambda: tool(effects=WRONG)(len), "unknown effect 'destroy'; known: read, write"),
     (lambda: tool(many), r"it takes \*args"),
     (lambda: tool(examples=WRONG)(len).definition, "an example is"),
     (lambda: tool_from_definition(ToolDefinition("p", kind="freeform"), lambda: 1).bind(call()), "no parameter for the text"),

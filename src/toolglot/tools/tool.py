@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from toolglot.errors import InvalidTool, ToolError, UnknownName, UsageError
+from toolglot.errors import InvalidTool, ToolError, ToolglotError, UnknownName, UsageError
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall
 from toolglot.option_signatures import show_options
@@ -134,7 +134,7 @@ class Tool(Generic[Parameters, Returned]):
         self.effects: frozenset[Effect] = frozenset((effects,) if isinstance(effects, str) else effects) or ANY_EFFECT
         if unknown_effects := self.effects - ANY_EFFECT:
             effect, known = ", ".join(map(repr, unknown_effects)), ", ".join(get_args(Effect))
-            raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known are {known}")
+            raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known: {known}")
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
         self.is_async = is_async(function)
@@ -169,7 +169,7 @@ class Tool(Generic[Parameters, Returned]):
             returned = inspect.Parameter("returned", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
             hint = evaluate_annotations(self.function, [returned], None, self._options.get("names") or {})["returned"]
             return OutputType(hint).schema or None
-        except Exception:  # text, media and blocks need no schema
+        except (ToolglotError, TypeError, ValueError):  # a type without a JSON form, or a function without a signature
             return None
 
     @property
