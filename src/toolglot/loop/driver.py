@@ -298,7 +298,8 @@ class Driver:
             if prepared is None:
                 tool = executor.find_tool(interpreted)
                 is_ordered = tool is not None and tool.ordered
-                needs_approval = tool is not None and executor.policy.needs_approval(tool) and not run.is_approved(index)
+                verdict = executor.policy.judge(tool, call) if tool is not None else None
+                needs_approval = verdict is not None and verdict.action == "ask" and not run.is_approved(index)
                 if not is_held or needs_approval:  # what needs a decision too is decided on together
                     run.wait_for_decision(index, blocks_later=is_ordered)
                 is_held = is_held or is_ordered

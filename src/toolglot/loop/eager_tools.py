@@ -86,7 +86,7 @@ class EagerTools:
         offer = self._requests.offer
         if self._is_blocked or call.id in self._running or offer.is_single or offer.check(call) is not None:
             return
-        if tool is None or tool.effects != _READ_ONLY or executor.policy.needs_approval(tool):
+        if tool is None or tool.effects != _READ_ONLY or executor.policy.judge(tool).action != "run":
             return
         if sum(not task.done() for _, task in self._running.values()) >= executor.config.max_parallel:
             return  # it gets its turn when the reply is complete

@@ -118,7 +118,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
 
     def needs_approval(self, tool: Tool) -> bool:
         """Return whether somebody has to approve the calls of a tool."""
-        return self._state.executor.policy.needs_approval(tool)
+        return self._state.executor.policy.judge(tool).action != "run"
 
     async def context_usage(self) -> ContextUsage:
         """Return how full the model's context window is, and of what; an estimate."""

@@ -30,6 +30,7 @@ from toolglot.schema.arguments import deep_copy
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.context import CancelFlag, Context
 from toolglot.tools.hooks import apply_hooks
+from toolglot.tools.policy import Verdict
 from toolglot.tools.results import as_result, describe_error, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
 from toolglot.wire.repair import make_interrupted_result
@@ -58,8 +59,13 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     target: str
     interpreted: InterpretedCall | None
     """The call as the model made it, if a facade interpreted it."""
-    needs_approval: bool
+    verdict: Verdict
     approved: bool | None = None
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether it waits for a decision."""
+        return self.verdict.action == "ask" and self.approved is None
 
     @property
     def shown_name(self) -> str:

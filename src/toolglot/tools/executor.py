@@ -164,13 +164,15 @@ class ToolExecutor:
             bound = tool.bind(base)
             target = _describe(tool, tool.target, bound.arguments)
             policy.check_limits(tool, name, self.clock())
+            verdict = policy.judge(tool, base, bound.arguments)
+            if verdict.action == "refuse":
+                raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code="approval_required")
         except ToolError as error:
             return self._refuse(base, interpreted, error, tool, target)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
-        needs_approval = policy.needs_approval(tool)
-        if not needs_approval:
+        if verdict.action == "run":
             policy.record_start(tool, self.clock())
-        return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, needs_approval)
+        return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, verdict)
 
     async def request_approval(self, prepared: PreparedCall) -> ApprovalAnswer:
         """Ask the approver; without one the answer is later."""
@@ -206,7 +208,7 @@ class ToolExecutor:
             approved = False if answer == "no" else None
             return self._refuse(prepared.call, prepared.interpreted, error, tool, prepared.target, approved=approved)
         self.policy.record_start(tool, self.clock())
-        return replace(prepared, needs_approval=False, approved=True)
+        return replace(prepared, approved=True)
 
     def _refuse(
         self,

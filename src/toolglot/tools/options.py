@@ -40,6 +40,9 @@ class SchemaToolOptions(TypedDict, total=False):
     """True always asks, False never, None leaves it to `ToolConfig.approval_effects`."""
     quiet: bool
     """Built in, it does not ask by default: its effects stay within toolglot, or in what the user has approved already."""
+    always_ask: Describe | None
+    """Returns why a call with these arguments needs an answer of its own, which no rule and no "always" gives ("it runs
+    outside the sandbox"); "" if it does not."""
     target: Describe | None
     """Returns what a call with these arguments touches, for the approver and the audit log."""
     preview: Describe | None

@@ -5,7 +5,7 @@ often · does somebody have to approve it. The policy remembers one conversation
 """
 
 import re
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -15,13 +15,22 @@ from toolglot.messages import ToolCall, ToolResult
 from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.tool import Tool
 
-__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy"]
+__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy", "Verdict"]
 
 _HISTORY_SIZE = 24  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many warnings is asked for its final answer
 LOOP_TOOLS = frozenset({"final_answer", "read_result"})  # tools that the loop itself adds
 REPEATED_CALL = "repeated_call"  # the error code of a call that is refused because it repeats
 _WHITESPACE = re.compile(r"\s+")
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What happens with a call, and which rule or default decided it."""
+
+    action: Literal["run", "ask", "refuse"]
+    reason: str = ""
+    each_time: bool = False
+    """Only an answer to this very call lets it run: no rule, no earlier "always", no --yes."""
 
 
 class _PastCall(msgspec.Struct, gc=False):
@@ -113,10 +122,16 @@ class ToolPolicy:
     def _find_rate(self, tool: Tool) -> Rate | None:
         return tool.rate or self.config.rates.get(tool.name)
 
-    def needs_approval(self, tool: Tool) -> bool:
-        """Return whether somebody has to approve the calls of a tool."""
-        needed = tool.approval or (tool.approval is None and not tool.effects.isdisjoint(self.config.approval_effects))
-        return needed and tool.key not in self._always_allowed
+    def judge(self, tool: Tool, call: ToolCall | None = None, arguments: dict[str, Any] | None = None) -> Verdict:
+        """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
+        if tool.always_ask is not None and arguments is not None and (reason := tool.always_ask(arguments)):
+            return Verdict("ask", reason, each_time=True)
+        asking = tool.effects.intersection(self.config.approval_effects)
+        if tool.approval is False or (tool.approval is None and not asking):
+            return Verdict("run", "the tool needs no approval")
+        if tool.key in self._always_allowed:
+            return Verdict("run", "the user always allows the tool")
+        return Verdict("ask", "the tool asks for approval" if tool.approval else f"its effects: {', '.join(sorted(asking))}")
 
     # ---- what happened
 

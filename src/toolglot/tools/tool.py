@@ -99,6 +99,7 @@ class Tool(Generic[Parameters, Returned]):
     rate: Rate | None = None
     approval: bool | None = None
     quiet: bool = False
+    always_ask: Describe | None = None
     target: Describe | None = None
     preview: Describe | None = None
     max_result: int | None = None
