@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ WORK, OUTSIDE, HOME = Path(PLAN["work"]), Path(PLAN["outside"]), Path(PLAN["home
 VICTIM: int = PLAN["victim"]
 libc = ctypes.CDLL(None, use_errno=True)
 X86 = os.uname().machine == "x86_64"
+OWN_PROCESSES = not Path(f"/proc/{VICTIM}").exists()
 
 
 def call(number: int, *words: Any) -> bool:
@@ -102,6 +104,45 @@ def pair_of_streams() -> bool:
     return second.recv(1) == b"x"
 
 
+def set_priority(which: int, who: int) -> bool:
+    return os.setpriority(which, who, 5) is None
+
+
+def reads_shared_memory() -> bool:
+    libc.shmat.restype = ctypes.c_void_p
+    return libc.shmat(PLAN["shared memory"], None, 0o10000) not in (None, ctypes.c_void_p(-1).value)
+
+
+def opens_queue() -> bool:
+    library = ctypes.CDLL("librt.so.1", use_errno=True)
+    return library.mq_open(PLAN["queue"].encode(), os.O_RDWR) >= 0 or library.mq_unlink(PLAN["queue"].encode()) == 0
+
+
+def marks(make: Callable[[str], object], bits: int = 0o4000) -> bool:
+    """Whether a file of ours is set-uid (or set-gid) after that."""
+    path = WORK / f"marked-{os.getpid()}"
+    make(str(path))
+    return bool(path.stat().st_mode & bits)
+
+
+def then(act: Callable[[str], object]) -> Callable[[str], object]:
+    """Do something to a new file."""
+    return lambda path: (Path(path).write_text("x"), act(path))
+
+
+def fchmod(path: str) -> None:
+    with open(path) as file:
+        os.fchmod(file.fileno(), 0o4755)
+
+
+def create(flags: int) -> Callable[[str], object]:
+    return lambda path: os.close(os.open(path, os.O_CREAT | os.O_WRONLY | flags, 0o4755))
+
+
+def openat2(path: str) -> None:
+    call(437, -100, path.encode(), (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)
+
+
 ATTEMPTS: dict[str, Callable[[], bool]] = {
     "write in the workspace": lambda: wrote(WORK / "new"),
     "git init in a directory": lambda: subprocess.call(["git", "init", "-q", str(WORK / "project")]) == 0,
@@ -156,6 +197,31 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "type into a terminal": typed_into_the_terminal,
     "calls of another kind": lambda: X86 and libc.syscall(0x40000000 | 39) > 0,
     "have capabilities": has_capabilities,
+    "open a terminal of the user": lambda: opened(PLAN["terminal"]),
+    "open a terminal of the user by its process": lambda: opened(f"/proc/{PLAN['parent']}/fd/{PLAN['terminal_fd']}"),
+    "limit another process": lambda: len(resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (64, 64))) > 0,
+    "limit the parent": lambda: len(resource.prlimit(PLAN["parent"], resource.RLIMIT_CORE, (0, 0))) > 0,
+    "priority of another process": lambda: set_priority(os.PRIO_PROCESS, VICTIM),
+    "priority of the whole user": lambda: not OWN_PROCESSES and set_priority(os.PRIO_USER, 0),
+    "disk priority of another process": lambda: call(251 if X86 else 30, 1, VICTIM, 3 << 13),
+    "disk priority of the whole user": lambda: not OWN_PROCESSES and call(251 if X86 else 30, 3, os.getuid(), 3 << 13),
+    "processors of another process": lambda: os.sched_setaffinity(VICTIM, {0}) is None,
+    "scheduling of another process": lambda: os.sched_setscheduler(VICTIM, os.SCHED_BATCH, os.sched_param(0)) is None,
+    "read shared memory of another process": reads_shared_memory,
+    "remove shared memory of another process": lambda: libc.shmctl(PLAN["shared memory"], 0, None) == 0,
+    "remove semaphores of another process": lambda: libc.semctl(PLAN["semaphores"], 0, 0) == 0,
+    "remove messages of another process": lambda: libc.msgctl(PLAN["messages"], 0, None) == 0,
+    "open a message queue of another process": opens_queue,
+    "set-uid by chmod": lambda: marks(then(lambda path: libc.chmod(path.encode(), 0o4755))),
+    "set-gid by chmod": lambda: marks(then(lambda path: libc.chmod(path.encode(), 0o2755)), 0o2000),
+    "set-uid by fchmod": lambda: marks(then(fchmod)),
+    "set-uid by fchmodat": lambda: marks(then(lambda path: call(268 if X86 else 53, -100, path.encode(), 0o4755))),
+    "set-uid by fchmodat2": lambda: marks(then(lambda path: call(452, -100, path.encode(), 0o4755, 0))),
+    "set-uid by open": lambda: marks(create(0)),
+    "set-uid by an unnamed file": lambda: bool(os.fstat(os.open(WORK, 0o20200001, 0o4755)).st_mode & 0o4000),
+    "set-uid by creat": lambda: marks(lambda path: libc.creat(path.encode(), 0o4755)),
+    "set-uid by openat2": lambda: marks(openat2),
+    "set-uid by mknod": lambda: marks(lambda path: os.mknod(path, 0o104755)),
 }
 
 

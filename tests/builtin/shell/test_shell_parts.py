@@ -47,7 +47,8 @@ def evaluate(program: bytes, number: int, architecture: int, arguments: tuple[in
 
 
 NEW_USER, HIGH = 0x10000000, 1 << 40
-CALLS = [
+Call = tuple[str, tuple[int, ...]]
+CALLS: list[tuple[str, tuple[int, ...], int]] = [
     ("ptrace", (), REFUSED),
     ("mount", (), REFUSED),
     ("keyctl", (), REFUSED),
@@ -76,18 +77,63 @@ CALLS = [
     ("ioctl", (0, 0x5412 | HIGH), REFUSED),
     ("ioctl", (0, 0x541C), REFUSED),
     ("truncate", (), ALLOWED),
+    ("openat2", (), ABSENT),
+    ("chmod", (0, 0o755), ALLOWED),
+    ("chmod", (0, 0o1777), ALLOWED),
+    ("chmod", (0, 0o4755), REFUSED),
+    ("fchmod", (3, 0o2755 | HIGH), REFUSED),
+    ("fchmodat", (3, 0, 0o755), ALLOWED),
+    ("fchmodat", (0o6000, 0o6000, 0o2000), REFUSED),
+    ("fchmodat2", (3, 0, 0o4000), REFUSED),
+    ("creat", (0, 0o4644), REFUSED),
+    ("open", (0, 0, 0o4000), ALLOWED),
+    ("open", (0, 0o101, 0o644), ALLOWED),
+    ("open", (0, 0o101, 0o4644), REFUSED),
+    ("openat", (0, 0, 0o2000000, 0o4644), ALLOWED),
+    ("openat", (0, 0, 0o101, 0o4644), REFUSED),
+    ("openat", (0, 0, 0o20200002, 0o2644), REFUSED),
+    ("mknod", (0, 0o104644), REFUSED),
+    ("mknodat", (0, 0, 0o10644), ALLOWED),
+    ("mknodat", (0, 0, 0o106644), REFUSED),
+]
+SHARED_CALLS: list[Call] = [  # refused only to commands that share the host's processes
+    ("prlimit64", (1,)),
+    ("prlimit64", (0xFFFFFFFF,)),
+    ("sched_setparam", (7,)),
+    ("sched_setscheduler", (7,)),
+    ("sched_setaffinity", (7,)),
+    ("sched_setattr", (7,)),
+    ("setpriority", (0, 7)),
+    ("setpriority", (2, 0)),
+    ("ioprio_set", (1, 7)),
+    ("ioprio_set", (3, 0)),
+    ("shmget", ()),
+    ("shmat", ()),
+    ("semop", ()),
+    ("msgrcv", ()),
+    ("mq_open", ()),
+]
+OWN_CALLS: list[Call] = [
+    ("prlimit64", (0, 7)),
+    ("sched_setaffinity", (0, 128)),
+    ("setpriority", (0, 0, 5)),
+    ("ioprio_set", (1, 0, 3)),
 ]
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 class TestSeccomp:
-    @pytest.mark.parametrize(("name", "arguments", "decision"), CALLS)
-    def test_calls(self, machine: str, name: str, arguments: tuple[int, ...], decision: int) -> None:
+    @pytest.mark.parametrize("private", [True, False])
+    def test_calls(self, machine: str, private: bool) -> None:
         architecture, numbers = MACHINES[machine]
-        assert evaluate(build_seccomp_filter(machine, [AF_INET]), numbers[name], architecture, arguments) == decision
+        program = build_seccomp_filter(machine, [AF_INET], private=private)
+        shared = ALLOWED if private else REFUSED
+        calls = [*CALLS, *((*call, shared) for call in SHARED_CALLS), *((*call, ALLOWED) for call in OWN_CALLS)]
+        expected = {call: call[2] for call in calls if call[0] in numbers}
+        assert {call: evaluate(program, numbers[call[0]], architecture, call[1]) for call in expected} == expected
 
     def test_other_architectures_are_killed(self, machine: str) -> None:
-        program = build_seccomp_filter(machine, [AF_INET])
+        program = build_seccomp_filter(machine, [AF_INET], private=False)
         assert evaluate(program, 1, 0x40000003) == KILLED
         if machine == "x86_64":
             assert evaluate(program, 0x40000000 | 39, MACHINES[machine][0]) == KILLED
@@ -95,16 +141,16 @@ class TestSeccomp:
     def test_other_calls_are_allowed(self, machine: str) -> None:
         architecture, numbers = MACHINES[machine]
         others = set(range(460)) - set(numbers.values())
-        program = build_seccomp_filter(machine, [])
+        program = build_seccomp_filter(machine, [], private=False)
         assert {evaluate(program, number, architecture) for number in others} == {ALLOWED}
 
     def test_truncate_is_refused_where_landlock_does_not_check_it(self, machine: str) -> None:
         architecture, numbers = MACHINES[machine]
-        program = build_seccomp_filter(machine, [], may_truncate=False)
+        program = build_seccomp_filter(machine, [], private=False, may_truncate=False)
         assert evaluate(program, numbers["truncate"], architecture) == REFUSED
 
     def test_it_is_short_enough_for_the_kernel(self, machine: str) -> None:
-        assert len(build_seccomp_filter(machine, range(40))) // 8 < 4096
+        assert len(build_seccomp_filter(machine, range(40), private=False)) // 8 < 4096
 
 
 class TestEnvironment:

@@ -405,6 +405,16 @@ class TestBackground:
         data = await sandboxed.shell(command="echo a", yield_after=10)
         assert (data["running"], data["handle"], data["exit_code"]) == (False, "", 0)
 
+    async def test_a_command_opens_its_own_terminal_and_no_other(self, kit: Kit) -> None:
+        master, slave = os.openpty()
+        try:
+            attempts = f"(: <>$(tty)) && echo mine; (: <>/dev/tty) && echo mine too; (: <>{os.ttyname(slave)}) && echo not mine"
+            data = await kit.shell(command=f"exec 2>&-; {attempts}", tty=True)
+        finally:
+            os.close(master)
+            os.close(slave)
+        assert data["output"] == "mine\nmine too\n" + ("not mine\n" if data["sandbox"] == "none" else "")
+
     async def test_a_terminal_takes_control_characters(self, kit: Kit) -> None:
         command = "trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done"
         data = await kit.shell(command=command, tty=True, yield_after=0.5)

@@ -116,19 +116,19 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     def landlock_limits(self) -> dict[str, Any]:
         return {
             "machine": platform.machine(),
-            "filter": self.build_filter(private_network=False),
+            "filter": self.build_filter(private=False),
             "hidden": ["/dev", *self.find_secrets()],  # devices are allowed one by one
             "read": [*map(str, filter(None, [self.spill_dir])), *(str(root.path) for root in self.roots if not root.writable)],
             "write": [str(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
             "network": self.network,
         }
 
-    def build_filter(self, *, private_network: bool) -> bytes:
+    def build_filter(self, *, private: bool) -> bytes:
         # In a network namespace of its own a command can open sockets, but reach nobody.
-        families = [AF_INET, AF_INET6, AF_NETLINK] if private_network or self.network else []
+        families = [AF_INET, AF_INET6, AF_NETLINK] if private or self.network else []
         # Landlock checks truncate(2) since version 3; before, it would change files that may only be read.
-        may_truncate = private_network or landlock_version() >= 3
-        return build_seccomp_filter(platform.machine(), families, may_truncate=may_truncate)
+        may_truncate = private or landlock_version() >= 3
+        return build_seccomp_filter(platform.machine(), families, private=private, may_truncate=may_truncate)
 
     def find_secrets(self) -> list[str]:
         """Return the real paths of existing secrets, without those inside another one."""
@@ -217,7 +217,7 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
     bubblewrap = find_bubblewrap(confinement.roots)
     if not bubblewrap:
         raise ToolError("bubblewrap (bwrap) has gone: the command was not run", code="sandbox_unavailable")
-    filter_fd = _open_memory_file(theirs, confinement.build_filter(private_network=True))
+    filter_fd = _open_memory_file(theirs, confinement.build_filter(private=True))
     info_fd, info_write = open_pipe(ours, theirs)
     # --die-with-parent ends the sandbox with the thread that started it: see ShellSession.
     options = ["--info-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]

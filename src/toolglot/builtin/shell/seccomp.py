@@ -2,7 +2,9 @@
 
 A call of a foreign architecture kills the process, because the same call has other numbers there. Calls whose arguments the
 filter cannot inspect (clone3, io_uring) do not exist for the command. Sockets of other families than the allowed ones are
-refused, so that a socket of the host is no way out, whatever is mounted.
+refused, so that a socket of the host is no way out, whatever is mounted. Files that run with their owner's rights (set-uid,
+set-gid) cannot be made. Without namespaces of its own, a command may change limits and scheduling of no other process, and has
+no System V IPC, as these belong to the user's other programs, too.
 """
 
 import errno
@@ -17,6 +19,8 @@ _STREAM, _SEQPACKET = 1, 5  # a datagram socket of a pair could be sent to any a
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # they type into a terminal as if its user did
 _CLONE_NAMESPACES = 0x7E020000  # all CLONE_NEW* flags but CLONE_NEWTIME: a new user namespace would give capabilities back
 _CLONE_NEWTIME = 0x80
+_SET_ID_BITS = 0o6000
+_CREATING = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE: without them, open(2) has no mode
 _X32_BIT = 0x40000000  # the x32 ABI has the same architecture number, and other system call numbers
 
 # Opcodes of classic BPF (linux/bpf_common.h), seccomp return values, and offsets in struct seccomp_data (linux/seccomp.h).
@@ -31,54 +35,107 @@ def _parse_numbers(text: str) -> dict[str, int]:
 
 _COMMON_SYSCALLS: Final = _parse_numbers(
     "io_uring_setup=425 io_uring_enter=426 io_uring_register=427 open_tree=428 move_mount=429 fsopen=430 fsconfig=431 "
-    "fsmount=432 fspick=433 clone3=435 pidfd_getfd=438 process_madvise=440 mount_setattr=442 quotactl_fd=443 open_tree_attr=467"
+    "fsmount=432 fspick=433 clone3=435 openat2=437 pidfd_getfd=438 process_madvise=440 mount_setattr=442 quotactl_fd=443 "
+    "fchmodat2=452 open_tree_attr=467"
 )
 _X86_SYSCALLS: Final = _parse_numbers(
-    "ioctl=16 socket=41 socketpair=53 clone=56 truncate=76 ptrace=101 syslog=103 uselib=134 vhangup=153 pivot_root=155 "
-    "adjtimex=159 chroot=161 acct=163 settimeofday=164 mount=165 umount2=166 swapon=167 swapoff=168 reboot=169 sethostname=170 "
-    "setdomainname=171 iopl=172 ioperm=173 create_module=174 init_module=175 delete_module=176 quotactl=179 nfsservctl=180 "
-    "lookup_dcookie=212 clock_settime=227 kexec_load=246 add_key=248 request_key=249 keyctl=250 unshare=272 "
-    "perf_event_open=298 open_by_handle_at=304 clock_adjtime=305 setns=308 process_vm_readv=310 process_vm_writev=311 kcmp=312 "
-    "finit_module=313 kexec_file_load=320 bpf=321 userfaultfd=323"
+    "open=2 ioctl=16 shmget=29 shmat=30 shmctl=31 socket=41 socketpair=53 clone=56 semget=64 semop=65 semctl=66 shmdt=67 "
+    "msgget=68 msgsnd=69 msgrcv=70 msgctl=71 truncate=76 creat=85 chmod=90 fchmod=91 ptrace=101 syslog=103 mknod=133 "
+    "uselib=134 setpriority=141 sched_setparam=142 sched_setscheduler=144 vhangup=153 pivot_root=155 adjtimex=159 chroot=161 "
+    "acct=163 settimeofday=164 mount=165 umount2=166 swapon=167 swapoff=168 reboot=169 sethostname=170 setdomainname=171 "
+    "iopl=172 ioperm=173 create_module=174 init_module=175 delete_module=176 quotactl=179 nfsservctl=180 "
+    "sched_setaffinity=203 lookup_dcookie=212 semtimedop=220 clock_settime=227 mq_open=240 mq_unlink=241 kexec_load=246 "
+    "add_key=248 request_key=249 keyctl=250 ioprio_set=251 openat=257 mknodat=259 fchmodat=268 unshare=272 "
+    "perf_event_open=298 prlimit64=302 open_by_handle_at=304 clock_adjtime=305 setns=308 process_vm_readv=310 "
+    "process_vm_writev=311 kcmp=312 finit_module=313 sched_setattr=314 kexec_file_load=320 bpf=321 userfaultfd=323"
 )
 _ARM_SYSCALLS: Final = _parse_numbers(
-    "lookup_dcookie=18 ioctl=29 umount2=39 mount=40 pivot_root=41 nfsservctl=42 truncate=45 chroot=51 vhangup=58 quotactl=60 "
-    "acct=89 unshare=97 kexec_load=104 init_module=105 delete_module=106 clock_settime=112 syslog=116 ptrace=117 reboot=142 "
-    "sethostname=161 setdomainname=162 settimeofday=170 adjtimex=171 socket=198 socketpair=199 add_key=217 request_key=218 "
-    "keyctl=219 clone=220 swapon=224 swapoff=225 perf_event_open=241 open_by_handle_at=265 clock_adjtime=266 setns=268 "
-    "process_vm_readv=270 process_vm_writev=271 kcmp=272 finit_module=273 bpf=280 userfaultfd=282 kexec_file_load=294"
+    "lookup_dcookie=18 ioctl=29 ioprio_set=30 mknodat=33 umount2=39 mount=40 pivot_root=41 nfsservctl=42 truncate=45 "
+    "chroot=51 fchmod=52 fchmodat=53 openat=56 vhangup=58 quotactl=60 acct=89 unshare=97 kexec_load=104 init_module=105 "
+    "delete_module=106 clock_settime=112 syslog=116 ptrace=117 sched_setparam=118 sched_setscheduler=119 "
+    "sched_setaffinity=122 setpriority=140 reboot=142 sethostname=161 setdomainname=162 settimeofday=170 adjtimex=171 "
+    "mq_open=180 mq_unlink=181 msgget=186 msgctl=187 msgrcv=188 msgsnd=189 semget=190 semctl=191 semtimedop=192 semop=193 "
+    "shmget=194 shmctl=195 shmat=196 shmdt=197 socket=198 socketpair=199 add_key=217 request_key=218 keyctl=219 clone=220 "
+    "swapon=224 swapoff=225 perf_event_open=241 prlimit64=261 open_by_handle_at=265 clock_adjtime=266 setns=268 "
+    "process_vm_readv=270 process_vm_writev=271 kcmp=272 finit_module=273 sched_setattr=274 bpf=280 userfaultfd=282 "
+    "kexec_file_load=294"
 )
 MACHINES: Final = {
     "x86_64": (0xC000003E, {**_X86_SYSCALLS, **_COMMON_SYSCALLS}),
     "aarch64": (0xC00000B7, {**_ARM_SYSCALLS, **_COMMON_SYSCALLS}),
 }
 """`platform.machine()` -> the kernel's AUDIT_ARCH number, and the numbers of its system calls."""
-_INSPECTED_SYSCALLS = frozenset({"ioctl", "socket", "socketpair", "clone", "unshare", "truncate"})
-# ENOSYS makes the C library fall back to the older call: clone instead of clone3.
-_HIDDEN_SYSCALLS = frozenset({"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"})
+# ENOSYS makes the C library fall back to the older call, whose arguments can be inspected: clone instead of clone3.
+_HIDDEN_SYSCALLS = frozenset({"clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"})
+_SHARED_IPC = frozenset(
+    {
+        *("shmget", "shmat", "shmctl", "shmdt", "semget", "semop", "semctl", "semtimedop"),
+        *("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
+    }
+)
+# Call -> the argument with the mode of a file.
+_MODE_ARGUMENTS = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+_OPEN_FLAGS = {"open": 1, "openat": 2}  # call -> the argument with the flags; the mode follows it
+# Call -> the values that its first arguments need, so that it is about the calling process: 0 is oneself; setpriority and
+# ioprio_set take first what the number means, and 0 or 1 is a process there.
+_ABOUT_ITSELF: dict[str, tuple[int, ...]] = {
+    "prlimit64": (0,),
+    "sched_setparam": (0,),
+    "sched_setscheduler": (0,),
+    "sched_setaffinity": (0,),
+    "sched_setattr": (0,),
+    "setpriority": (0, 0),
+    "ioprio_set": (1, 0),
+}
+_INSPECTED_SYSCALLS = frozenset(
+    {"ioctl", "socket", "socketpair", "clone", "unshare", "truncate", *_MODE_ARGUMENTS, *_OPEN_FLAGS, *_ABOUT_ITSELF}
+)
 
 Instruction = tuple[int, int, int, int]
 """Opcode, instructions to skip if a test is true, and if it is false, operand."""
 
 
-def build_seccomp_filter(machine: str, families: Iterable[int], *, may_truncate: bool = True) -> bytes:
-    """Return the program. `families`: allowed sockets. `may_truncate`: truncate(2), which an old Landlock does not check."""
+def build_seccomp_filter(machine: str, families: Iterable[int], *, private: bool, may_truncate: bool = True) -> bytes:
+    """Return the program.
+
+    Args:
+        machine: As `platform.machine()` says it.
+        families: Sockets that are allowed.
+        private: The command has namespaces of its own: it reaches no other processes, and no IPC of theirs.
+        may_truncate: Allow truncate(2), which an old Landlock does not check.
+    """
     architecture, numbers = MACHINES[machine]
     program: list[Instruction] = [_load(_ARCHITECTURE), _instruction(_EQUAL, architecture, 1, 0), _return(_KILL)]
     program.append(_load(_NUMBER))
     if machine == "x86_64":
         program += [_instruction(_AT_LEAST, _X32_BIT, 0, 1), _return(_KILL)]
     for name, number in numbers.items():
-        if name not in _INSPECTED_SYSCALLS or (name == "truncate" and not may_truncate):
+        if name == "truncate":
+            is_refused = not may_truncate
+        else:
+            is_refused = name not in _INSPECTED_SYSCALLS and not (private and name in _SHARED_IPC)
+        if is_refused:
             program += [_instruction(_EQUAL, number, 0, 1), _refuse(errno.ENOSYS if name in _HIDDEN_SYSCALLS else errno.EPERM)]
     program += _allow_values(numbers["socket"], 0, 0xFFFFFFFF, families)
     program += _allow_values(numbers["socketpair"], 1, 0xF, (_STREAM, _SEQPACKET))
-    program += _deny_bits(numbers["clone"], _CLONE_NAMESPACES)
-    program += _deny_bits(numbers["unshare"], _CLONE_NAMESPACES | _CLONE_NEWTIME)
+    program += _deny_bits(numbers["clone"], 0, _CLONE_NAMESPACES)
+    program += _deny_bits(numbers["unshare"], 0, _CLONE_NAMESPACES | _CLONE_NEWTIME)
     ioctl = [_load(_ARGUMENTS + 8)]
     for request in (_TIOCSTI, _TIOCLINUX):
         ioctl += [_instruction(_EQUAL, request, 0, 1), _refuse(errno.EPERM)]
     program += _for_syscall(numbers["ioctl"], [*ioctl, _return(_ALLOW)])
+    for name, argument in _MODE_ARGUMENTS.items():
+        program += _deny_bits(numbers[name], argument, _SET_ID_BITS) if name in numbers else []
+    for name, argument in _OPEN_FLAGS.items():
+        if name in numbers:  # arm64 has only the calls that take a directory
+            mode = [_load(_ARGUMENTS + 8 * argument + 8), _instruction(_ANY_BIT, _SET_ID_BITS, 0, 1), _refuse(errno.EPERM)]
+            creates = [_load(_ARGUMENTS + 8 * argument), _instruction(_ANY_BIT, _CREATING, 0, len(mode))]
+            program += _for_syscall(numbers[name], [*creates, *mode, _return(_ALLOW)])
+    for name, values in _ABOUT_ITSELF.items() if not private else ():
+        body: list[Instruction] = []
+        for argument, value in enumerate(values):
+            body += [_load(_ARGUMENTS + 8 * argument), _instruction(_EQUAL, value, 1, 0), _refuse(errno.EPERM)]
+        program += _for_syscall(numbers[name], [*body, _return(_ALLOW)])
     program.append(_return(_ALLOW))
     return b"".join(struct.pack("=HBBI", code, yes, no, value) for code, yes, no, value in program)
 
@@ -91,9 +148,9 @@ def _allow_values(number: int, argument: int, mask: int, values: Iterable[int]) 
     return _for_syscall(number, [*body, _refuse(errno.EPERM)])
 
 
-def _deny_bits(number: int, bits: int) -> list[Instruction]:
-    """Refuse a call whose first argument has any of the bits."""
-    body = [_load(_ARGUMENTS), _instruction(_ANY_BIT, bits, 0, 1), _refuse(errno.EPERM), _return(_ALLOW)]
+def _deny_bits(number: int, argument: int, bits: int) -> list[Instruction]:
+    """Refuse a call whose argument has any of the bits."""
+    body = [_load(_ARGUMENTS + 8 * argument), _instruction(_ANY_BIT, bits, 0, 1), _refuse(errno.EPERM), _return(_ALLOW)]
     return _for_syscall(number, body)
 
 

@@ -33,7 +33,7 @@ EXECUTE, WRITE, READ, LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _DIRECTORY_RIGHTS = ((1 << 14) - 1) & ~(EXECUTE | WRITE | READ)
 _RIGHT_COUNTS = (13, 14, 15, 15, 16)  # file system rights known by each Landlock version; later ones know the last number
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # tty: its own, as it starts a session
 _KILL_SECONDS = 5.0  # for killing processes that keep forking
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -146,7 +146,7 @@ def _exec_command(plan: dict[str, Any]) -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(plan["cwd"])
         if plan["limits"]:
-            _apply_limits(plan["limits"])
+            _apply_limits({**plan["limits"], "tty": plan["tty"]})
         os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
     except OSError as e:
         message = f"{e.errno or 0} {e.strerror}"
@@ -169,7 +169,9 @@ def _apply_limits(limits: dict[str, Any]) -> None:
     # Everything but hidden paths can be read, few directories can be written.
     rules = [("/", LIST), *((path, EXECUTE | READ | LIST) for path in (*_paths_except(limits["hidden"]), *limits["read"]))]
     rules += [(path, ~_IOCTL) for path in limits["write"]]
-    rules += [(f"/dev/{name}", READ | WRITE | LIST | _IOCTL | _TRUNCATE) for name in _DEVICES]
+    # Of the terminals only its own: others are the user's, whose keys could be read there, and whose screen be drawn on.
+    devices = [f"/dev/{name}" for name in _DEVICES] + ([os.ttyname(0)] if limits["tty"] else [])
+    rules += [(path, READ | WRITE | LIST | _IOCTL | _TRUNCATE) for path in devices]
     apply_landlock(rules, network=limits["network"])
     # seccomp comes last: it may forbid calls that the steps before need.
     program = limits["filter"]
