@@ -29,6 +29,7 @@ class Doctor:
         self.setenv("TOOLGLOT_STATE", str(directory))
         self.setenv("TOOLGLOT_CONFIG", str(directory / "config.toml"))
         self.setenv("PATH", str(directory / "bin"))
+        monkeypatch.setattr("toolglot.builtin.programs.SYSTEM_DIRECTORIES", ())
         monkeypatch.setattr("toolglot.engine.auth.load_key", lambda _account: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
     def configure(self, text: str) -> "Doctor":
@@ -81,14 +82,19 @@ def test_extras_match_the_project() -> None:
         assert list(packages) == [re.split(r"[^\w-]", line, maxsplit=1)[0] for line in for_users[name]]
 
 
-def test_programs_are_found_but_not_started(doctor: Doctor) -> None:
-    directory = doctor.directory / "bin"
-    directory.mkdir()
-    for name in ("git", "google-chrome"):
-        (directory / name).write_text(f"#!/bin/sh\ntouch {doctor.directory}/started\n")
-        (directory / name).chmod(0o755)
-    programs = doctor.report()["programs"]
-    assert programs == {"rg": None, "git": str(directory / "git"), "chromium": str(directory / "google-chrome")}
+def test_programs_are_found_but_not_started(doctor: Doctor, monkeypatch: Patch) -> None:
+    directory, work = doctor.directory / "bin", doctor.directory / "work"
+    for place in (directory, work / "bin"):
+        place.mkdir(parents=True)
+        for name in ("git", "google-chrome", "bwrap"):
+            (place / name).write_text(f"#!/bin/sh\ntouch {doctor.directory}/started\n")
+            (place / name).chmod(0o755)
+    (directory / "bwrap").unlink()
+    monkeypatch.chdir(work)
+    doctor.setenv("PATH", f"{work / 'bin'}:{directory}")
+    report = doctor.report()
+    assert report["programs"] == {"rg": None, "git": str(directory / "git"), "chromium": str(directory / "google-chrome")}
+    assert report["sandbox"]["bubblewrap"] == "not found"
     assert not (doctor.directory / "started").exists()
 
 
@@ -97,7 +103,9 @@ def test_tools_that_are_not_offered(doctor: Doctor, monkeypatch: Patch) -> None:
     search, parser = "no search service is configured", "code cannot be parsed: run `pip install 'toolglot[ast]'`"
     tools = doctor.report()["tools"]
     assert tools.pop("web_search").startswith(f"not offered: {search}: set BRAVE_API_KEY")
-    assert tools == {"web_open": "opens pages without running their scripts: no Chrome or Chromium is installed"}
+    assert tools == {
+        "web_open": "opens pages without running their scripts: no Chrome or Chromium is installed outside the workspace"
+    }
     for name in ("ast_grep_py", "playwright"):
         monkeypatch.setitem(sys.modules, name, None)
     doctor.setenv("BRAVE_API_KEY", KEY)
@@ -128,7 +136,11 @@ def test_sandbox(doctor: Doctor, level: int, run: str, why: dict[str, str], monk
         "processes": "cgroup",
         "gaps": [] if level == 2 else ["others can be seen"],
     }
-    monkeypatch.setattr("toolglot.cli.doctor.describe_sandbox", lambda: said)
+
+    def describe(_roots: object) -> dict[str, Any]:
+        return said
+
+    monkeypatch.setattr("toolglot.cli.doctor.describe_sandbox", describe)
     sandbox = doctor.report()["sandbox"]
     assert sandbox["commands run"] == run
     assert {name: reason for name, reason in sandbox.items() if name.startswith("no ")} == why

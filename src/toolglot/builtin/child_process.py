@@ -7,12 +7,15 @@ whatever links or renames happen meanwhile.
 import os
 import select
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
+
+from toolglot.builtin.programs import own_python
 
 __all__ = ["Process", "ProcessStopped", "read_output", "split_records", "start_confined", "start_python_worker"]
 
@@ -67,10 +70,11 @@ def split_records(chunks: Iterator[bytes], separator: bytes) -> Iterator[bytes]:
 def start_python_worker(
     module: str, stdin: BinaryIO | int, *, search_path: Sequence[str] = (), pass_fds: Sequence[int] = ()
 ) -> Process:
-    """Start a Python that runs the function `worker` of a module, without our environment."""
+    """Start a Python that runs the function `worker` of a module, without our environment. Raises OSError."""
     start = f"import sys; sys.path += sys.argv[1:]; from {module} import worker; worker()"
+    own_packages = (str(Path(__file__).parents[2]), str(Path(msgspec.__file__).parents[1]))
     return subprocess.Popen(
-        [sys.executable, "-I", "-X", "utf8", "-c", start, str(Path(__file__).parents[2]), *search_path],
+        [own_python(), "-I", "-S", "-X", "utf8", "-c", start, *own_packages, *search_path],
         cwd="/",
         env={name: os.environ[name] for name in _LIBRARY_VARIABLES if name in os.environ},
         stdin=stdin,

@@ -82,7 +82,7 @@ class Builtins:
             backup_dir=_find_backup_dir(state_dir) if options.backups else None,
         )
         self.state = state = ToolState(workspace, state_dir=state_dir, ask=ask, require_read=options.require_read)
-        self._web = WebClient(options.web)
+        self._web = WebClient(options.web, roots=workspace.roots)
         tools: list[Tool] = [
             *file_tools(state),
             *edit_tools(state),

@@ -7,7 +7,6 @@ broken part is a problem; problems make the exit code 1.
 import os
 import platform
 import re
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +18,8 @@ import click
 import msgspec
 
 from toolglot.builtin.files.confined_open import NOT_SUPPORTED
+from toolglot.builtin.files.roots import Root
+from toolglot.builtin.programs import find_program
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.builtin.web.browser import BrowserUnavailable, find_browser
 from toolglot.cli.config import hide_secrets
@@ -131,7 +132,7 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
             problems.append(f"cannot write to the directory {str(directory)!r}: set TOOLGLOT_STATE to use another one")
     keys = {id: _find_key_origin(profile, settings) for id, profile in PROFILES.items()}
     changed = [value for value in configuration.values if value.origin != DEFAULT]
-    user_file = config_file()
+    user_file, workspace = config_file(), Root(Path(settings.builtin.root or ".").expanduser())
     files = {"user file": f"{user_file}{'' if user_file.is_file() else ' (does not exist)'}"}
     if configuration.project is not None:
         trust = "trusted" if configuration.trusted else "not trusted: run toolglot trust"
@@ -143,9 +144,12 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
         settings=[SettingValue(value.key, _format_value(value), value.origin) for value in changed],
         held_back=[WithheldSetting(value.key, _format_value(value), value.reason) for value in configuration.withheld],
         keys=keys,
-        sandbox=_describe_sandbox(),
-        tools=_describe_tools(settings),
-        programs={name: next(filter(None, map(shutil.which, names)), None) for name, names in _PROGRAMS.items()},
+        sandbox=_describe_sandbox(workspace),
+        tools=_describe_tools(settings, workspace),
+        programs={
+            name: next(filter(None, (find_program(each, [workspace]) for each in names)), None)
+            for name, names in _PROGRAMS.items()
+        },
         audit=_read_audit(settings, problems),
         problems=problems,
     )
@@ -196,11 +200,11 @@ def _find_key_origin(profile: Profile, settings: Settings) -> str | None:
     return describe_key_origin(profile)
 
 
-def _describe_sandbox() -> dict[str, str]:
+def _describe_sandbox(workspace: Root) -> dict[str, str]:
     """Describe how commands are confined; this runs a canary command."""
     if NOT_SUPPORTED:
         return {"commands run": f"not at all: {NOT_SUPPORTED}"}
-    sandbox = describe_sandbox()
+    sandbox = describe_sandbox([workspace])
     rows = {"commands run": f"in {sandbox['sandbox']}" if sandbox["level"] else "unconfined: each one needs approval"}
     rows |= {f"no {name}": reason for name, reason in sandbox["reasons"].items() if reason}
     if sandbox["gaps"]:
@@ -212,7 +216,7 @@ def _describe_sandbox() -> dict[str, str]:
     return rows
 
 
-def _describe_tools(settings: Settings) -> dict[str, str]:
+def _describe_tools(settings: Settings, workspace: Root) -> dict[str, str]:
     """Describe the built-in tools that something is missing for."""
     if NOT_SUPPORTED:
         return {"all": f"not offered: {NOT_SUPPORTED}"}
@@ -222,7 +226,7 @@ def _describe_tools(settings: Settings) -> dict[str, str]:
     web = configured_web(settings)
     rows = {name: f"not offered: {reason}" for name, reason in find_unusable(web).items()}
     try:
-        find_browser(web.browser)
+        find_browser(web.browser, [workspace])
     except BrowserUnavailable as e:
         rows["web_open"] = f"opens pages without running their scripts: {e}"
     return rows

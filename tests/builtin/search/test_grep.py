@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from search_kit import count_fds, make_context, make_state, plant, plant_byte_names, swap_directories
 
-from toolglot.builtin import child_process
+from toolglot.builtin import child_process, programs
 from toolglot.builtin.child_process import start_confined
 from toolglot.builtin.search import grep as grep_module
 from toolglot.builtin.search import grep_worker
@@ -253,6 +253,7 @@ class TestRipgrep:
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "rg").symlink_to(root / "bin" / "rg")
         monkeypatch.chdir(root)
+        monkeypatch.setattr(programs, "SYSTEM_DIRECTORIES", ())
         for path in (str(root / "bin"), str(tmp_path / "bin"), "bin", ".", ""):
             monkeypatch.setenv("PATH", path)
             assert grep_of(root, "ripgrep")(pattern="dog").data["engine"] == "python"
@@ -263,6 +264,7 @@ class TestRipgrep:
         plant(tmp_path, {"bin/rg": "#!/bin/sh\necho ripgrep 11.0.2\n"})
         (tmp_path / "bin" / "rg").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+        monkeypatch.setattr(programs, "SYSTEM_DIRECTORIES", ())
         assert grep_of(root, "ripgrep")(pattern="dog").data["engine"] == "python"
 
     @needs_both

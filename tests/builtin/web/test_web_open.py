@@ -19,6 +19,7 @@ import pytest
 import trustme
 from web_site import ARTICLE, PUBLIC, Caller, Names, Site, make_response, redirect, serve
 
+from toolglot.builtin import programs
 from toolglot.builtin.web import browser
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
@@ -412,6 +413,7 @@ class TestPlainRequests:
     def test_no_browser_is_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "")
         monkeypatch.setattr(browser, "_INSTALL_PATHS", ())
+        monkeypatch.setattr(programs, "SYSTEM_DIRECTORIES", ())
         with pytest.raises(browser.BrowserUnavailable, match="no Chrome or Chromium is installed"):
             browser.find_browser()
 

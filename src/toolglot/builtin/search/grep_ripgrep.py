@@ -8,7 +8,6 @@ our own rules, so that its ignore rules only save work.
 import base64
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_confined
+from toolglot.builtin.programs import find_programs
 from toolglot.builtin.search.globs import GlobFilter, to_byte_key
 from toolglot.builtin.search.grep_query import (
     UNLIMITED,
@@ -59,23 +59,18 @@ def find_ripgrep(state: ToolState, root_fd: int) -> str:
     """Return the path of a usable rg; "" if there is none that is recent and that the kernel can confine."""
     if not landlock_version():
         return ""
-    # A relative PATH entry, or one inside the workspace, would run a program that a model may have written.
-    directories = [path for path in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(path)]
-    program = shutil.which("rg", path=os.pathsep.join(directories))
-    if program is None:
-        return ""
-    real_path = os.path.realpath(program)
-    roots = tuple(str(root.path).rstrip("/") + "/" for root in state.workspace.roots)
-    if program.startswith(roots) or real_path.startswith(roots):
-        return ""
-    key = real_path, os.stat(real_path).st_mtime_ns
-    if key not in _version_cache:  # asked once per program file
-        _version_cache[key] = 0
-        with suppress(OSError, ProcessStopped), tempfile.TemporaryFile() as errors:
-            process = start_confined(real_path, ["--no-config", "--version"], root_fd, errors)
-            if match := re.match(rb"ripgrep (\d{1,4})\.", b"".join(read_output(process, start_deadline(None, 5)))):
-                _version_cache[key] = int(match[1])
-    return real_path if _version_cache[key] >= _MIN_VERSION else ""
+    for path in find_programs("rg", state.workspace.roots):
+        program = os.path.realpath(path)
+        key = program, os.stat(program).st_mtime_ns
+        if key not in _version_cache:  # asked once per program file
+            _version_cache[key] = 0
+            with suppress(OSError, ProcessStopped), tempfile.TemporaryFile() as errors:
+                process = start_confined(program, ["--no-config", "--version"], root_fd, errors)
+                if match := re.match(rb"ripgrep (\d{1,4})\.", b"".join(read_output(process, start_deadline(None, 5)))):
+                    _version_cache[key] = int(match[1])
+        if _version_cache[key] >= _MIN_VERSION:
+            return program
+    return ""
 
 
 def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[int], bool]) -> GrepMatches:

@@ -29,7 +29,7 @@ from toolglot.builtin.shell.protected_paths import (
     take_snapshots,
 )
 from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import probe_sandbox
+from toolglot.builtin.shell.sandbox_probe import SandboxProbe, probe_sandbox
 from toolglot.builtin.shell.session import EndReason, ShellSession, signal_from_exit_code
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError, UsageError
@@ -135,7 +135,8 @@ class ShellManager:
         self._state_ref = weakref.ref(state)  # the tools live as long as the conversation, and must not keep it alive
         self._workspace = state.workspace
         self.options = options or ShellOptions()
-        self.level = probe_sandbox().level if self.options.level is None else self.options.level
+        probe = probe_sandbox(state.workspace.roots) if self.options.level is None else SandboxProbe(self.options.level)
+        self.level, self._bubblewrap = probe.level, probe.bubblewrap
         if any(str(root.path) == "/" for root in state.workspace.roots):
             raise UsageError("commands cannot be confined to the workspace '/': choose a directory below it")
         self._owns_directory = state.state_dir is None
@@ -250,6 +251,7 @@ class ShellManager:
             spill_dir=Path(os.path.realpath(spills)),
             network=self.options.network,
             max_processes=self.options.processes,
+            bubblewrap=self._bubblewrap,
         )
 
     # ---- running and ended commands

@@ -6,7 +6,6 @@ Memory does not grow with the output. Whatever the bytes are, a model gets text 
 import os
 import re
 import secrets
-import shutil
 import subprocess
 import threading
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from toolglot.base_errors import invalid_argument
+from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program
 from toolglot.errors import ToolError
 
 __all__ = ["Excerpt", "OutputBuffer", "OutputLimit", "filter_lines", "make_excerpt", "to_plain_text"]
@@ -51,8 +51,8 @@ def to_plain_text(data: bytes) -> str:
 def filter_lines(text: str, pattern: str) -> str:
     """Return the lines that match a regular expression (grep -E). Raises ToolError."""
     # grep, because its time is bounded by its input, while a pattern of `re` may backtrack for years.
-    program = shutil.which("grep", path="/usr/bin:/bin")
-    if program is None:
+    program = find_program("grep", directories=SYSTEM_DIRECTORIES)
+    if not program:
         raise ToolError("output cannot be filtered: grep is not installed", code="missing_program")
     if "\0" in pattern or len(pattern) > 1000:
         raise invalid_argument("filter", "contains a NUL byte or is longer than 1000 characters")

@@ -8,11 +8,10 @@ import os
 import platform
 import re
 import selectors
-import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from enum import IntEnum
 from functools import cache
@@ -23,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program, own_python
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import create_cgroup, enter_cgroup, ulimit_prelude
 from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, build_seccomp_filter
@@ -35,7 +35,6 @@ __all__ = [
     "SandboxLevel",
     "build_program_argv",
     "build_shell_argv",
-    "find_bubblewrap",
     "find_shell",
     "landlock_version",
     "open_pidfd",
@@ -89,6 +88,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Where long output is: inside hidden paths, but readable."""
     network: bool = False
     max_processes: int = 512
+    bubblewrap: str = ""
+    """The program that was tried; "" finds one."""
 
     def mount_options(self) -> list[str]:
         """Return the mounts: everything is readable, little is writable, secrets and other programs' files do not exist."""
@@ -214,8 +215,8 @@ def prepare_launch(confinement: Confinement, program: Program, ours: ExitStack, 
 
 
 def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
-    bubblewrap = find_bubblewrap(confinement.roots)
-    if not bubblewrap:
+    bubblewrap = confinement.bubblewrap or find_program("bwrap", confinement.roots)
+    if not os.access(bubblewrap, os.X_OK):
         raise ToolError("bubblewrap (bwrap) has gone: the command was not run", code="sandbox_unavailable")
     filter_fd = _open_memory_file(theirs, confinement.build_filter(private=True))
     info_fd, info_write = open_pipe(ours, theirs)
@@ -228,7 +229,7 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
         options += ["--setenv", name, value]
     options += ["--chdir", str(program.cwd), "--seccomp", str(filter_fd), "--"]
     if program.tty:  # --new-session takes the terminal away: the command gets it back as its own
-        options += [_find_program("setsid"), "-c", "-w"]
+        options += [_require_program("setsid"), "-c", "-w"]
     pass_fds = (filter_fd, info_write, *program.pass_fds)
     return Launch(argv=[bubblewrap, *options, *program.argv], pass_fds=pass_fds, info_fd=info_fd)
 
@@ -239,6 +240,8 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
 def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
     import marshal  # built into Python: the supervisor loads it faster than json
 
+    if not (python := own_python()):
+        raise ToolError("there is no Python that can be started for the sandbox", code="sandbox_unavailable")
     control_fd, control_read = open_pipe(ours, theirs, writing=True)
     failure_fd, failure_write = open_pipe(ours, theirs)
     plan: dict[str, Any] = {
@@ -253,7 +256,7 @@ def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitSt
     }
     plan_fd = _open_memory_file(theirs, marshal.dumps(plan, 2))
     return Launch(
-        argv=[_find_python(), "-I", "-S", SUPERVISOR, str(plan_fd)],
+        argv=[python, "-I", "-S", SUPERVISOR, str(plan_fd)],
         pass_fds=(plan_fd, control_read, failure_write, *program.pass_fds),
         control_fd=control_fd,
         failure_fd=failure_fd,
@@ -297,33 +300,16 @@ def open_pidfd(pid: int) -> int:
         return -1
 
 
-def find_bubblewrap(roots: Iterable[Root] = ()) -> str:
-    """Return the path of bwrap outside the roots, which a model can write to; "" if there is none."""
-    for directory in (*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin", "/bin"):
-        program = shutil.which("bwrap", path=directory) if directory.startswith("/") else None
-        if program and not any(Path(os.path.realpath(program)).is_relative_to(root.path) for root in roots):
-            return os.path.realpath(program)
-    return ""
-
-
 def find_shell() -> str:
     """Return the shell for commands: bash, otherwise sh. Raises ToolError."""
-    return shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin:/opt/homebrew/bin") or _find_program("sh")
+    return find_program("bash", directories=("/bin", *SYSTEM_DIRECTORIES, "/opt/homebrew/bin")) or _require_program("sh")
 
 
-def _find_program(name: str) -> str:
-    program = shutil.which(name, path="/usr/bin:/bin:/usr/local/bin")
+def _require_program(name: str) -> str:
+    program = find_program(name, directories=SYSTEM_DIRECTORIES)
     if not program:
         raise ToolError(f"{name} is not installed, but the command needs it", code="missing_program")
     return program
-
-
-def _find_python() -> str:
-    # sys.executable may be empty (embedded Python), or not executable for this user.
-    for path in (sys.executable, getattr(sys, "_base_executable", ""), "/usr/bin/python3", "/usr/local/bin/python3"):
-        if path and os.access(path, os.X_OK):
-            return path
-    raise ToolError("there is no Python that can be started for the sandbox", code="sandbox_unavailable")
 
 
 @cache

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import Any
 import msgspec
 
 from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.programs import find_program, find_programs
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import describe_process_limit, remove_cgroup
 from toolglot.builtin.shell.sandbox import (
     Confinement,
     Program,
     SandboxLevel,
-    find_bubblewrap,
     find_shell,
     landlock_version,
     prepare_launch,
@@ -43,39 +44,42 @@ class SandboxProbe(msgspec.Struct, frozen=True):
 
     level: SandboxLevel
     reasons: dict[str, str] = {}
+    bubblewrap: str = ""
 
 
-@cache
-def probe_sandbox() -> SandboxProbe:
-    """Return the best level that works here, tried once per process."""
+def probe_sandbox(roots: Iterable[Root] = ()) -> SandboxProbe:
+    """Return the best level that works here, with programs outside the roots."""
     reasons: dict[str, str] = {}
-    for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
-        reason = probe_level(level)
+    programs = dict.fromkeys(map(os.path.realpath, find_programs("bwrap", roots))) or {"": None}
+    for level, program in (*((SandboxLevel.BUBBLEWRAP, program) for program in programs), (SandboxLevel.LANDLOCK, "")):
+        reason = probe_level(level, program)
         if not reason:
-            return SandboxProbe(level, reasons)
-        reasons[level.label] = reason
+            return SandboxProbe(level, reasons, program)
+        reasons.setdefault(level.label, reason)
     return SandboxProbe(SandboxLevel.NONE, reasons)
 
 
-def probe_level(level: SandboxLevel) -> str:
-    """Return why a level does not work here; "" if it does."""
+@cache
+def probe_level(level: SandboxLevel, bubblewrap: str | None = None) -> str:
+    """Return why a level does not work here; "" if it does. Tried once per process and program (default: the first of PATH)."""
     if sys.platform != "linux":
         return "it needs Linux"
     if platform.machine() not in MACHINES:
         return f"the system calls of {platform.machine()} are not known"
-    if level is SandboxLevel.BUBBLEWRAP and not find_bubblewrap():
+    bubblewrap = find_program("bwrap") if bubblewrap is None else bubblewrap
+    if level is SandboxLevel.BUBBLEWRAP and not bubblewrap:
         return "bubblewrap is not installed: install the package 'bubblewrap'"
     if level is SandboxLevel.LANDLOCK and not landlock_version():
         return "the kernel has no Landlock, or it is disabled"
     if not find_shell().endswith("bash"):
         return "there is no bash to test it with"
     try:
-        return _run_canary(level)
+        return _run_canary(level, bubblewrap)
     except (OSError, ToolError, subprocess.SubprocessError) as e:
         return f"it could not be tested: {e}"
 
 
-def _run_canary(level: SandboxLevel) -> str:
+def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
     with tempfile.TemporaryDirectory(prefix="toolglot-") as directory, socket.socket() as listener:
         base = Path(os.path.realpath(directory))
         work, outside, scratch = (base / name for name in ("work", "outside", "scratch"))
@@ -83,7 +87,7 @@ def _run_canary(level: SandboxLevel) -> str:
             path.mkdir()
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
-        confinement = Confinement(level=level, roots=(Root(work),), scratch=scratch)
+        confinement = Confinement(level=level, roots=(Root(work),), scratch=scratch, bubblewrap=bubblewrap)
         argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
         with ExitStack() as stack:
             launch = prepare_launch(confinement, Program(argv=argv, cwd=work), stack, stack)
@@ -110,9 +114,9 @@ def _run_canary(level: SandboxLevel) -> str:
         return "it does not keep commands from the network" if "net" in words else ""
 
 
-def describe_sandbox() -> dict[str, Any]:
+def describe_sandbox(roots: Iterable[Root] = ()) -> dict[str, Any]:
     """Return what `toolglot doctor` shows: the level, why better ones do not work, and the gaps of the one that does."""
-    probe = probe_sandbox()
+    probe = probe_sandbox(roots)
     gaps: list[str] = []
     if probe.level is SandboxLevel.LANDLOCK:
         gaps += ["other processes are visible in /proc", "modes and times of your files elsewhere can be changed"]
@@ -124,7 +128,7 @@ def describe_sandbox() -> dict[str, Any]:
         "level": int(probe.level),
         "sandbox": probe.level.label,
         "reasons": probe.reasons,
-        "bwrap": find_bubblewrap(),
+        "bwrap": probe.bubblewrap,
         "landlock": landlock_version(),
         "processes": describe_process_limit(),
         "gaps": gaps,

@@ -9,11 +9,14 @@ import asyncio
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
+from toolglot.builtin.files.roots import Root
+from toolglot.builtin.programs import find_program, is_outside, safe_search_path
 from toolglot.builtin.web.address import parse_site
 from toolglot.builtin.web.page_text import clean_text
 from toolglot.builtin.web.pages import LoadedPage
@@ -54,7 +57,7 @@ _CHROMIUM_FLAGS = (
     "--js-flags=--max-old-space-size=1024",
 )
 _PROXY_BYPASS = "<-loopback>"  # Chromium bypasses proxies for loopback by default
-_INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_INHERITED_VARIABLES = ("LANG", "LC_ALL", "TZ", "TMPDIR")
 _SKIPPED_RESOURCES = frozenset({"image", "media", "font"})
 _READ_SCRIPT = """limit => {
   const inlineShadowRoots = root => {
@@ -102,30 +105,33 @@ class DownloadStarted(Exception):
     """The URL is a file and not a page."""
 
 
-def find_browser(configured_path: str = "") -> str:
-    """Return the path of a browser that can be started. Raises BrowserUnavailable."""
+def find_browser(configured_path: str = "", roots: Sequence[Root] = ()) -> str:
+    """Return the path of a browser that can be started, outside the roots. Raises BrowserUnavailable."""
     if configured_path == "none":
         raise BrowserUnavailable("the user has disabled it")
     if find_spec("playwright") is None:
         raise BrowserUnavailable("playwright is not installed (pip install 'toolglot[web]')")
     if configured_path:
-        if os.path.isfile(configured_path) and os.access(configured_path, os.X_OK):
-            return configured_path
-        raise BrowserUnavailable(f"the browser {configured_path!r} does not exist or is not executable")
-    for name in _PROGRAM_NAMES:
-        if (path := shutil.which(name)) and os.path.isabs(path):
-            return path
-    for path in _INSTALL_PATHS:
-        if os.access(path, os.X_OK):
-            return path
-    raise BrowserUnavailable("no Chrome or Chromium is installed")
+        path = os.path.abspath(configured_path)
+        if not os.path.isfile(path) or not os.access(path, os.X_OK):
+            raise BrowserUnavailable(f"the browser {configured_path!r} does not exist or is not executable")
+        if not is_outside(path, roots):
+            raise BrowserUnavailable(f"the browser {configured_path!r} is inside the workspace, where a command can replace it")
+        return path
+    programs = (find_program(name, roots) for name in _PROGRAM_NAMES)
+    installed = (path for path in _INSTALL_PATHS if os.access(path, os.X_OK) and is_outside(path, roots))
+    if path := next(filter(None, programs), "") or next(installed, ""):
+        return path
+    raise BrowserUnavailable("no Chrome or Chromium is installed outside the workspace")
 
 
 class Chromium:
     """One browser behind the proxy. Belongs to one event loop."""
 
-    def __init__(self, proxy: EgressProxy, path: str = "", *, without_sandbox: bool = False) -> None:
-        self._proxy, self._path, self._without_sandbox = proxy, path, without_sandbox
+    def __init__(
+        self, proxy: EgressProxy, path: str = "", *, without_sandbox: bool = False, roots: Sequence[Root] = ()
+    ) -> None:
+        self._proxy, self._path, self._without_sandbox, self._roots = proxy, path, without_sandbox, roots
         self._lock, self._start_failure = asyncio.Lock(), ""
         self._driver: Playwright | None = None
         self._browser: Browser | None = None
@@ -143,13 +149,14 @@ class Chromium:
             await self._stop()
             if self._start_failure:
                 raise BrowserUnavailable(self._start_failure)
-            path = find_browser(self._path)
+            path = find_browser(self._path, self._roots)
             from playwright.async_api import Error, async_playwright
 
             home = self._home = tempfile.mkdtemp(prefix="toolglot-web-")
-            inherited: dict[str, str | float | bool] = {
+            variables: dict[str, str | float | bool] = {
                 name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ
             }
+            variables |= {"PATH": safe_search_path(self._roots), "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home}
             try:
                 async with asyncio.timeout(START_SECONDS):
                     self._driver = await async_playwright().start()
@@ -158,7 +165,7 @@ class Chromium:
                         chromium_sandbox=self._is_sandboxed,
                         proxy={"server": self._proxy.url, "bypass": _PROXY_BYPASS},
                         args=list(_CHROMIUM_FLAGS),
-                        env={**inherited, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home},
+                        env=variables,
                         timeout=START_SECONDS * 1000,
                     )
             except (Error, OSError, TimeoutError) as e:

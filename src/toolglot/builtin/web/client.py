@@ -7,13 +7,14 @@ needed, and everything ends with `close`, with the object, or with the program.
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from toolglot.builtin.files.roots import Root
 from toolglot.builtin.web.address import AddressGuard, Resolver, parse_site, resolve_name
 from toolglot.builtin.web.browser import BrowserUnavailable, Chromium, DownloadStarted
 from toolglot.builtin.web.config import WebConfig
@@ -34,7 +35,7 @@ STOP_SECONDS = 10.0
 
 
 class WebClient:
-    """Opens pages by URL. Safe under any number of calls and event loops."""
+    """Opens pages by URL. Safe under any number of calls and event loops. A browser inside `roots` is not started."""
 
     def __init__(
         self,
@@ -43,9 +44,10 @@ class WebClient:
         resolve: Resolver = resolve_name,
         connect: Connect = asyncio.open_connection,
         ssl: "SSLContext | None" = None,
+        roots: Sequence[Root] = (),
     ) -> None:
         self.config, self.pages = config or WebConfig(), PageStore()
-        self._backend = _Backend(self.config, AddressGuard(self.config.allow_private, resolve), connect, ssl)
+        self._backend = _Backend(self.config, AddressGuard(self.config.allow_private, resolve), connect, ssl, roots)
         self._loop_thread = _LoopThread(self._backend.close)
         self._finalizer = weakref.finalize(self, self._loop_thread.stop)
 
@@ -105,10 +107,12 @@ class _LoopThread:
 class _Backend:
     """The part that lives in the loop thread."""
 
-    def __init__(self, config: WebConfig, guard: AddressGuard, connect: Connect, ssl: "SSLContext | None") -> None:
+    def __init__(
+        self, config: WebConfig, guard: AddressGuard, connect: Connect, ssl: "SSLContext | None", roots: Sequence[Root]
+    ) -> None:
         self._config, self._guard, self._ssl = config, guard, ssl
         self._proxy = EgressProxy(guard, connect)
-        self._browser = Chromium(self._proxy, config.browser, without_sandbox=config.without_sandbox)
+        self._browser = Chromium(self._proxy, config.browser, without_sandbox=config.without_sandbox, roots=roots)
 
     async def close(self) -> None:
         """End the browser, then the proxy."""

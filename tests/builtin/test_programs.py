@@ -1,0 +1,114 @@
+"""Programs that we start: never one that a tool could have written, whatever PATH says."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from user_kit import USERS, become, find_python, user_id
+
+from toolglot.builtin.files.roots import Root
+from toolglot.builtin.programs import find_program, find_programs, is_outside, safe_search_path
+
+HERE = Path(__file__).parent
+# What our tools, or the programs that they start, would start by name.
+NAMES = (
+    *("google-chrome", "google-chrome-stable", "chromium", "chrome", "bwrap", "rg", "git", "grep", "bash", "sh", "setsid"),
+    *("python3", "python", "node", "dirname", "uname", "which", "readlink", "id", "cat", "mkdir"),
+)
+
+
+class Project:
+    """A workspace of some user, with a directory of programs in PATH: each of them leaves a trace outside."""
+
+    def __init__(self, base: Path, user: int) -> None:
+        self.base, self.user, self.root, self.programs = base, user, base / "work", base / "work/.venv/bin"
+        for directory in (self.programs, base / "home", base / "state"):
+            directory.mkdir(parents=True)
+
+    def plant(self, name: str) -> None:
+        path = self.programs / name
+        path.write_text(f'#!/bin/sh\necho {name} >> {self.base}/escaped\nPATH=/usr/bin:/bin exec {name} "$@"\n')
+        path.chmod(0o755)
+
+    def call(self, *calls: tuple[str, dict[str, Any]], **plan: Any) -> list[str]:
+        if os.getuid() == 0:
+            for path in (self.base, *self.base.rglob("*")):
+                os.chown(path, self.user, self.user, follow_symlinks=False)
+        python, variables = find_python(self.user)
+        plan |= {"root": str(self.root), "state": str(self.base / "state"), "calls": calls}
+        process = subprocess.run(
+            [python, str(HERE / "programs_runner.py"), json.dumps(plan)],
+            env={**variables, "PATH": f"{self.programs}:/usr/bin:/bin", "HOME": str(self.base / "home")},
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            **become(self.user),
+        )
+        assert process.returncode == 0, process.stderr
+        report = json.loads(process.stdout)
+        if "skip" in report:
+            pytest.skip(report["skip"])
+        return report["texts"]
+
+    def list_escaped(self) -> list[str]:
+        trace = self.base / "escaped"
+        return sorted(set(trace.read_text().split())) if trace.exists() else []
+
+
+@pytest.fixture(params=USERS)
+def project(request: pytest.FixtureRequest) -> Iterator[Project]:
+    user = user_id(request.param)
+    base = Path(os.path.realpath(tempfile.mkdtemp(prefix="toolglot-programs-")))
+    base.chmod(0o755)
+    yield Project(base, user)
+    shutil.rmtree(base)
+
+
+def test_no_program_of_the_workspace_is_started(project: Project) -> None:
+    for name in NAMES:
+        project.plant(name)
+    (project.root / "a.py").write_text("print('dog')\n")
+    texts = project.call(
+        ("grep", {"pattern": "dog"}),
+        ("grep", {"pattern": "dog", "exclude_line_regex": "cat"}),  # by our own Python
+        ("ast_search", {"pattern": "print($A)"}),
+        ("shell", {"argv": ["/bin/echo", "in the sandbox"]}),
+        ("shell", {"argv": ["/bin/echo", "on a terminal"], "tty": True}),
+        ("web_open", {"target": "http://127.0.0.1:1234/"}),  # refused, once the browser has started
+        hosts=["127.0.0.1:1234"],
+    )
+    assert [text for text in texts[:2] if "a.py" not in text] == []
+    assert "print" in texts[2]
+    assert "in the sandbox" in texts[3]
+    assert "could not be reached" in texts[5]
+    assert project.list_escaped() == []
+
+
+def test_links_through_the_workspace_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, good = tmp_path / "work", tmp_path / "good"
+    for directory in (root / "bin", good, tmp_path / "links"):
+        directory.mkdir(parents=True)
+    for path in (root / "bin/tool", good / "tool"):
+        path.write_text("")
+        path.chmod(0o755)
+    (root / "way").symlink_to(good)  # leads to the good program, until a command changes it
+    links = {"to-inside": root / "bin", "through": root / "way", "relative": "../work/bin", "loop": "loop"}
+    for name, target in links.items():
+        (tmp_path / "links" / name).symlink_to(target)
+    (tmp_path / "links/tool").symlink_to(root / "bin/tool")
+    monkeypatch.chdir(root)
+    inside = [root / "bin", root / "way", *(tmp_path / "links" / name for name in links), tmp_path / "links", "bin", ".", ""]
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (*inside, good))))
+    assert list(find_programs("tool", [Root(root)])) == [str(good / "tool")]
+    assert safe_search_path([Root(root)]) == os.pathsep.join(map(str, (tmp_path / "links", good)))
+    assert find_program("tool", [Root(root, writable=False)]) == str(root / "bin/tool")  # nobody can write there
+    assert find_program("tool", [Root(Path("/"))]) == ""
+    assert not is_outside(str(tmp_path / "links/loop"), [Root(root)])
