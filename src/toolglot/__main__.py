@@ -1,6 +1,10 @@
 """`python -m toolglot`."""
 
-from toolglot.cli.entry import main
+import sys
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current directory: a module in it must not take the place of one that toolglot imports
+    from toolglot.cli.entry import main
+
     main()

@@ -470,6 +470,13 @@ def test_a_broken_pipe_is_quiet() -> None:
     assert len(done.stdout.splitlines()) == 1
 
 
+def test_modules_of_the_current_directory_are_not_imported(tmp_path: Path) -> None:
+    for name in ("click", "configparser", "msgspec", "own_tools"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the current directory')\n")
+    done = subprocess.run([sys.executable, "-m", "toolglot", "tools"], capture_output=True, cwd=tmp_path, env=os.environ)
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_recipe_of_a_command(name: str) -> None:
     """A command is a module with a click command of its name and a row in COMMANDS; it is documented, tested and described."""

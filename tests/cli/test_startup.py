@@ -135,7 +135,7 @@ class TestTools:
         assert capsys.readouterr().err == "toolglot: --deny names 'zzz*', but no tool matches it\n"
 
     def test_configured_tools_and_flags_are_loaded(self) -> None:
-        user_file('tools = ["start_tools:read_file"]\n')
+        user_file(f'tools = ["{Path.cwd() / "start_tools.py"}:read_file"]\n')
         assert names(prepare(Flags(tools=("start_tools:plain",))).tools) == ["read_file", "plain"]
 
     @pytest.mark.parametrize(

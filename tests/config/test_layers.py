@@ -61,6 +61,7 @@ class TestLayers:
         found = home.read(
             '[aliases]\na = "simulator:gemini"\nb = "simulator:ollama"\n[policy.max_uses]\nx = 3\n',
             '[aliases]\nb = "simulator:anthropic"\n"c.d" = "simulator"\n[policy.max_uses]\ny = 1\n',
+            trusted=True,
         )
         assert found.settings.aliases == {"a": "simulator:gemini", "b": "simulator:anthropic", "c.d": "simulator"}
         assert found.settings.policy.max_uses == {"x": 3, "y": 1}
@@ -248,11 +249,37 @@ class TestErrors:
         with pytest.raises(UsageError, match=r"^cannot read the configuration '.*config\.toml': Is a directory$"):
             read_configuration(directory=home.project)
 
-    def test_huge_and_deep_files_are_refused(self, home: Home) -> None:
-        with pytest.raises(UsageError, match="larger than 1,000,000 bytes"):
-            home.read("#" * 1_000_001)
-        with pytest.raises(UsageError, match="is nested too deeply"):
-            home.read(f"a = {'[' * 100_000}")
+    @pytest.mark.parametrize(("document", "problem"), [
+        ("#" * 64_001, "larger than 64,000 bytes"),
+        (f"a = {'[' * 60_000}", "is nested too deeply"),
+        # tomllib would need gigabytes for each of these
+        (f"aliases{'.a' * 30_000} = 1", "a key of more than 20 parts"),
+        (f"[a{' . a' * 12_000}]", "a key of more than 20 parts"),
+        ('["a b"' + '."a\\" b"' * 6_000 + "]", "a key of more than 20 parts"),
+        (f"x = {{a{'.a' * 30_000} = 1}}", "a key of more than 20 parts"),
+        (f'x = {{s = """a"""", a{".a" * 30_000} = 1, t = "b"}}', "a key of more than 20 parts"),
+        (f"x = {{s = '''a'''', a{'.a' * 30_000} = 1, t = 'b'}}", "a key of more than 20 parts"),
+        ("fallbacks = [" + '"a",' * 1_001 + "]", "line 1: fallbacks is one entry too many: at most 1,000 are read"),
+        ("\n".join(f'aliases.a{i} = "b"' for i in range(1_002)), "line 1002: aliases.a1001 is one entry too many"),
+    ])  # fmt: skip
+    def test_files_that_would_take_too_much_are_refused_before_they_are_parsed(
+        self, home: Home, document: str, problem: str
+    ) -> None:
+        with pytest.raises(UsageError, match=problem):
+            home.read("", document)
+
+    def test_dots_in_strings_and_comments_do_not_count(self, home: Home) -> None:
+        dots = "a." * 100
+        found = home.read(f'system = """\n{dots} "quoted" {dots}\n"""  # {dots}\nmodel = \'{dots}\'\naudit = false # "{dots}')
+        assert found.settings.model == dots
+
+    @pytest.mark.parametrize(
+        "name",
+        ["anthropic:claude-sonnet-4-5", "a:b", "openai", "simulator", "gpt", "claude-sonnet-4-5", "o3", "gemini-2.5-pro"],
+    )
+    def test_an_alias_cannot_look_like_a_provider_or_a_model(self, home: Home, name: str) -> None:
+        with pytest.raises(UsageError, match=f"^.*line 2: '{name}' is the name of a provider or of a model: choose another"):
+            home.read("", f'[aliases]\n"{name}" = "simulator"')
 
     @pytest.mark.parametrize(("flags", "said"), [
         ({"policy.max_iterations": 0}, "the flag --max-iterations must be an integer of at least 1, not 0"),

@@ -60,7 +60,7 @@ class TestModels:
         ("faster", "gemini:g"),
         ("openai:gpt-5", "openai:gpt-5"),
         ("simulator", "simulator"),
-        ("a:b", "simulator:ollama"),
+        ("a:b", "a:b"),  # PROVIDER:MODEL never means another one
     ])  # fmt: skip
     def test_a_name_is_a_model_or_an_alias_of_one(self, name: str | None, expected: str) -> None:
         aliases = {"main": "anthropic:claude-x", "fast": "gemini:g", "faster": "fast", "a:b": "simulator:ollama"}

@@ -40,7 +40,7 @@ class TestOneValue:
     @pytest.mark.parametrize(("key", "user", "project", "counts"), [
         # free
         ("model", '"simulator"', '"anthropic:x"', "anthropic:x"),
-        ("aliases.a", '"simulator"', '"anthropic:x"', "anthropic:x"),
+        ("aliases.a", None, '"anthropic:x"', "anthropic:x"),
         ("fallbacks", None, '["simulator"]', ("simulator",)),
         ("system", None, '"Be brief."', "Be brief."),
         ("chat.thinking", None, '"shown"', "shown"),
@@ -102,6 +102,13 @@ class TestOneValue:
         assert [(setting.key, setting.reason) for setting in untrusted.withheld] == [(key, reason)]
         assert tried(home, key, user, project, trusted=True).withheld == ()
 
+    def test_an_alias_is_added_and_never_replaced(self, home: Home) -> None:
+        user, project = 'aliases.fast = "openai:gpt-5"', 'aliases.fast = "ollama:evil"\naliases.mine = "simulator"'
+        found = home.read(user, project)
+        assert found.settings.aliases == {"fast": "openai:gpt-5", "mine": "simulator"}
+        assert found.withheld == (WithheldSetting("aliases.fast", "ollama:evil", "only a trusted directory may replace yours"),)
+        assert home.read(user, project, trusted=True).settings.aliases["fast"] == "ollama:evil"
+
     @pytest.mark.parametrize(("key", "project", "value"), [
         ("tools", '["os:system"]', ("os:system",)),
         ("audit", "false", False),
@@ -161,7 +168,7 @@ _RANDOM = {
     "policy.max_repeats": st.integers(0, 9),
     "providers.*.strict": st.booleans(),
 }
-_TIGHTER = [leaf for leaf in setting_fields() if leaf.trust not in ("free", "trusted")]
+_TIGHTER = [leaf for leaf in setting_fields() if leaf.trust not in ("free", "add", "trusted")]
 
 
 def allows_no_more(leaf: SettingField, counts: Any, user: Any) -> bool:
@@ -263,7 +270,7 @@ def test_a_value_that_needs_trust_never_counts(data: st.DataObject) -> None:
 @pytest.mark.parametrize(("key", "rule"), [
     ("generation.top_p", "free"),
     ("context.keep", "free"),
-    ("aliases.x", "free"),
+    ("aliases.x", "add"),
     ("policy.max_uses.x", "lower"),
     ("policy.on_error", "trusted"),
     ("providers.gemini.base_url", "trusted"),

@@ -64,7 +64,7 @@ def load_tools_or_definitions(name: str) -> "list[Tool | ToolDefinition]":
     """Load tools from `module:object`, or definitions from a JSON file or from stdin (`-`). Raises UsageError."""
     is_module = re.fullmatch(r"[\w.]+(:.*)?", name) and not name.endswith(".json") and not Path(name).exists()
     if name.endswith(".py") or is_module or (":" in name and not Path(name).exists()):
-        loaded = load_tools(name)
+        loaded = load_tools(name, Path.cwd())
         registry = ToolRegistry(item for item in loaded if not isinstance(item, ToolDefinition))
         tools: list[Tool | ToolDefinition] = [*registry, *(item for item in loaded if isinstance(item, ToolDefinition))]
     else:

@@ -42,6 +42,7 @@ _SIGN_IN_HINTS = {
     "adc": "sign in with gcloud auth application-default login (pip install 'toolglot[vertex]')",
     "copilot": "sign in with toolglot login copilot",
 }
+_MAX_WARNINGS = 10
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,8 +126,7 @@ def prepare(
     """
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
         print(f"toolglot: TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist", file=sys.stderr)
-    configuration = _resolve_trust(_load_configuration(flags), flags, confirm)
-    settings = configuration.settings
+    settings = (configuration := _resolve_trust(_load_configuration(flags), flags, confirm)).settings
     level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
     configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
     sections = settings.providers.values()
@@ -134,8 +134,9 @@ def prepare(
     hide_environment(settings.policy.keep_env, search_keys | {section.key_env for section in sections if section.key_env})
     for value in (value for section in sections for value in section.headers.values()):
         remember_key(value)  # so that it is redacted in logs
-    tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name))]
-    model, model_reason = _choose_model(setup := Setup(settings), "" if flags.model else saved_model)
+    tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name, Path.cwd()))]
+    setup = Setup(settings, code_directory=configuration.code_directories.get("facade"))
+    model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
     is_simulated = model.startswith("simulator")
     if (enabled := settings.builtin.enabled) is None:
         enabled = want_builtin or not is_simulated
@@ -226,9 +227,12 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
         if builtins is not None:
             builtins.check_usable(pattern)
         raise UnknownName("tool in --allow", pattern, names)
-    for pattern in find_unmatched_rules(setup.settings, names):
+    unmatched = find_unmatched_rules(setup.settings, names)
+    for pattern in unmatched[:_MAX_WARNINGS]:
         rule = "--deny" if pattern in flags.deny else "a configured rule"
         print(f"toolglot: {rule} names {escape_invisible(repr(pattern))}, but no tool matches it", file=sys.stderr)
+    if more := unmatched[_MAX_WARNINGS:]:
+        print(f"toolglot: and {len(more)} more rules that no tool matches", file=sys.stderr)
 
 
 def require_key(engine: Engine) -> None:

@@ -5,6 +5,7 @@ go to stderr. Without a model and a wire, the tools are shown as they were defin
 """
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -49,25 +50,35 @@ def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: s
     else:
         with prepare(Flags(), want_builtin=True) as cli_setup:
             loaded, unusable = cli_setup.tools, cli_setup.builtins.unusable if cli_setup.builtins is not None else {}
-    settings = read_configuration().settings
+    configuration = read_configuration(flags={"facade": facade})
+    settings, directory = configuration.settings, configuration.code_directories.get("facade")
     resolved = Setup(settings).resolve_model(model) if model and (wire is None or model in settings.aliases) else model
-    exit_code = show_tools(loaded, model=resolved, wire=wire, facade=facade or settings.facade, json=json)
+    exit_code = show_tools(loaded, model=resolved, wire=wire, facade=settings.facade, directory=directory, json=json)
     for name, reason in unusable.items():
         Printer(sys.stderr if json else sys.stdout).print_text(f"not offered: {name}: {reason}", "dim", "", "  ")
     return exit_code
 
 
 def show_tools(
-    tools: list[Any], *, model: str | None = None, wire: str | None = None, facade: str = "auto", json: bool = False
+    tools: list[Any],
+    *,
+    model: str | None = None,
+    wire: str | None = None,
+    facade: str = "auto",
+    directory: Path | None = None,
+    json: bool = False,
 ) -> int:
-    """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict."""
+    """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict.
+
+    `directory`: where a facade is looked for that is named as `module:object` and not installed.
+    """
     profile = _resolve_target(model, wire)
     registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
     title = "As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does."
     if facade == "auto" and (profile is None or not profile.model):
         definitions = registry.definitions()
     else:
-        chosen = facade if facade == "auto" else load_facade_by_name(facade, registry)
+        chosen = facade if facade == "auto" else load_facade_by_name(facade, registry, directory)
         definitions = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen).tools()
         title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))

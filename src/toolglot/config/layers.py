@@ -49,10 +49,19 @@ __all__ = [
 
 PROJECT_FILE = "toolglot.toml"
 DEFAULT = "default"
-_MAX_FILE_BYTES = 1_000_000
+_CODE_SETTINGS = frozenset({("tools",), ("facade",)})
+# Anybody may have written a project's file, and it is read before it is trusted.
+_MAX_FILE_BYTES, _MAX_ENTRIES = 64_000, 1_000
 # tomllib reports positions only in its messages (Python 3.11 to 3.13).
 _TOML_POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"\s*\[\[?(?P<key>[^\[\]]+)\]\]?\s*(#.*)?")
+# Strings and comments of TOML; the rest of a file is keys, punctuation and other values.
+_QUOTED = re.compile(
+    r'''"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{3,5}'''
+    r"""|'''(?:[^']|'{1,2}(?!'))*+'{3,5}|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'|#[^\n]*+""",
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(r"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){20}")
 _KEY = re.compile(r"""\s*(?P<key>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", re.ASCII)
 
 
@@ -83,6 +92,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The directory of the project's file."""
     trusted: bool = False
     """Whether that directory is trusted."""
+    code_directories: dict[str, Path] = {}
+    """For `tools` and `facade`: where the modules they name are looked for, unless they are installed. It is the directory of
+    the file that names them, or the current one if a flag does, or a variable and the user trusts that directory."""
 
 
 def read_configuration(
@@ -105,25 +117,28 @@ def read_configuration(
     environ = os.environ if environ is None else environ
     user = config_file(environ)
     layers = _Layers()
-    layers.add_layer(_read_file(user), f"user file {user}")
+    layers.add_layer(_read_file(user), f"user file {user}", user.parent)
     project = find_project_file(directory)
     if project is not None and not _is_same_path(project, user):
         trusted = is_trusted(project.parent, environ) if trusted is None else trusted
-        layers.add_layer(_read_file(project), f"project file {project}", trusted=trusted)
+        layers.add_layer(_read_file(project), f"project file {project}", project.parent, trusted=trusted)
     else:
         project, trusted = None, False
     for variable, entries in _read_environment(environ):
-        layers.add_layer(entries, f"variable {variable}")
+        # A variable is the user's own, but a module of that name in the current directory is not, unless it is trusted.
+        names_code = not _CODE_SETTINGS.isdisjoint(entries)
+        layers.add_layer(entries, f"variable {variable}", Path.cwd() if names_code and is_trusted(Path(), environ) else None)
     for key, value in (flags or {}).items():
         if value is not None:
             flag, entries = _read_flag(key, value)
-            layers.add_layer(entries, f"flag {flag}")
+            layers.add_layer(entries, f"flag {flag}", None if _CODE_SETTINGS.isdisjoint(entries) else Path.cwd())
     return Configuration(
         settings=layers.build_settings(),
         values=tuple(layers.list_values()),
         withheld=tuple(layers.withheld),
         project=None if project is None else project.parent,
         trusted=trusted,
+        code_directories=layers.code_directories,
     )
 
 
@@ -160,15 +175,25 @@ class _Layers:
 
     def __init__(self) -> None:
         self.withheld: list[WithheldSetting] = []
+        self.code_directories: dict[str, Path] = {}
         self._current: dict[SettingPath, tuple[Any, str]] = {
             field.key: (field.default, DEFAULT) for field in setting_fields() if WILDCARD not in field.key
         }
 
-    def add_layer(self, entries: Mapping[SettingPath, Any], origin: str, *, trusted: bool = True) -> None:
-        """Put one layer on top of the others; unless it is trusted, the trust rules apply."""
+    def add_layer(
+        self, entries: Mapping[SettingPath, Any], origin: str, directory: Path | None = None, *, trusted: bool = True
+    ) -> None:
+        """Put one layer on top of the others; unless it is trusted, the trust rules apply.
+
+        `directory`: where modules that it names may be found.
+        """
         for path, value in entries.items():
             if trusted:
                 self._current[path] = value, origin
+                if path in _CODE_SETTINGS:
+                    self.code_directories.pop(path[0], None)
+                    if directory is not None:
+                        self.code_directories[path[0]] = directory
                 continue
             field = find_field(path)
             current = self._current[path][0] if path in self._current else field.default
@@ -218,6 +243,8 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
     if field.trust == "free" or value == current:
         return value, ""
     match field.trust:
+        case "add":
+            return (value, "") if current is msgspec.UNSET else (current, "only a trusted directory may replace yours")
         case "superset":
             # Unset, built-in tools ask before everything except reading: any list could only name fewer effects.
             if current is None:
@@ -315,6 +342,9 @@ def _read_file(file: Path) -> dict[SettingPath, Any]:
     entries: dict[SettingPath, Any] = {}
     try:
         for path, field, value in flatten_document(_parse_toml(file, text)):
+            count = len(cast(list[Any], value)) if isinstance(value, list) else len(entries)
+            if count > _MAX_ENTRIES:
+                raise SettingError(f"{format_path(path)} is one entry too many: at most {_MAX_ENTRIES:,} are read", path)
             try:
                 entries[path] = _resolve_path(field, convert_value(field, value), file.parent)
             except ValueError as e:
@@ -328,6 +358,9 @@ def _read_file(file: Path) -> dict[SettingPath, Any]:
 def _parse_toml(file: Path, text: str) -> dict[str, Any]:
     import tomllib
 
+    # tomllib needs time and memory that grow with the square of a key's parts: 6 GB for a file of 80 kB.
+    if _LONG_KEY.search(_QUOTED.sub("_", text)):
+        raise UsageError(f"{file} has a key of more than 20 parts: settings have at most 4")
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -23,13 +23,25 @@ __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_too
 def import_object(name: str, directory: Path | None = None) -> Any:
     """Import the object that `module:object` or `file.py:object` names, or the module itself if it names no object.
 
-    Modules are looked for in the directory first. Raises UsageError.
+    Args:
+        name: What to import.
+        directory: Where modules that are not installed are looked for, and what a file is relative to. None: nowhere, so that
+            a name of the user's never means a file of whatever project happens to be the current directory.
+
+    Raises UsageError.
     """
     module_name, _, path = name.partition(":")
-    directory = directory or Path.cwd()
-    file = directory / os.path.expanduser(module_name) if module_name.endswith(".py") else None
+    file = Path(os.path.expanduser(module_name)) if module_name.endswith(".py") else None
+    if file is not None and directory is None and not file.is_absolute():
+        hint = "write its full path, name it with a flag, or trust the current directory (run `toolglot trust .`)"
+        raise UsageError(f"cannot load the file {name!r}: {hint}")
+    if directory is not None and file is not None:
+        file = directory / file
     entry = str(directory if file is None else file.parent)
-    sys.path.insert(0, entry)
+    # At the end of the path: what lies beside a tool never takes the place of an installed module that the tool imports.
+    is_added = (directory is not None or file is not None) and entry not in sys.path
+    if is_added:
+        sys.path.append(entry)
     try:
         value: Any = import_module(module_name) if file is None else _import_file(file)
         for part in path.split(".") if path else ():
@@ -39,8 +51,9 @@ def import_object(name: str, directory: Path | None = None) -> Any:
     except (Exception, SystemExit) as e:  # the module's own code failed
         raise UsageError(f"cannot load {name!r}: {type(e).__name__}: {e}") from None
     finally:
-        with suppress(ValueError):  # the module may have changed the list
-            sys.path.remove(entry)
+        if is_added:
+            with suppress(ValueError):  # the module may have changed the list
+                sys.path.remove(entry)
     return value
 
 
@@ -54,7 +67,12 @@ def _import_file(file: Path) -> ModuleType:
         raise ImportError("it is not a Python file")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    sys.modules.setdefault(file.stem, module)
+    try:
+        installed = find_spec(file.stem)
+    except (ImportError, ValueError):
+        installed = None
+    if installed is None or installed.origin == str(file):  # otherwise others who import that name must get the installed one
+        sys.modules.setdefault(file.stem, module)
     return module
 
 
@@ -93,17 +111,20 @@ def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
     return file if file.suffix == ".toml" or "/" in name or os.path.isfile(file) else None
 
 
-def load_facade_by_name(name: str, tools: Iterable[Any] = ()) -> Facade:
+def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | None = None) -> Facade:
     """Load a facade by its id or alias, from a TOML file, or as `module:object`. Raises UsageError.
 
-    `tools`: tools of the program that a file may name beside the built-in ones.
+    Args:
+        name: Which one.
+        tools: Tools of the program that a file may name beside the built-in ones.
+        directory: Where a module is looked for that is not installed; None: nowhere.
     """
     if name in FACADE_MODULES or name in FACADE_ALIASES:
         return find_facade(name)
     if (file := find_facade_file(name)) is None:
         if ":" not in name:
             raise UnknownName("facade", name, ("auto", *FACADE_MODULES))
-        facade = import_object(name)
+        facade = import_object(name, directory)
         if isinstance(facade, Facade):
             return facade
         raise UsageError(f"{name!r} is not a Facade")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from toolglot.config.settings import Setting, Settings, TrustRule
 from toolglot.jsontext import dumps_text
-from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, infer_provider
 from toolglot.redact import redact
 from toolglot.textutil import did_you_mean, suggest, truncate
 
@@ -154,6 +154,8 @@ def _resolve_key(path: SettingPath) -> SettingPath:
         if (*key, WILDCARD) not in _key_prefixes():
             raise SettingError(f"there is no setting {format_path(here)!r}; {_suggest_settings(key, parent, name)}", here)
         key = (*key, WILDCARD)
+        if parent == ("aliases",) and (":" in name or name in PROVIDER_NAMES or infer_provider(name)):
+            raise SettingError(f"{name!r} is the name of a provider or of a model: choose another name for the alias", here)
         provider = name.partition(":")[0] if parent in _LIMITS_BY_MODEL else name
         if parent in (("providers",), *_LIMITS_BY_MODEL) and provider not in PROVIDER_NAMES:
             similar = [format_path((*parent, known)) for known in suggest(provider, PROVIDER_NAMES, cutoff=0.5)]

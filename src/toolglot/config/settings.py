@@ -29,11 +29,11 @@ __all__ = [
 
 NoLimit = Literal["none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-TrustRule = Literal["free", "lower", "subset", "superset", "enable", "trusted"]
+TrustRule = Literal["free", "add", "lower", "subset", "superset", "enable", "trusted"]
 """What a project's file may do to a setting before its directory is trusted.
 
-free: anything · lower: decrease a limit · subset: remove names from a list · superset: add names to a list · enable: switch it
-on · trusted: nothing.
+free: anything · add: set what is not set yet · lower: decrease a limit · subset: remove names from a list · superset: add names
+to a list · enable: switch it on · trusted: nothing.
 """
 
 
@@ -192,14 +192,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     model: Annotated[str | None, _FREE] = None
     """PROVIDER:MODEL, or an alias. Unset: the simulator; on the command line, the first provider with a key."""
-    aliases: Annotated[dict[str, str], _FREE] = {}
-    """Short names for models."""
+    aliases: Annotated[dict[str, str], Setting(trust="add")] = {}
+    """Short names for models. A project that is not trusted cannot change yours."""
     fallbacks: Annotated[tuple[str, ...], _FREE] = ()
     """Models to switch to if the chosen one is overloaded or fails."""
     system: Annotated[str | None, Setting(trust="free", allows_empty=True)] = None
     """Instructions for the model."""
     tools: tuple[str, ...] = ()
-    """Tools to load: a file, a module, or module:object."""
+    """Tools to load: a file, a module, or module:object. Files are relative to the configuration file; modules are found
+    beside it if they are not installed."""
     facade: Annotated[str, Setting(is_path=True)] = "auto"
     """How models see the built-in tools: auto (as their own coding agent shows them), the id of a facade, a TOML file,
     or module:object."""

@@ -69,22 +69,30 @@ def from_config(
     loaded = load_configured_tools(configuration)
     if loaded:
         options["tools"] = [*loaded, *options.get("tools", ())]
-    agent = Setup(configuration.settings).create_agent(model, **cast(dict[str, Any], options))
+    setup = Setup(configuration.settings, code_directory=configuration.code_directories.get("facade"))
+    agent = setup.create_agent(model, **cast(dict[str, Any], options))
     for pattern in find_unmatched_rules(configuration.settings, agent.tool_names):
         log.warning("a configured rule names %r, but no tool matches it", pattern)
     return agent
 
 
 def load_configured_tools(configuration: Configuration) -> list[Any]:
-    """Load the tools that the configuration names, from the project's directory or the current one. Raises UsageError."""
-    return [tool for name in configuration.settings.tools for tool in load_tools(name, configuration.project)]
+    """Load the tools that the configuration names. Raises UsageError."""
+    directory = configuration.code_directories.get("tools")
+    return [tool for name in configuration.settings.tools for tool in load_tools(name, directory)]
 
 
 class Setup:
-    """Builds what the settings describe. `transport`: for all engines; default: HTTP with the configured timeouts."""
+    """Builds what the settings describe.
 
-    def __init__(self, settings: Settings, *, transport: Transport | None = None) -> None:
-        self.settings = settings
+    Args:
+        settings: The settings.
+        transport: For all engines; default: HTTP with the configured timeouts.
+        code_directory: Where a facade is looked for that is named as `module:object` and not installed; None: nowhere.
+    """
+
+    def __init__(self, settings: Settings, *, transport: Transport | None = None, code_directory: Path | None = None) -> None:
+        self.settings, self._code_directory = settings, code_directory
         self._transport, self._http_transport = transport, None
         self._engines: dict[str, Engine] = {}
 
@@ -94,7 +102,7 @@ class Setup:
         """PROVIDER:MODEL for a name or an alias; None: the configured model, else the simulator. Raises UsageError."""
         name = name or self.settings.model or SIMULATOR
         visited: list[str] = []
-        while name in self.settings.aliases:
+        while ":" not in name and name in self.settings.aliases:  # PROVIDER:MODEL always means itself
             visited.append(name)
             name = self.settings.aliases[name]
             if name in visited:
@@ -233,7 +241,9 @@ class Setup:
     def resolve_facade(self, tools: Iterable[Any] = ()) -> "str | Facade":
         """How models see the built-in tools, and those of the program that a file names. Raises UsageError."""
         name = self.settings.facade
-        return name if name in ("auto", *FACADE_MODULES, *FACADE_ALIASES) else load_facade_by_name(name, tools)
+        if name in ("auto", *FACADE_MODULES, *FACADE_ALIASES):
+            return name
+        return load_facade_by_name(name, tools, self._code_directory)
 
 
 class _ConfiguredAgent(Orchestrator):
