@@ -13,7 +13,16 @@ from typing import Literal
 
 from toolglot.errors import UsageError
 
-__all__ = ["config_file", "data_directory", "ensure_private_directory", "is_writable", "state_directory", "write_private"]
+__all__ = [
+    "config_file",
+    "create_own_path",
+    "data_directory",
+    "ensure_private_directory",
+    "is_writable",
+    "own_paths",
+    "state_directory",
+    "write_private",
+]
 
 Environ = Mapping[str, str]
 # XDG Base Directory Specification 0.8: the variable, and its default below the home directory.
@@ -40,6 +49,23 @@ def data_directory(environ: Environ | None = None) -> Path:
 def state_directory(environ: Environ | None = None) -> Path:
     """The directory for data that belongs to this machine, such as histories, backups and the audit log."""
     return _path_from_variable("TOOLGLOT_STATE", environ) or _user_directory("state")
+
+
+def own_paths() -> tuple[Path, ...]:
+    """Return everything that toolglot keeps for the user, whether it exists or not, as real paths.
+
+    The usual places are among them even if variables name others: the next start may be without these variables.
+    """
+    usual = (_user_directory("config"), _user_directory("data"), _user_directory("state"))
+    return tuple({Path(os.path.realpath(path)) for path in (*usual, config_file(), data_directory(), state_directory())})
+
+
+def create_own_path(path: Path) -> None:
+    """Create one of our own paths, empty, so that it can be hidden from commands. Raises UsageError."""
+    if path == Path(os.path.realpath(config_file())):
+        write_private(path, b"")
+    else:
+        ensure_private_directory(path)
 
 
 def _path_from_variable(variable: str, environ: Environ | None) -> Path | None:

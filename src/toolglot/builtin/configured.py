@@ -9,7 +9,7 @@ from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
 from toolglot.builtin.web.config import Secret, WebConfig
 from toolglot.config.settings import Settings
 from toolglot.engine.signin.environment import read_key_variable
-from toolglot.user_dirs import config_file, data_directory, ensure_private_directory, state_directory
+from toolglot.user_dirs import ensure_private_directory, state_directory
 
 __all__ = ["configured_builtins", "configured_web"]
 
@@ -33,8 +33,6 @@ def configured_web(settings: Settings) -> WebConfig:
 def configured_builtins(settings: Settings, *, ask: AskUser | None = None, require_read: bool = True) -> Builtins:
     """Create the built-in tools. `require_read=False`: files may be changed that were not read before. Raises UsageError."""
     own = settings.builtin
-    # Commands must not see the user's configuration: it may hold headers with keys.
-    hidden = (config_file().parent, data_directory(), state_directory())
     options = BuiltinOptions(
         other_roots=(
             *(Root(Path(path).expanduser(), writable=False) for path in own.read),
@@ -42,7 +40,7 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, requi
         ),
         unprotected=own.unprotected,
         require_read=own.require_read and require_read,
-        shell=ShellOptions(network=own.network, hidden=hidden),
+        shell=ShellOptions(network=own.network),
         web=configured_web(settings),
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())

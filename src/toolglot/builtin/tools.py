@@ -20,7 +20,7 @@ from toolglot.builtin.edit.notebook import notebook_tools
 from toolglot.builtin.edit.patch_tool import patch_tools
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.read_many import read_many_tools
-from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root, Workspace
+from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.search.glob import glob_tools
 from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
@@ -70,6 +70,7 @@ class Builtins:
     """The tools and what they share. `close` ends commands and the browser; so does the end of the program.
 
     `tools` are offered to models. `unusable` names those that are not, because something is missing here, and says what.
+    `notices` are sentences that the user should read before the start.
     """
 
     def __init__(self, root: str | Path, options: BuiltinOptions, state_dir: str | Path | None, ask: AskUser | None) -> None:
@@ -78,8 +79,9 @@ class Builtins:
         workspace = Workspace(
             root,
             other_roots=options.other_roots,
-            protected_names=PROTECTED_NAMES - frozenset(options.unprotected),
+            unprotected=options.unprotected,
             backup_dir=_find_backup_dir(state_dir) if options.backups else None,
+            private=() if state_dir is None else (state_dir,),
         )
         self.state = state = ToolState(workspace, state_dir=state_dir, ask=ask, require_read=options.require_read)
         self._web = WebClient(options.web, roots=workspace.roots)
@@ -102,6 +104,7 @@ class Builtins:
         self.all_tools = [
             tool.replace(tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"})) for tool in tools
         ]
+        self.notices = [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
         self.unusable = find_unusable(options.web)
         self.tools = [tool for tool in self.all_tools if tool.name not in self.unusable]
 

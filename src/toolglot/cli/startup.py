@@ -150,6 +150,8 @@ def prepare(
         from toolglot.builtin.configured import configured_builtins
 
         builtins = configured_builtins(settings, ask=ask_user, require_read=require_read)
+        for notice in builtins.notices:
+            print(f"toolglot: {escape_invisible(notice)}", file=sys.stderr)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
         facade = setup.resolve_facade(tools)  # an unknown one is an error all the same

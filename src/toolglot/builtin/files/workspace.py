@@ -14,7 +14,6 @@ import os
 import posixpath
 import stat
 import threading
-import unicodedata
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.builtin.files.closed_paths import find_closed_paths, fold_name
 from toolglot.builtin.files.confined_open import NOT_SUPPORTED, PATH_ONLY, close_quietly, combine_flags
 from toolglot.builtin.files.descriptors import check_regular_file, read_all, stat_at, tool_error, translate_os_errors
 from toolglot.builtin.files.roots import Location, Root, RootSet
@@ -45,9 +45,10 @@ __all__ = ["PROTECTED_NAMES", "Change", "ChangeResult", "FileVersion", "Root", "
 # Files and directories that programs obey when they start next, anywhere in a root.
 PROTECTED_NAMES = frozenset(
     {
-        *(".git", ".hg", ".svn", ".husky", ".githooks", ".mcp.json", "toolglot.toml", ".toolglot"),
-        *(".vscode", ".idea", ".cursor", ".claude", ".gemini", ".codex", ".qwen", ".windsurf", ".devcontainer", ".envrc"),
-        *(".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv", ".zprofile", ".ssh", ".gnupg"),
+        *(".git", ".hg", ".svn", ".jj", ".gitconfig", ".husky", ".githooks", ".pre-commit-config.yaml", ".mcp.json"),
+        *("toolglot.toml", ".toolglot", ".vscode", ".idea", ".zed", ".cursor", ".windsurf", ".devcontainer", ".envrc"),
+        *(".claude", ".gemini", ".codex", ".qwen", ".kimi", ".opencode", ".ssh", ".gnupg", ".profile", ".bashrc"),
+        *(".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv", ".zprofile", ".zlogin"),
     }
 )
 _DIRECTORY_FLAGS = combine_flags("O_RDONLY", "O_DIRECTORY")
@@ -79,8 +80,9 @@ class WorkspaceEntry(msgspec.Struct, frozen=True):
 class Workspace(RootSet):
     """A main root that relative paths refer to, and others beside it. Thread-safe.
 
-    `alias`: an absolute path by which the model knows the main root. `protected_names`: names that are never changed.
-    `backup_dir`: a private directory that keeps a copy of everything that is overwritten or removed.
+    `alias`: an absolute path by which the model knows the main root. `protected_names`: names that are never changed, except
+    `unprotected` ones. `backup_dir`: a private directory that keeps a copy of everything that is overwritten or removed.
+    `private`: other directories of ours, which are never changed.
     """
 
     def __init__(
@@ -91,15 +93,21 @@ class Workspace(RootSet):
         writable: bool = True,
         alias: str = "",
         protected_names: Iterable[str] = PROTECTED_NAMES,
+        unprotected: Iterable[str] = (),
         backup_dir: Path | None = None,
+        private: Iterable[Path] = (),
     ) -> None:
         if NOT_SUPPORTED:
             raise UsageError(NOT_SUPPORTED)
         super().__init__((Root(Path(root), writable, alias), *other_roots))
-        self.protected_names = frozenset(_fold_name(name) for name in protected_names) - {""}
+        unprotected = frozenset(map(fold_name, unprotected))
+        self.protected_names = frozenset(map(fold_name, protected_names)) - unprotected - {""}
         """Names that are not changed, folded as the most lenient file system compares them."""
         self._short_names = frozenset(name.lstrip(".").partition(".")[0][:6] for name in self.protected_names)
         self._backup_dir = backup_dir
+        private = (*private, *(() if backup_dir is None else (backup_dir,)))
+        self.closed_paths = find_closed_paths((root.path for root in self.roots), private, unprotected)
+        """What is not the model's in the roots."""
         self._lock = threading.Lock()
         if backup_dir is not None:
             recover_changes(backup_dir, self._open_logged_directory)
@@ -176,6 +184,9 @@ class Workspace(RootSet):
     def _build_entry(self, fd: int, location: Location, exposed_fd: int) -> WorkspaceEntry:
         with translate_os_errors(location.raw_path):
             _, relative, absolute = self.find_real_path(fd, location)
+            if reason := self.closed_paths.find_reason(absolute):
+                message = f"{location.raw_path!r} may not be read: {reason}"
+                raise ToolError(message, kind="not_allowed", code="path_not_allowed")
             return WorkspaceEntry(exposed_fd, os.fstat(fd), relative, absolute)
 
     def read(self, path: str, limit: int) -> tuple[bytes, WorkspaceEntry]:
@@ -282,12 +293,12 @@ class Workspace(RootSet):
         directory = Path(absolute)
         problem = "" if root.writable else "is in a directory that is read-only"
         for name in (*relative.split("/"), *names):
-            folded = _fold_name(name)
+            folded = fold_name(name)
             short, _, number = folded.partition("~")  # the short name that FAT gives to a long one: git~1
             if folded in self.protected_names or (number[:1].isdigit() and short in self._short_names):
                 problem = problem or f"may not be changed: {name!r} is protected"
-        if self._backup_dir is not None and directory.joinpath(*names).is_relative_to(os.path.realpath(self._backup_dir)):
-            problem = problem or "may not be changed: backups are kept there"
+        if not problem and (reason := self.closed_paths.find_reason(os.path.join(absolute, *names))):
+            problem = f"may not be changed: {reason}"
         if problem:
             raise ToolError(f"{location.raw_path!r} {problem}", kind="not_allowed", code="path_not_allowed")
         return directory
@@ -306,10 +317,3 @@ class Workspace(RootSet):
         stack.callback(close_quietly, dir_fd)
         self._check_changeable(dir_fd, location, [os.fsdecode(entry.name)])
         return dir_fd
-
-
-def _fold_name(name: str) -> str:
-    """Return a name as the most lenient file system compares it: any case, any composition, trailing dots, streams."""
-    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
-    visible = "".join(character for character in folded if unicodedata.category(character) != "Cf")
-    return visible.partition(":")[0].rstrip(". ")

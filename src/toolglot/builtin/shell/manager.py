@@ -18,6 +18,8 @@ from typing import Annotated
 import msgspec
 
 from toolglot.base_errors import SessionNotFound
+from toolglot.builtin.files.closed_paths import narrow_root, pin_parents
+from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.limits import describe_process_limit
 from toolglot.builtin.shell.output import Excerpt
@@ -33,6 +35,7 @@ from toolglot.builtin.shell.sandbox_probe import SandboxProbe, probe_sandbox
 from toolglot.builtin.shell.session import EndReason, ShellSession, signal_from_exit_code
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError, UsageError
+from toolglot.user_dirs import create_own_path, own_paths
 from toolglot.value_checks import check_values
 
 __all__ = ["SessionInfo", "ShellManager", "ShellOptions", "ShellResult", "describe_session"]
@@ -141,7 +144,8 @@ class ShellManager:
             raise UsageError("commands cannot be confined to the workspace '/': choose a directory below it")
         self._owns_directory = state.state_dir is None
         self._directory = Path(tempfile.mkdtemp(prefix="toolglot-")) if state.state_dir is None else state.state_dir / "shell"
-        self._hidden = (*self.options.hidden, *(() if state.state_dir is None else (state.state_dir,)))
+        # The user's configuration may hold headers with keys.
+        self._hidden = (*self.options.hidden, *own_paths(), *(() if state.state_dir is None else (state.state_dir,)))
         self._sessions: dict[str, ShellSession] = {}
         self._reports: dict[str, ProtectionReport] = {}
         self._count = 0
@@ -185,7 +189,7 @@ class ShellManager:
         if confinement.level is not SandboxLevel.NONE:
             # bubblewrap mounts protected files read-only; Landlock cannot, so that their content has to be recorded.
             recursive = confinement.level is SandboxLevel.LANDLOCK
-            snapshots = take_snapshots(confinement.roots, cwd, self._workspace.protected_names, recursive=recursive)
+            snapshots = take_snapshots(self._workspace.roots, cwd, self._workspace.protected_names, recursive=recursive)
         with self._lock:  # count and register in one step, or two calls could both take the last slot
             if self._is_closed:
                 raise _over_error()
@@ -244,7 +248,7 @@ class ShellManager:
                         protected[path] = None
         return Confinement(
             level=level,
-            roots=roots,
+            roots=self._narrow_roots(roots, level),
             scratch=self._scratch,
             protected_paths=tuple(protected),
             hidden_paths=self._hidden,
@@ -253,6 +257,22 @@ class ShellManager:
             max_processes=self.options.processes,
             bubblewrap=self._bubblewrap,
         )
+
+    def _narrow_roots(self, roots: tuple[Root, ...], level: SandboxLevel) -> tuple[Root, ...]:
+        """Return what a command may write, so that the kernel keeps it from what is closed in the workspace."""
+        closed = self._workspace.closed_paths
+        hidden = [*closed.own, *(Path(os.path.realpath(path)) for path in self.options.hidden)]
+        if level is SandboxLevel.LANDLOCK:  # it can allow, but not deny: nothing above a hidden path can be writable
+            barred = [*closed.list_home_settings(), *hidden]
+            return tuple(part for root in roots for part in narrow_root(root, barred))
+        parts = [part for root in roots for part in narrow_root(root, closed.list_home_settings())]
+        if level is SandboxLevel.BUBBLEWRAP:
+            for path in closed.own:  # what is absent cannot be hidden, and the command could create it
+                if not path.exists() and path in (part.path for part in pin_parents(parts, [path / "entry"])):
+                    with suppress(UsageError):
+                        create_own_path(path)
+            parts += pin_parents(parts, [path for path in hidden if path.exists()])
+        return tuple(parts)
 
     # ---- running and ended commands
 

@@ -115,11 +115,15 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         return [*options, "--ro-bind", str(self.spill_dir), str(self.spill_dir)] if self.spill_dir else options
 
     def landlock_limits(self) -> dict[str, Any]:
+        hidden = self.find_secrets()
+        # A rule includes everything in a directory, so one with a hidden path gets none: what it shows is allowed already.
+        readable = [str(root.path) for root in self.roots if not root.writable]
+        readable = [path for path in readable if not any(other.startswith(f"{path}/") for other in hidden)]
         return {
             "machine": platform.machine(),
             "filter": self.build_filter(private=False),
-            "hidden": ["/dev", *self.find_secrets()],  # devices are allowed one by one
-            "read": [*map(str, filter(None, [self.spill_dir])), *(str(root.path) for root in self.roots if not root.writable)],
+            "hidden": ["/dev", *hidden],  # devices are allowed one by one
+            "read": [*map(str, filter(None, [self.spill_dir])), *readable],
             "write": [str(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
             "network": self.network,
         }

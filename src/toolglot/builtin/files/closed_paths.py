@@ -1,0 +1,121 @@
+"""What inside a workspace is not the model's: toolglot's own files, and the settings in the user's home directory.
+
+These are paths, not names: they are closed whether they exist or not.
+"""
+
+import os
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from toolglot.builtin.files.roots import Root
+from toolglot.user_dirs import own_paths
+
+__all__ = ["ClosedPaths", "find_closed_paths", "fold_name", "narrow_root", "pin_parents"]
+
+_MAX_CHILDREN = 500  # of a directory whose entries are allowed one by one
+
+
+class ClosedPaths(msgspec.Struct, frozen=True):
+    """Real paths inside the roots that no tool reads or changes."""
+
+    own: tuple[Path, ...]
+    """toolglot's own files."""
+    home: Path | None
+    """The home directory, if it is in a root: names that begin with a dot are closed in it."""
+    unprotected: frozenset[str]
+    """Names in the home directory that are open nevertheless."""
+
+    def find_reason(self, path: str) -> str:
+        """Return why a real path may be neither read nor changed; "" if it may."""
+        if not self.own and self.home is None:
+            return ""
+        folded = _fold_path(path)
+        if any(folded[: len(parts)] == parts for parts in map(_fold_path, self.own)):
+            return "toolglot keeps its own files there"
+        if self.home is not None and folded[: len(home := _fold_path(self.home))] == home:
+            name = "".join(folded[len(home) : len(home) + 1])
+            if name.startswith(".") and name not in self.unprotected:
+                return "settings in the home directory are not part of the workspace (builtin.unprotected opens some)"
+        return ""
+
+    @property
+    def notice(self) -> str:
+        """What to tell a user whose home directory is in the workspace."""
+        return (
+            f"the workspace contains your home directory {str(self.home)!r}: in it, names that begin with a dot are neither "
+            "read nor changed, and commands create nothing directly there; use --root to choose another directory"
+        )
+
+    def list_home_settings(self) -> list[Path]:
+        """Return the closed entries of the home directory; one at least, as new ones are closed as well."""
+        if self.home is None:
+            return []
+        names = [name for name in _list_names(self.home) if name.startswith(".") and fold_name(name) not in self.unprotected]
+        return [self.home / name for name in (*names, ".config")]
+
+
+def find_closed_paths(roots: Iterable[Path], private: Iterable[Path], unprotected: Collection[str]) -> ClosedPaths:
+    """Return what is closed in these roots. `private`: other directories of ours."""
+    roots = tuple(roots)
+
+    def is_inside(path: Path) -> bool:
+        return any(path.is_relative_to(root) for root in roots)
+
+    own = {*own_paths(), *(Path(os.path.realpath(path)) for path in private)}
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    return ClosedPaths(
+        own=tuple(path for path in own if is_inside(path)),
+        home=home if is_inside(home) else None,
+        unprotected=frozenset(map(fold_name, unprotected)),
+    )
+
+
+def narrow_root(root: Root, closed: Collection[Path]) -> Iterator[Root]:
+    """Split a root so that nothing can be created or renamed in a directory that has a closed path in it.
+
+    Such a directory becomes read-only, and its other entries stay as they are.
+    """
+    inside = [path for path in closed if path.is_relative_to(root.path)]
+    if not inside or not root.writable:
+        yield root
+        return
+    yield Root(root.path, writable=False)
+    if root.path in inside:
+        return
+    for name in _list_names(root.path)[:_MAX_CHILDREN]:
+        child = root.path / name
+        if not child.is_symlink() and child not in inside and (child.is_dir() or child.is_file()):
+            yield from narrow_root(Root(child), inside)
+
+
+def pin_parents(roots: Collection[Root], paths: Collection[Path]) -> Iterator[Root]:
+    """Return the directories between roots and paths in them: as mounts of their own they cannot be renamed."""
+    for path in paths:
+        around = [root for root in roots if path.is_relative_to(root.path)]
+        root = max(around, key=lambda root: len(root.path.parts), default=None)
+        if root is not None and root.writable and not any(other in path.parents for other in paths):
+            parents = [parent for parent in reversed(path.parents) if parent.is_relative_to(root.path)]
+            yield from (Root(parent) for parent in parents[1:])
+
+
+def _list_names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _fold_path(path: str | Path) -> list[str]:
+    return [fold_name(name) for name in str(path).split("/") if name]
+
+
+@lru_cache(4096)
+def fold_name(name: str) -> str:
+    """Return a name as the most lenient file system compares it: any case, any composition, trailing dots, streams."""
+    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
+    visible = "".join(character for character in folded if unicodedata.category(character) != "Cf")
+    return visible.partition(":")[0].rstrip(". ")
