@@ -139,8 +139,7 @@ def prepare(
     model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
     is_simulated = model.startswith("simulator")
     if (enabled := settings.builtin.enabled) is None:
-        enabled = want_builtin or not is_simulated
-        if enabled and NOT_SUPPORTED:
+        if (enabled := want_builtin or not is_simulated) and NOT_SUPPORTED:
             if want_builtin and not tools:
                 raise UsageError(NOT_SUPPORTED)
             print(f"toolglot: {NOT_SUPPORTED}", file=sys.stderr)
@@ -150,8 +149,7 @@ def prepare(
         from toolglot.builtin.configured import configured_builtins
 
         builtins = configured_builtins(settings, ask=ask_user, require_read=require_read)
-        for notice in builtins.notices:
-            print(f"toolglot: {escape_invisible(notice)}", file=sys.stderr)
+        sys.stderr.writelines(f"toolglot: {escape_invisible(notice)}\n" for notice in builtins.notices)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
         facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
