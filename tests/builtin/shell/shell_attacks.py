@@ -143,7 +143,33 @@ def openat2(path: str) -> None:
     call(437, -100, path.encode(), (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)
 
 
+def by_descriptor(path: Path, act: Callable[[int], object]) -> bool:
+    file = os.open(path, os.O_RDONLY)
+    return act(file) is None
+
+
+def changes_mode_in_a_race() -> bool:
+    """Whether a mode outside changes while a name in the workspace flips between our file and a link to another."""
+    mine, link, target = (WORK / name for name in ("mine", "link", "flip"))
+    target.write_text("x")
+    mine.write_text("x")
+    link.symlink_to(OUTSIDE / "file")
+    before, child = (OUTSIDE / "file").stat().st_mode, os.fork()
+    if child == 0:
+        while True:
+            libc.renameat2(-100, bytes(target), -100, bytes(link), 2)
+    while not target.is_symlink():  # until it has begun
+        pass
+    for number in range(1000):
+        libc.chmod(bytes(target), 0o600 + number % 2)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return (OUTSIDE / "file").stat().st_mode != before or mine.stat().st_mode & 0o777 not in (0o644, 0o600, 0o601)
+
+
 ATTEMPTS: dict[str, Callable[[], bool]] = {
+    "change modes in the workspace": lambda: (wrote(WORK / "tool"), os.chmod(WORK / "tool", 0o751))[1] is None,
+    "change times in the workspace": lambda: (wrote(WORK / "old"), os.utime(WORK / "old", ns=(5, 7)))[1] is None,
     "write in the workspace": lambda: wrote(WORK / "new"),
     "git init in a directory": lambda: subprocess.call(["git", "init", "-q", str(WORK / "project")]) == 0,
     "run programs": lambda: subprocess.check_output("echo 6 | sed s/6/42/", shell=True) == b"42\n",
@@ -221,6 +247,19 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "set-uid by an unnamed file": lambda: bool(os.fstat(os.open(WORK, 0o20200001, 0o4755)).st_mode & 0o4000),
     "set-uid by creat": lambda: marks(lambda path: libc.creat(path.encode(), 0o4755)),
     "set-uid by openat2": lambda: marks(openat2),
+    "mode of a file outside": lambda: os.chmod(OUTSIDE / "file", 0o666) is None,
+    "mode of a file outside by a link": lambda: (
+        (os.symlink(OUTSIDE, WORK / "out"), os.chmod(WORK / "out/file", 0o666))[1] is None
+    ),
+    "mode of a file outside by its descriptor": lambda: by_descriptor(OUTSIDE / "file", lambda file: os.fchmod(file, 0o666)),
+    "mode of a file outside by its number": lambda: by_descriptor(OUTSIDE, lambda _: os.chmod("/proc/self/fd/3/file", 0o666)),
+    "mode of a file outside in a race": changes_mode_in_a_race,
+    "mode of a hidden file": lambda: libc.chmod(bytes(HOME / ".ssh/id"), 0o666) == 0,
+    "owner of a file outside": lambda: os.chown(OUTSIDE / "file", os.getuid(), os.getgid()) is None,
+    "owner of a file outside by its descriptor": lambda: by_descriptor(OUTSIDE / "file", lambda file: os.fchown(file, -1, -1)),
+    "times of a file outside": lambda: os.utime(OUTSIDE / "file", (1, 1)) is None,
+    "times of a file outside by its descriptor": lambda: by_descriptor(OUTSIDE / "file", lambda file: os.utime(file, (1, 1))),
+    "attribute of a file outside": lambda: os.setxattr(OUTSIDE / "file", "user.x", b"x") is None,
     "set-uid by mknod": lambda: marks(lambda path: os.mknod(path, 0o104755)),
 }
 

@@ -33,7 +33,7 @@ class Kit:
     def __init__(
         self, base: Path, level: SandboxLevel, *, ask: AskUser | None = None, approve: Approve | None = None, **options: Any
     ) -> None:
-        self.work, self.state_dir = base / "work", base / "state"
+        self.level, self.work, self.state_dir = level, base / "work", base / "state"
         (base / "other").mkdir(exist_ok=True)
         self.work.mkdir(exist_ok=True)
         self.workspace = Workspace(self.work, other_roots=[Root(base / "other")])

@@ -16,7 +16,10 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-ALLOWED = ("write in the workspace", "git init in a directory", "run programs", "pair of streams", "temporary file")
+ALLOWED = (
+    *("write in the workspace", "git init in a directory", "run programs", "pair of streams", "temporary file"),
+    *("change modes in the workspace", "change times in the workspace"),
+)
 NOBODY = 65534
 LEVELS = {"bwrap": 2, "landlock": 1}
 USERS = {"root": 0, "user": NOBODY}
@@ -56,10 +59,15 @@ class World:
                 os.chown(path, user, user)
         self.before = self.outside()
 
-    def outside(self) -> dict[str, str]:
-        """Everything that must stay as it is."""
+    def outside(self) -> dict[str, tuple[str, int, int]]:
+        """Everything that must stay as it is, with its mode and time."""
         paths = [path for name in ("outside", "home", "reading", "work/.git") for path in (self.base / name).rglob("*")]
-        return {str(path): path.read_text() if path.is_file() else "not a file" for path in paths}
+        states: dict[str, tuple[str, int, int]] = {}
+        for path in paths:
+            status, is_restored = path.stat(), path.is_relative_to(self.base / "work")  # what is restored is newer
+            text = path.read_text() if path.is_file() else ""
+            states[str(path)] = (text, status.st_mode, 0 if is_restored or path.is_dir() else status.st_mtime_ns)
+        return states
 
     def plan(self, level: int) -> dict[str, Any]:
         folders = {name: str(self.base / name) for name in ("work", "outside", "home", "reading", "state")}

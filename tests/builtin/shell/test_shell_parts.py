@@ -17,7 +17,7 @@ from toolglot.builtin.shell.seccomp import AF_INET, MACHINES, build_seccomp_filt
 from toolglot.builtin.shell.session import ShellSession
 from toolglot.errors import ToolError
 
-ALLOWED, KILLED = 0x7FFF0000, 0x80000000
+ALLOWED, KILLED, PASSED_ON = 0x7FFF0000, 0x80000000, 0x7FC00000
 REFUSED, ABSENT = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 
 
@@ -78,11 +78,8 @@ CALLS: list[tuple[str, tuple[int, ...], int]] = [
     ("ioctl", (0, 0x541C), REFUSED),
     ("truncate", (), ALLOWED),
     ("openat2", (), ABSENT),
-    ("chmod", (0, 0o755), ALLOWED),
-    ("chmod", (0, 0o1777), ALLOWED),
     ("chmod", (0, 0o4755), REFUSED),
     ("fchmod", (3, 0o2755 | HIGH), REFUSED),
-    ("fchmodat", (3, 0, 0o755), ALLOWED),
     ("fchmodat", (0o6000, 0o6000, 0o2000), REFUSED),
     ("fchmodat2", (3, 0, 0o4000), REFUSED),
     ("creat", (0, 0o4644), REFUSED),
@@ -112,6 +109,16 @@ SHARED_CALLS: list[Call] = [  # refused only to commands that share the host's p
     ("semop", ()),
     ("msgrcv", ()),
     ("mq_open", ()),
+    ("ioctl", (3, 0x40086602)),
+]
+METADATA_CALLS: list[Call] = [  # passed to the supervisor for commands that share the host's files
+    ("chmod", (0, 0o755)),
+    ("fchmod", (0, 0o1777)),
+    ("fchmodat", (3, 0, 0o755)),
+    ("lchown", (0, 1, 1)),
+    ("fchownat", (0, 0, 1, 1)),
+    ("utimensat", ()),
+    ("utime", ()),
 ]
 OWN_CALLS: list[Call] = [
     ("prlimit64", (0, 7)),
@@ -127,8 +134,9 @@ class TestSeccomp:
     def test_calls(self, machine: str, private: bool) -> None:
         architecture, numbers = MACHINES[machine]
         program = build_seccomp_filter(machine, [AF_INET], private=private)
-        shared = ALLOWED if private else REFUSED
+        shared, metadata = (ALLOWED, ALLOWED) if private else (REFUSED, PASSED_ON)
         calls = [*CALLS, *((*call, shared) for call in SHARED_CALLS), *((*call, ALLOWED) for call in OWN_CALLS)]
+        calls += [(*call, metadata) for call in METADATA_CALLS]
         expected = {call: call[2] for call in calls if call[0] in numbers}
         assert {call: evaluate(program, numbers[call[0]], architecture, call[1]) for call in expected} == expected
 

@@ -252,6 +252,13 @@ class TestEnds:
         assert (data["output"], data["ended"]) == ("done\n", "")
         assert not find_processes("31403")
 
+    @pytest.mark.parametrize("trick", ["kill -9 $PPID", "prlimit --pid $PPID --nofile=1:1 --cpu=1:1"])
+    async def test_attacks_on_its_parent_let_nothing_survive(self, kit: Kit, trick: str) -> None:
+        command = f"(setsid sleep 31411 &); sleep 31411 & {trick} 2>/dev/null; sleep 31411"
+        data = await kit.shell(command=command, timeout=0.5)
+        assert data["exit_code"] == 137
+        assert not find_processes("31411")
+
     async def test_inactivity(self, sandboxed: Kit) -> None:
         command = "for i in 1 2 3; do echo $i; sleep 0.1; done; sleep 60"
         data = await sandboxed.shell(command=command, inactivity_timeout=0.6)

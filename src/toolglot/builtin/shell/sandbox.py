@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program, own_python
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import create_cgroup, enter_cgroup, ulimit_prelude
-from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, build_seccomp_filter
+from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, MACHINES, METADATA_CALLS, build_seccomp_filter
 from toolglot.errors import ToolError
 
 __all__ = [
@@ -42,7 +43,8 @@ __all__ = [
     "prepare_launch",
 ]
 
-SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_SUPERVISOR_START = "import marshal,sys;code,plan=marshal.load(open(int(sys.argv[1]),'rb'));exec(code);main(plan)"
 HOME_SECRETS = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".boto", ".vault-token", ".npmrc"),
     *(".pypirc", ".git-credentials", ".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml"),
@@ -122,6 +124,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "machine": platform.machine(),
             "filter": self.build_filter(private=False),
+            "metadata": {name: number for name, number in MACHINES[platform.machine()][1].items() if name in METADATA_CALLS},
             "hidden": ["/dev", *hidden],  # devices are allowed one by one
             "read": [*map(str, filter(None, [self.spill_dir])), *readable],
             "write": [str(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
@@ -256,15 +259,24 @@ def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitSt
         "failed": failure_write,
         "keep": list(program.pass_fds),
         "tty": program.tty,
+        "guarded": confinement.level is SandboxLevel.NONE or landlock_version() < 6,  # it can send signals to the supervisor
         "limits": None if confinement.level is SandboxLevel.NONE else confinement.landlock_limits(),
     }
-    plan_fd = _open_memory_file(theirs, marshal.dumps(plan, 2))
+    # Bytecode is for one version of Python: the same as ours, unless ours cannot be started.
+    is_ours = python in (sys.executable, getattr(sys, "_base_executable", ""))
+    plan_fd = _open_memory_file(theirs, marshal.dumps((_compile_supervisor() if is_ours else _SUPERVISOR.read_text(), plan), 2))
     return Launch(
-        argv=[python, "-I", "-S", SUPERVISOR, str(plan_fd)],
+        argv=[python, "-I", "-S", "-c", _SUPERVISOR_START, str(plan_fd)],
         pass_fds=(plan_fd, control_read, failure_write, *program.pass_fds),
         control_fd=control_fd,
         failure_fd=failure_fd,
     )
+
+
+@cache
+def _compile_supervisor() -> CodeType:
+    """Return the program of the supervisor: compiling it each time would take a quarter of the time that it needs to start."""
+    return compile(_SUPERVISOR.read_text(encoding="utf-8"), str(_SUPERVISOR), "exec")
 
 
 # ---- what both need

@@ -1,33 +1,37 @@
-"""Start one command and stay with it: `python -I -S supervisor.py FD`, where the descriptor contains the plan.
+"""Start one command and stay with it, in a Python of its own that `sandbox` starts: `main(plan)`.
 
-It imports nothing of toolglot, so that it starts fast. The kernel's limits (Landlock, seccomp) are applied before the command
-runs and cannot be removed. When the command ends, or its owner closes the control pipe, every descendant is killed, including
-daemons and processes with a session of their own.
+It imports nothing of toolglot and as little else as possible, so that it starts fast. The kernel's limits (Landlock, seccomp)
+are applied before the command runs and cannot be removed. When the command ends, or its owner closes the control pipe, every
+descendant is killed, including daemons and processes with a session of their own.
+
+Landlock does not know about modes, owners and times of files. The filter passes the calls that change them to the supervisor,
+which carries them out where the command may write, and nowhere else.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fcntl
-import marshal
 import os
 import select
-import signal
 import struct
 import sys
 import time
 
 TYPE_CHECKING = False  # `typing` takes longer to import than everything else here
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Iterable
     from typing import Any
+else:
+    import _signal as signal  # without the enums
 
 # Numbers of linux/prctl.h, linux/landlock.h and linux/capability.h, which Python's standard library does not have.
-_NO_NEW_PRIVS, _SUBREAPER, _SECCOMP, _CAPBSET_DROP = 38, 36, 22, 24
+_NO_NEW_PRIVS, _SUBREAPER, _CAPBSET_DROP = 38, 36, 24
 _CAP_AMBIENT, _CAP_AMBIENT_CLEAR = 47, 4
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _CAPSET = {"x86_64": 126, "aarch64": 91}
+_SECCOMP_CALL = {"x86_64": 317, "aarch64": 277}
 _CAPABILITY_VERSION_3 = 0x20080522
 EXECUTE, WRITE, READ, LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
@@ -42,10 +46,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # ---- the supervisor
 
 
-def main() -> None:
-    """Read the plan, start the command, wait for it, and exit with its exit code."""
-    with os.fdopen(int(sys.argv[1]), "rb") as file:
-        plan: dict[str, Any] = marshal.load(file)
+def main(plan: dict[str, Any]) -> None:
+    """Start the command, wait for it, and exit with its exit code."""
     if sys.platform == "linux":
         _libc.prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans become our children, so that none can escape by daemonizing
     wakeup_read, wakeup_write = os.pipe()
@@ -55,37 +57,54 @@ def main() -> None:
     # Only the control pipe ends us: otherwise the command could outlive its supervisor.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGTTOU, signal.SIGTTIN, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    limits = plan["limits"]
+    gate = MetadataGate(limits) if limits else None
     child = os.fork()
     if child == 0:
-        _exec_command(plan)
+        _exec_command(plan, gate)
     # The reader of the output sees its end only once nobody holds the other side: not even we.
     devnull = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(devnull, fd)
     for fd in (*plan["keep"], plan["failed"]):
         os.close(fd)
-    os._exit(_supervise(child, plan["control"], wakeup_read))
+    if limits:
+        _drop_capabilities(limits["machine"])  # what we do for the command must not be more than it could do
+    os._exit(_supervise(child, plan["control"], wakeup_read, gate))
 
 
-def _supervise(child: int, control_fd: int, wakeup_fd: int) -> int:
+def _supervise(child: int, control_fd: int, wakeup_fd: int, gate: MetadataGate | None) -> int:
     """Wait for the command, or for the order to kill it; return its exit code as a shell does."""
     code = None
     poll = select.poll()
     poll.register(control_fd, select.POLLIN | select.POLLHUP)
     poll.register(wakeup_fd, select.POLLIN)
+    if gate is not None:
+        gate.open_receiver(poll)
     while code is None:
-        ready = {fd for fd, _ in poll.poll()}
+        ready = dict(poll.poll())
         if wakeup_fd in ready:
             os.read(wakeup_fd, 512)
-            with contextlib.suppress(ChildProcessError):
-                while (exited := os.waitpid(-1, os.WNOHANG))[0]:  # orphans are ours, too
-                    if exited[0] == child:
-                        exit_code = os.waitstatus_to_exitcode(exited[1])
-                        code = exit_code if exit_code >= 0 else 128 - exit_code
+            code = _reap_children(child)
         if control_fd in ready:  # a byte or the end of the pipe: the owner wants an end, or has died
             break
+        if gate is not None:
+            gate.handle(ready, poll)
     _kill_all(child)
     return 128 + signal.SIGKILL if code is None else code
+
+
+def _reap_children(child: int) -> int | None:
+    """Wait for everybody who has ended, as orphans are ours, too; return the exit code of the command if it has."""
+    code = None
+    try:
+        while (exited := os.waitpid(-1, os.WNOHANG))[0]:
+            if exited[0] == child:
+                exit_code = os.waitstatus_to_exitcode(exited[1])
+                code = exit_code if exit_code >= 0 else 128 - exit_code
+    except ChildProcessError:
+        pass
+    return code
 
 
 def _kill_all(child: int) -> None:
@@ -93,8 +112,7 @@ def _kill_all(child: int) -> None:
     deadline = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < deadline:
         for pid in _list_descendants(child):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            _kill(os.kill, pid)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -103,13 +121,21 @@ def _kill_all(child: int) -> None:
         time.sleep(0.001)
 
 
+def _kill(kill: Any, pid: int) -> None:
+    try:
+        kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):  # it ended by itself
+        return
+
+
 def _list_descendants(child: int) -> list[int]:
-    if sys.platform != "linux":  # no /proc: the process group has to do
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)
+    try:
+        names = os.listdir("/proc")
+    except OSError:  # not Linux: the process group has to do
+        _kill(os.killpg, child)
         return [child]
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
+    for name in names:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
@@ -130,14 +156,16 @@ def _list_descendants(child: int) -> list[int]:
 # ---- the command
 
 
-def _exec_command(plan: dict[str, Any]) -> None:
+def _exec_command(plan: dict[str, Any], gate: MetadataGate | None) -> None:
     """Apply the limits and become the command; never return."""
     try:
         signal.set_wakeup_fd(-1)
+        os.close(plan["control"])
+        if plan["guarded"]:
+            _fork_guard()
         for number in range(1, 32):  # ignored signals would stay ignored after exec
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
-        os.close(plan["control"])
         os.set_inheritable(plan["failed"], False)  # a successful exec closes it, which tells that the command runs
         os.setsid()  # a session of its own, which can have a controlling terminal
         if plan["tty"]:
@@ -145,9 +173,9 @@ def _exec_command(plan: dict[str, Any]) -> None:
 
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(plan["cwd"])
-        if plan["limits"]:
-            _apply_limits({**plan["limits"], "tty": plan["tty"]})
-        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
+        if gate is not None:
+            _apply_limits(plan["limits"], gate, tty=plan["tty"])
+        os.execve(plan["argv"][0], plan["argv"], plan["env"])
     except OSError as e:
         message = f"{e.errno or 0} {e.strerror}"
     except BaseException as e:  # whatever it is, the command must not run without its limits
@@ -158,19 +186,31 @@ def _exec_command(plan: dict[str, Any]) -> None:
         os._exit(127)
 
 
-def _apply_limits(limits: dict[str, Any]) -> None:
+def _fork_guard() -> None:
+    """Put a process between us and the command: a command that kills its parent ends this one, not the supervisor."""
+    child = os.fork()
+    if child:
+        exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(exit_code if exit_code >= 0 else 128 - exit_code)
+
+
+def _drop_capabilities(machine: str) -> None:
     if os.geteuid() == 0:  # root without capabilities is bound by file modes, too
         for number in range(64):
             if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:  # a capability that this kernel does not have
                 break
         _libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR, 0, 0, 0)
         header, data = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
-        _check_result(_libc.syscall(_CAPSET[limits["machine"]], header, data))
+        _check_result(_libc.syscall(_CAPSET[machine], header, data))
+
+
+def _apply_limits(limits: dict[str, Any], gate: MetadataGate, *, tty: bool) -> None:
+    _drop_capabilities(limits["machine"])
     # Everything but hidden paths can be read, few directories can be written.
     rules = [("/", LIST), *((path, EXECUTE | READ | LIST) for path in (*_paths_except(limits["hidden"]), *limits["read"]))]
     rules += [(path, ~_IOCTL) for path in limits["write"]]
     # Of the terminals only its own: others are the user's, whose keys could be read there, and whose screen be drawn on.
-    devices = [f"/dev/{name}" for name in _DEVICES] + ([os.ttyname(0)] if limits["tty"] else [])
+    devices = [f"/dev/{name}" for name in _DEVICES] + ([os.ttyname(0)] if tty else [])
     rules += [(path, READ | WRITE | LIST | _IOCTL | _TRUNCATE) for path in devices]
     apply_landlock(rules, network=limits["network"])
     # seccomp comes last: it may forbid calls that the steps before need.
@@ -181,7 +221,153 @@ def _apply_limits(limits: dict[str, Any]) -> None:
         _fields_ = (("size", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
     filter_program = Program(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p))
-    _check_result(_libc.prctl(_SECCOMP, 2, ctypes.byref(filter_program), 0, 0))
+    number = _SECCOMP_CALL[limits["machine"]]
+    listener: int = _libc.syscall(number, 1, _NEW_LISTENER, ctypes.byref(filter_program))
+    if listener >= 0:
+        gate.send_listener(listener)
+    else:  # somebody outside listens already: without a listener of ours, the calls that it would get fail
+        _check_result(_libc.syscall(number, 1, 0, ctypes.byref(filter_program)))
+
+
+# ---- modes, owners and times of files
+
+
+# Call -> what it sets, and the positions of its directory or descriptor, path, value and flags; -1: it has none.
+_METADATA_CALLS = {
+    "chmod": ("mode", -1, 0, 1, -1),
+    "fchmod": ("mode", 0, -1, 1, -1),
+    "fchmodat": ("mode", 0, 1, 2, -1),
+    "fchmodat2": ("mode", 0, 1, 2, 3),
+    "chown": ("owner", -1, 0, 1, -1),
+    "lchown": ("owner", -1, 0, 1, -1),
+    "fchown": ("owner", 0, -1, 1, -1),
+    "fchownat": ("owner", 0, 1, 2, 4),
+    "utime": ("seconds", -1, 0, 1, -1),
+    "utimes": ("microseconds", -1, 0, 1, -1),
+    "futimesat": ("microseconds", 0, 1, 2, -1),
+    "utimensat": ("nanoseconds", 0, 1, 2, 3),
+}
+_AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = -100, 0x100, 0x1000
+_MAX_PATH = 4096
+# linux/seccomp.h: flags of seccomp(2), requests of its listener, and struct seccomp_notif.
+_NEW_LISTENER, _RECEIVE, _SEND, _IS_VALID = 8, 0xC0502100, 0xC0182101, 0x40082102
+_NOTIFICATION = struct.Struct("=QIIiIQ6Q")
+
+
+class MetadataGate:
+    """Carries out calls of the command that change modes, owners and times, if the file is where the command may write.
+
+    The command waits meanwhile. Its arguments are read once, and what was checked is what is changed: an open descriptor. So
+    nothing that another thread of it does to its memory, or to links, makes a difference.
+    """
+
+    def __init__(self, limits: dict[str, Any]) -> None:
+        import _socket  # a third of the time of `socket`
+
+        self._calls = {number: (name, *_METADATA_CALLS[name]) for name, number in limits["metadata"].items()}
+        self._writable = [os.path.realpath(path) for path in limits["write"]]
+        self._receiver, self._sender = _socket.socketpair()
+        self._rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS)
+        self._listener = -1
+
+    def send_listener(self, listener: int) -> None:
+        """Hand the filter's listener to the supervisor; in the child."""
+        self._sender.sendmsg([b"x"], [(*self._rights, struct.pack("i", listener))])
+
+    def open_receiver(self, poll: select.poll) -> None:
+        self._sender.close()
+        poll.register(self._receiver.fileno(), select.POLLIN)
+
+    def handle(self, ready: dict[int, int], poll: select.poll) -> None:
+        """Take the listener, or answer one call."""
+        receiver = self._receiver.fileno()
+        if receiver in ready:
+            poll.unregister(receiver)
+            for _, _, data in self._receiver.recvmsg(1, 64)[1]:
+                self._listener = struct.unpack("i", data[:4])[0]
+                poll.register(self._listener, select.POLLIN)
+            self._receiver.close()
+        event = ready.get(self._listener, 0)
+        if event & select.POLLIN:
+            self._answer()
+        elif event:  # nobody is left who could call
+            poll.unregister(self._listener)
+
+    def _answer(self) -> None:
+        request = bytearray(_NOTIFICATION.size)
+        try:
+            fcntl.ioctl(self._listener, _RECEIVE, request)
+            id, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(request)
+            error = 0
+            try:
+                self._change(id, pid, number, arguments)
+            except OSError as e:
+                error = -(e.errno or 1)
+            fcntl.ioctl(self._listener, _SEND, struct.pack("=QqiI", id, 0, error, 0))
+        except OSError:  # it died meanwhile
+            pass
+
+    def _change(self, id: int, pid: int, number: int, arguments: list[int]) -> None:
+        name, kind, directory_at, path_at, value_at, flags_at = self._calls[number]
+        flags = arguments[flags_at] if flags_at >= 0 else 0
+        directory = ctypes.c_int(arguments[directory_at]).value if directory_at >= 0 else _AT_FDCWD
+        path = (
+            _read_memory(pid, arguments[path_at], _MAX_PATH).partition(b"\0")[0]
+            if path_at >= 0 and arguments[path_at]
+            else None
+        )
+        value = arguments[value_at]
+        times = None
+        if kind not in ("mode", "owner") and value:
+            count = 16 if kind == "seconds" else 32
+            first, second, *others = struct.unpack(f"={count // 8}q", _read_memory(pid, value, count))
+            numbers = [first, 0, second, 0] if not others else [first, second, *others]
+            if kind == "microseconds":
+                numbers[1], numbers[3] = 1000 * numbers[1], 1000 * numbers[3]
+            times = struct.pack("=4q", *numbers)
+        fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", id))  # otherwise we looked at another process
+        fd = self._open(pid, directory, path, flags, follow=name != "lchown" and not flags & _AT_SYMLINK_NOFOLLOW)
+        try:
+            target = f"/proc/self/fd/{fd}"
+            real_path = os.readlink(target)
+            if not any(real_path == root or real_path.startswith(f"{root}/") for root in self._writable):
+                raise PermissionError(1, "it is not where the command may write")
+            if kind == "mode":
+                os.chmod(target, value & 0o1777)
+            elif kind == "owner":
+                _check_result(_libc.fchownat(fd, b"", value, arguments[value_at + 1], _AT_EMPTY_PATH))
+            else:
+                _check_result(_libc.utimensat(_AT_FDCWD, target.encode(), times, 0))
+        finally:
+            os.close(fd)
+
+    def _open(self, pid: int, directory: int, path: bytes | None, flags: int, *, follow: bool) -> int:
+        """Return a handle of the file that a call names, as its process sees it. Raises OSError."""
+        start = f"/proc/{pid}/cwd" if directory == _AT_FDCWD else f"/proc/{pid}/fd/{directory}"
+        if path is None or (not path and flags & _AT_EMPTY_PATH):
+            return os.open(start, os.O_PATH | os.O_CLOEXEC)
+        for own in (b"/proc/self/", b"/proc/thread-self/"):  # the C library names descriptors so
+            if path.startswith(own):
+                path = b"/proc/%d/" % pid + path.removeprefix(own)
+        mode = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        if path.startswith(b"/"):
+            return os.open(path, mode)
+        start_fd = os.open(start, os.O_PATH | os.O_CLOEXEC)
+        try:
+            return os.open(path, mode, dir_fd=start_fd)
+        finally:
+            os.close(start_fd)
+
+
+def _read_memory(pid: int, address: int, size: int) -> bytes:
+    fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, size, address)
+    finally:
+        os.close(fd)
+
+
+# ---- Landlock
 
 
 def apply_landlock(rules: Iterable[tuple[str | int, int]], *, network: bool) -> None:
@@ -246,7 +432,3 @@ def _check_result(result: int) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-if __name__ == "__main__":
-    main()
