@@ -9,12 +9,12 @@ from typing import assert_type
 from pydantic import BaseModel
 
 from toolglot import (
-    ApprovalAnswer,
     ApprovalRequest,
     BuiltinOptions,
     Case,
     Context,
     ContextPolicy,
+    Decision,
     Effect,
     Facade,
     Field,
@@ -83,7 +83,7 @@ def ping() -> str:
     return "pong"
 
 
-async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+async def approve(request: ApprovalRequest) -> Decision:
     effects: frozenset[Effect] = request.effects
     return "yes" if "write" in effects and request.tool == "store" else "no"
 

@@ -68,6 +68,15 @@ if TYPE_CHECKING:
         UnknownName as UnknownName,
         UsageError as UsageError,
     )
+    from toolglot.approvals import (
+        Allow as Allow,
+        ApprovalRequest as ApprovalRequest,
+        Approve as Approve,
+        Decision as Decision,
+        Deny as Deny,
+        Effect as Effect,
+        Ruling as Ruling,
+    )
     from toolglot.events import (
         EngineEvent as EngineEvent,
         Event as Event,
@@ -111,7 +120,7 @@ if TYPE_CHECKING:
     from toolglot.loop.attachments import load_attachment as load_attachment
     from toolglot.loop.context_window import ContextPolicy as ContextPolicy, ContextUsage as ContextUsage
     from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
-    from toolglot.loop.run import Decision as Decision, Run as Run
+    from toolglot.loop.run import Run as Run
     from toolglot.losses import Loss as Loss, Repair as Repair
     from toolglot.messages import (
         Block as Block,
@@ -152,19 +161,13 @@ if TYPE_CHECKING:
     from toolglot.simulator.core import Script as Script, Simulator as Simulator
     from toolglot.tools.audit import AuditLog as AuditLog
     from toolglot.tools.config import (
-        Effect as Effect,
         Rate as Rate,
         RequestRate as RequestRate,
         RetryConfig as RetryConfig,
         ToolConfig as ToolConfig,
     )
     from toolglot.tools.context import Context as Context
-    from toolglot.tools.executor import (
-        ApprovalAnswer as ApprovalAnswer,
-        ApprovalRequest as ApprovalRequest,
-        Approve as Approve,
-        ToolExecutor as ToolExecutor,
-    )
+    from toolglot.tools.executor import ToolExecutor as ToolExecutor
     from toolglot.tools.hooks import Hooks as Hooks, Veto as Veto
     from toolglot.tools.metrics import ToolMetrics as ToolMetrics, ToolStatistics as ToolStatistics
     from toolglot.tools.options import SchemaToolOptions as SchemaToolOptions, ToolOptions as ToolOptions
@@ -205,6 +208,7 @@ _HOMES = {
     "MalformedData MalformedReply MalformedRequest MissingOutput NameConflict InvalidTool NotFound "
     "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
+    "approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling",
     "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event ModelSwitched ReplyDone ReplyStarted "
     "RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
     "ToolFinished ToolOutcome ToolProgress ToolStarted",
@@ -244,12 +248,12 @@ _HOMES = {
     "loop.attachments": "load_attachment",
     "loop.context_window": "ContextPolicy ContextUsage",
     "loop.orchestrator": "Orchestrator PromptContext",
-    "loop.run": "Decision Run",
+    "loop.run": "Run",
     "simulator.core": "Script Simulator",
     "tools.audit": "AuditLog",
-    "tools.config": "Effect Rate RequestRate RetryConfig ToolConfig",
+    "tools.config": "Rate RequestRate RetryConfig ToolConfig",
     "tools.context": "Context",
-    "tools.executor": "ApprovalAnswer ApprovalRequest Approve ToolExecutor",
+    "tools.executor": "ToolExecutor",
     "tools.hooks": "Hooks Veto",
     "tools.metrics": "ToolStatistics ToolMetrics",
     "tools.options": "SchemaToolOptions ToolOptions",

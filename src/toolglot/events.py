@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal
 
 import msgspec
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Foreign, Media, Message, Opaque, Reply, Text, Thinking, ToolCall, ToolResult, Usage
 from toolglot.type_parameters import OutputValue
@@ -130,7 +131,7 @@ class ToolFinished(_Event, frozen=True, gc=False):
 class ApprovalNeeded(_Event, frozen=True, gc=False):
     """The run waits for a decision on these calls; `resume` continues it."""
 
-    calls: tuple[ToolCall, ...]
+    requests: tuple[ApprovalRequest, ...]
 
 
 class Retrying(_Event, frozen=True, gc=False):
@@ -189,8 +190,8 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     repairs: tuple[Repair, ...] = ()
     messages: tuple[Message, ...] = ()
     """What the run added to the conversation."""
-    pending: tuple[ToolCall, ...] = ()
-    """Calls that wait for approval."""
+    pending: tuple[ApprovalRequest, ...] = ()
+    """What waits for a decision; pass it to `resume`."""
     iterations: int = 0
     cost: float | None = None
     """US dollars, where the model's price is known; on the simulator, what the model that it plays would cost."""

@@ -6,6 +6,7 @@ is tried again with the standard library. What fails after that raises `ValueErr
 
 import json
 from collections.abc import Iterable
+from hashlib import sha256
 from math import isfinite
 from typing import Any, cast
 
@@ -63,6 +64,11 @@ def dumps(value: Any) -> bytes:
 def dumps_text(value: Any) -> str:
     """Write compact JSON as text."""
     return dumps(value).decode()
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of a value as JSON, which does not depend on the order of keys and sets."""
+    return sha256(json.dumps(msgspec.to_builtins(value, order="deterministic")).encode()).hexdigest()
 
 
 def dumps_verbatim(value: Any) -> str:

@@ -96,8 +96,8 @@ async def test_events_of_a_pause_and_of_the_rest() -> None:
     events = await gathered(talker.stream(MIXED))
     assert isinstance(events[-2], ApprovalNeeded)
     assert isinstance(events[-1], RunDone)
-    assert [call.arguments for call in events[-2].calls] == [{"n": 2}, {"n": 3}]
-    ids = [call.id for call in events[-2].calls]
+    assert [request.arguments for request in events[-2].requests] == [{"n": 2}, {"n": 3}]
+    ids = [request.id for request in events[-2].requests]
     rest = await gathered(talker.resume_stream(dict.fromkeys(ids, "yes")))
     assert [type(event) for event in rest if isinstance(event, ToolStarted | ToolFinished)].count(ToolFinished) == 2
     assert isinstance(rest[-1], RunDone)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from toolglot.approvals import Allow, Deny, Ruling
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState
 from toolglot.messages import Conversation, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, user
@@ -14,6 +15,7 @@ from toolglot.request import ToolChoice
 from .agents import broken, check, kinds_of, results_of
 
 HI = user("hi")
+YES, NO = Ruling("f", Allow()), Ruling("f", Deny())
 CALLS = (ToolCall("a", "get", {"x": 1}), ToolCall("b", "put", {"x": 2}))
 
 
@@ -227,7 +229,8 @@ def test_a_last_turn_that_was_brought_forward_stays_so_in_another_process() -> N
     run.add_result(1, ok(CALLS[1]))
     run.disable_tools()
     other = reloaded(run)
-    other.decide({"a": "no"})
+    other.decide({0: NO})
+    other.add_result(0, ok(CALLS[0]))
     assert other.next() == AskModel(ToolChoice("none"), last=True)
 
 
@@ -262,22 +265,44 @@ def test_nothing_continues_while_a_call_waits() -> None:
     run.wait_for_decision(1)
     assert calls_in(run.next()) == [(0, "a")]
     run.add_result(0, ok(CALLS[0]))
-    assert run.next() == NeedApproval((CALLS[1],))
+    assert run.next() == NeedApproval(((1, CALLS[1]),))
     assert len(run.conversation) == 2
-    run.decide({"b": "yes"})
-    assert run.is_approved(1)
-    assert not run.is_approved(0)
+    run.decide({1: YES})
+    assert run.rulings == {1: YES}
     assert calls_in(run.next()) == [(1, "b")]
 
 
-def test_a_refused_call_is_reported_as_such() -> None:
+def test_a_call_that_waits_again_has_lost_its_decision() -> None:
     run = new()
-    run.add_reply(reply(CALLS[0]))
-    run.wait_for_decision(0)
-    run.decide({"a": "no"})
-    assert run.next() == AskModel(None)
-    assert kinds_of(run.conversation) == ["rejected"]
-    check(run.conversation)
+    run.add_reply(reply(*CALLS))
+    run.wait_for_decision(0, "f")
+    run.decide({0: YES})
+    run.wait_for_decision(0, "g")
+    run.add_result(1, ok(CALLS[1]))
+    assert (run.rulings, run.shown) == ({}, {0: "g"})
+    assert run.next() == NeedApproval(((0, CALLS[0]),))
+
+
+def test_nothing_loaded_carries_a_decision() -> None:
+    run = new()
+    run.add_reply(reply(*CALLS))
+    run.wait_for_decision(0, "f", blocks_later=True)
+    run.wait_for_decision(1, "g")
+    run.decide({1: YES})
+    other = reloaded(run)
+    assert (other.rulings, other.shown) == ({}, {0: "f", 1: "g"})
+    assert [index for index, _ in other.waiting_calls] == [0, 1]
+
+
+def test_every_open_call_of_a_run_that_is_doubted_waits() -> None:
+    run = new()
+    run.add_reply(reply(*CALLS))
+    run.mark_started(0)
+    other = Run(Conversation(run.conversation), state=run.snapshot(), doubt="why")
+    assert other.next() == NeedApproval(((1, CALLS[1]),))
+    other.decide({1: YES})
+    other.add_result(1, ok(CALLS[1]))
+    assert (other.doubt, other.next(), other.doubt) == ("why", AskModel(None), "")
 
 
 def test_a_decision_for_an_unknown_call_changes_nothing() -> None:
@@ -285,23 +310,14 @@ def test_a_decision_for_an_unknown_call_changes_nothing() -> None:
     run.add_reply(reply(*CALLS))
     run.wait_for_decision(0)
     run.add_result(1, ok(CALLS[1]))
-    with pytest.raises(UsageError, match=r"zzz.*waiting: a"):
-        run.decide({"a": "yes", "zzz": "yes"})
-    assert run.next() == NeedApproval((CALLS[0],))
-
-
-@pytest.mark.parametrize("decision", ["maybe", "", True, None])
-def test_a_decision_is_yes_or_no(decision: Any) -> None:
-    run = new()
-    run.add_reply(reply(CALLS[0]))
-    run.wait_for_decision(0)
-    with pytest.raises(UsageError):
-        run.decide({"a": decision})
+    with pytest.raises(UsageError, match="no call with the index 1 waits"):
+        run.decide({0: YES, 1: YES})
+    assert run.next() == NeedApproval(((0, CALLS[0]),))
 
 
 def test_a_decision_without_a_run_is_an_error() -> None:
-    with pytest.raises(UsageError, match="none"):
-        new().decide({"a": "yes"})
+    with pytest.raises(UsageError, match="waits"):
+        new().decide({0: YES})
 
 
 # ---- interrupts and ends
@@ -400,7 +416,7 @@ def test_iterations_continue_in_another_process() -> None:
     run.add_reply(reply(CALLS[0]))
     run.wait_for_decision(0)
     other = reloaded(run, max_iterations=2)
-    other.decide({"a": "no"})
+    other.add_result(0, ok(CALLS[0]))
     assert other.next() == AskModel(None)
     other.add_reply(reply(CALLS[1]))
     other.add_result(0, ok(CALLS[1]))
@@ -412,7 +428,7 @@ WRONG_STATES = [
     RunState(length=1, calls=CALLS, results=[None] * 3),
     RunState(length=1, calls=CALLS, results=[None, None], started={7}),
     RunState(length=1, calls=CALLS, results=[None, None], waiting={7}),
-    RunState(length=1, calls=CALLS, results=[None, None], decisions={9: "yes"}),
+    RunState(length=1, calls=CALLS, results=[None, None], shown={9: "f"}),
 ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolglot.approvals import Allow, Deny, Ruling
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState
 from toolglot.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, load, save, user
 
@@ -84,7 +85,7 @@ class Walk:
         assert [number for number, _ in calls] == sorted({number for number, _ in calls})
         for number, call in self.draw(st.permutations(calls)):
             what = self.choose("run", "run", "run", "refuse", "wait", "begin", "stop", "error")
-            if what == "wait" and not self.run.is_approved(number):
+            if what == "wait" and number not in self.run.rulings:
                 self.run.wait_for_decision(number)
                 continue
             if what == "refuse":
@@ -105,12 +106,12 @@ class Walk:
                 self.other_process()  # it crashed in the middle of the call
                 return
 
-    def decide(self, calls: tuple[ToolCall, ...]) -> None:
+    def decide(self, calls: tuple[tuple[int, ToolCall], ...]) -> None:
         if self.choose("decide", "decide", "leave") == "leave":
             self.run.interrupt()
             return
-        ids = self.draw(st.lists(st.sampled_from([call.id for call in calls]), unique=True, min_size=1))
-        self.run.decide({id: self.choose("yes", "no") for id in ids})
+        indexes = self.draw(st.lists(st.sampled_from([index for index, _ in calls]), unique=True, min_size=1))
+        self.run.decide({index: Ruling("", self.choose(Allow(), Deny())) for index in indexes})
 
     def other_process(self) -> None:
         state = msgspec.json.decode(msgspec.json.encode(self.run.snapshot("tools")), type=RunState)

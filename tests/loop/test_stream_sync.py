@@ -102,7 +102,7 @@ def test_errors_reach_the_caller() -> None:
 def test_a_run_that_waits_is_resumed() -> None:
     talker = agent("anthropic", tools=[noting([], "write", approval=True)])
     (asked,) = (event for event in talker.stream_sync("call write {}") if isinstance(event, ApprovalNeeded))
-    last = [*talker.resume_stream_sync({asked.calls[0].id: "yes"})][-1]
+    last = [*talker.resume_stream_sync({asked.requests[0].id: "yes"})][-1]
     assert isinstance(last, RunDone)
     assert [one.result.text for one in last.result.outcomes] == ["ok"]
 

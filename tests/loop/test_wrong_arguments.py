@@ -145,8 +145,8 @@ def test_a_name_in_the_configuration_that_no_tool_has_is_a_warning(field: str, c
 def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     agent = Orchestrator("simulator", tools=[tool(double, approval=True)], approve=lambda _: answer)
     assert agent.run_sync('call double {"x": 1}').outcomes[0].result.error_kind == "rejected"
-    advice = "return True, False, or one of yes, no, always, later"
-    assert caplog.messages == [f"approve returned {answer!r}, which counts as no: {advice}"]
+    advice = "use True, False, 'yes', 'no', 'always', 'later', Allow(…) or Deny(…)"
+    assert caplog.messages == [f"approve: {answer!r} is not a decision about a call; {advice}; it counts as no"]
 
 
 def test_an_agent_is_short_in_a_shell() -> None:

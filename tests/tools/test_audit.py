@@ -71,6 +71,8 @@ def test_what_a_line_says() -> None:
         "arguments": sha256(outcome.call.text.encode()).hexdigest(),
         "outcome": "ok",
         "retries": 0,
+        "decided_by": "policy",
+        "reason": "the tool needs no approval",
     }
 
 

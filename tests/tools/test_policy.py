@@ -258,7 +258,10 @@ def test_the_question_says_what_would_be_done_to_what() -> None:
     desk = Desk(write.replace(target=_in_home), approve=says("yes"), approval_effects=frozenset({"write"}))
     made = call("write", path="a.txt")
     desk.run(made)
-    assert desk.asked == [ApprovalRequest(made, "write", frozenset({"write"}), "/home/a.txt", {"path": "a.txt"})]
+    [question] = desk.asked
+    assert (question.call, question.id, question.tool) == (made, made.id, "write")
+    assert (question.effects, question.target) == ({"write"}, "/home/a.txt")
+    assert (question.arguments, question.reason) == ({"path": "a.txt"}, "its effects: write")
 
 
 def test_always_means_no_more_questions_about_this_tool() -> None:

@@ -31,12 +31,5 @@ def path_target(state: ToolState) -> Callable[[dict[str, Any]], str]:
 
 
 def make_preview(describe: Callable[..., str]) -> Callable[[dict[str, Any]], str]:
-    """Return a preview of a call: what `describe` says of its arguments, or why the call will fail."""
-
-    def preview(arguments: dict[str, Any]) -> str:
-        try:
-            return describe(**arguments)
-        except ToolError as e:
-            return f"(this will fail: {e})"
-
-    return preview
+    """Return a preview of a call: what `describe` says of its arguments. Raises ToolError if the call would fail as well."""
+    return lambda arguments: describe(**arguments)

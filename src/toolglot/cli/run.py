@@ -169,7 +169,7 @@ class _TextPresenter:
                 result = event.result
                 notes = [f"lost: {escape_invisible(str(loss))}" for loss in result.losses]
                 if result.stop == "approval":
-                    names = ", ".join(call.name for call in result.pending)
+                    names = ", ".join(request.tool for request in result.pending)
                     notes.append(f"{names} needs approval (use --yes to approve)")
                 elif result.stop != "end":
                     notes.append(describe_stop(result.stop))

@@ -300,7 +300,7 @@ class AgentCore(Generic[Data, OutputValue]):
         )
         return ConversationState(conversation, executor)
 
-    def new_run(self, conversation: Conversation, config: ToolConfig, state: RunState | None = None) -> Run:
-        """Return a run over a conversation, or one that was saved."""
+    def new_run(self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, doubt: str = "") -> Run:
+        """Return a run over a conversation, or one that was saved. `doubt`: why that one cannot be trusted."""
         tool_choice = config.tool_choice if config.enabled else None
-        return Run(conversation, max_iterations=config.max_iterations, tool_choice=tool_choice, state=state)
+        return Run(conversation, max_iterations=config.max_iterations, tool_choice=tool_choice, state=state, doubt=doubt)

@@ -1,14 +1,15 @@
 """Runs of an agent: awaited, for callers without an event loop, or as a stream of events."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from threading import Event
 from typing import Any, Generic, TypedDict, Unpack, cast, overload
 from weakref import WeakKeyDictionary, finalize
 
 from msgspec.structs import replace
 
-from toolglot.errors import NameConflict, UnknownName, UsageError
+from toolglot.approvals import Decision, Deny, Ruling, read_decision
+from toolglot.errors import NameConflict, ToolError, UnknownName, UsageError
 from toolglot.events import RunDone, RunEvent, RunResult
 from toolglot.loop.agent_core import ARGUMENTS, AgentCore, OutputType
 from toolglot.loop.background_loop import iterate_sync, run_sync
@@ -16,11 +17,12 @@ from toolglot.loop.conversation_state import ConversationState, RunSettings
 from toolglot.loop.driver import Driver
 from toolglot.loop.prompts import Prompt, to_messages
 from toolglot.loop.request_builder import RequestBuilder
-from toolglot.loop.run import Decision, NeedApproval, Run
+from toolglot.loop.run import Run
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Conversation
 from toolglot.request import ToolChoice
 from toolglot.tools.calls import base_call
+from toolglot.tools.execution import PreparedCall
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.type_parameters import Data, OtherOutput, OutputValue
 from toolglot.value_checks import check_arguments
@@ -132,7 +134,9 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         """Continue a run that waits for approvals.
 
         Args:
-            decisions: call id -> yes or no.
+            decisions: By the fingerprint of a request, or by the id of its call. If a call would do something else by now than
+                what was shown, it is asked about again: the run pauses once more. An id counts only for a run that was paused
+                in this process, or whose saved form is intact.
             data: Of the run, by default what it was started with; not saved, so pass it again after `load`.
             output_type: Likewise.
             conversation: The run's, unless it is the agent's own.
@@ -237,18 +241,46 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             raise UsageError("no run waits to be resumed")
         state.settings = replace(state.settings, **changes)
         driver = await self._new_driver(state, run, streaming)
-        decided: dict[str, Decision] = dict(decisions or {})
-        undecided: Decision = "no" if self.approve is None else "yes"  # whether a call that was not decided on may run
-        waiting = step.calls if isinstance(step := run.next(), NeedApproval) else ()
-        calls = [base_call(self.view().interpret(call)) for call in waiting if decided.get(call.id, undecided) == "yes"]
-        if missing := {call.name for call in calls if state.executor.find_tool(call) is None}:
-            names = ", ".join(sorted(missing))
-            raise UsageError(f"the run waits to call {names}, which is not among the agent's tools: pass tools=[…]")
-        run.decide(decided)
+        run.decide(await self._read_decisions(state, run, decisions or {}))
         if self.approve is not None:
             run.reopen_waiting()
         state.paused = None
         return driver
+
+    async def _read_decisions(self, state: ConversationState, run: Run, decisions: Mapping[str, Decision]) -> dict[int, Ruling]:
+        """Return decisions by the index of the call, each with the fingerprint of what it was made on. Raises UsageError."""
+        executor, view, rulings = state.executor, self.view(), dict[int, Ruling]()
+        waiting = dict(run.waiting_calls)
+        ids = {call.id: index for index, call in waiting.items()}
+        fingerprints = {run.shown[index]: index for index in waiting if index in run.shown}
+        if not decisions.keys() <= ids.keys() | fingerprints.keys():  # perhaps what the calls would do now
+            requests = await state.list_requests(run, view)
+            fingerprints |= {request.fingerprint: index for index, request in requests.items()}
+        for key, decision in decisions.items():
+            answer = read_decision(decision)
+            index = fingerprints.get(key, ids.get(key))
+            if index is None:
+                names = ", ".join(sorted(ids)) or "none"
+                raise UsageError(f"no call {key} waits for a decision; agent.list_pending() returns what does: {names}")
+            if run.doubt and key not in fingerprints:
+                hint = "use the fingerprint of a request that agent.list_pending() returns"
+                raise UsageError(f"the id {key} is not enough to decide on a call, as {run.doubt}: {hint}")
+            if answer is not None:
+                rulings[index] = Ruling(key if key in fingerprints else run.shown[index], answer)
+        for index, call in waiting.items():
+            answer = rulings[index].answer if index in rulings else None
+            if isinstance(answer, Deny) or (answer is None and self.approve is None):
+                continue
+            interpreted = view.interpret(call)
+            if executor.find_tool(interpreted) is None:
+                name = base_call(interpreted).name
+                raise UsageError(f"the run waits to call {name}, which is not among the agent's tools: pass tools=[…]")
+            if answer is not None and answer.arguments is not None:
+                prepared = await executor.prepare(interpreted, run.doubt, dry=True)
+                if isinstance(prepared, PreparedCall):
+                    with suppress(ToolError):  # a rule forbids it: the model is told when it would run
+                        executor.change_arguments(prepared, answer.arguments)
+        return rulings
 
     async def _new_driver(self, state: ConversationState, run: Run, streaming: bool) -> Driver:
         output, output_type = None, state.settings.output_type

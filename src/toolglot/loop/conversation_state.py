@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UsageError
 from toolglot.events import RunResult
@@ -148,6 +149,17 @@ class ConversationState:
     def history_losses(self) -> tuple[Loss, ...]:
         """What the present model's tools could not express of the calls of other models."""
         return tuple(self._window.losses) if self._window is not None else ()
+
+    # ---- approvals
+
+    async def list_requests(self, run: Run, view: ModelView) -> dict[int, ApprovalRequest]:
+        """Return what is to be asked about the calls of a run that wait, by index, as of now."""
+        requests: dict[int, ApprovalRequest] = {}
+        for index, call in run.waiting_calls:
+            request = await self.executor.preview(view.interpret(call), run.doubt or "the run was paused for it")
+            assert request is not None, "there is a reason to ask"
+            requests[index] = request
+        return requests
 
     # ---- save, restore, undo
 

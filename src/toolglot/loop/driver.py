@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import astuple
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.engine.engine import EngineState
 from toolglot.errors import (
     ContextTooLong,
@@ -40,11 +41,12 @@ from toolglot.loop.eager_tools import EagerTools
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
 from toolglot.losses import Loss, Repair
-from toolglot.messages import ToolCall, Usage
+from toolglot.messages import Usage
 from toolglot.providers.profile import Price
-from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
 from toolglot.tools.execution import CallBatch, CallWork
 from toolglot.tools.hooks import apply_hooks
+from toolglot.tools.turn import run_turn
 
 __all__ = ["Driver"]
 
@@ -72,7 +74,8 @@ class Driver:
         self._reading_from: EngineState | None = None  # whose reply is being read
         self._eager_tools = EagerTools(run, requests) if config.eager_start and streaming else None
         self._deadline = None if config.run_timeout is None else time.monotonic() + config.run_timeout
-        self._pending: tuple[ToolCall, ...] = ()
+        self._pending: tuple[ApprovalRequest, ...] = ()
+        self._shown: dict[int, ApprovalRequest] = {}  # what was just asked about calls of the open turn, by index
         self._was_rejected = False
         self._fallbacks_used = 0
 
@@ -90,7 +93,8 @@ class Driver:
                         yield batch
             if (events := self._record_refusals()) and self._streaming:
                 yield events
-            if self._pending:
+            if self.run.waiting_calls:
+                await self._list_pending()
                 yield [ApprovalNeeded(self._pending)]
         except BaseException as error:
             if not self._handle_early_end(error):
@@ -113,7 +117,6 @@ class Driver:
                 self.run.abandon("limit", "the run has used up its budget")
                 self.run.finish("budget")
             elif isinstance(step, NeedApproval):
-                self._pending = step.calls
                 return None
             else:
                 output = self._structured_output
@@ -285,49 +288,34 @@ class Driver:
             self.run.disable_tools()
 
     async def _run_calls(self, step: CallTools, emit: Emit) -> None:
-        """Check all calls, ask for approvals in call order, then run what may run, in parallel."""
-        executor, run = self._executor, self.run
+        executor, run, eager_tools = self._executor, self.run, self._eager_tools
         executor.policy.begin_turn()
-        if self._eager_tools is not None and emit is not None:
-            self._eager_tools.redirect(emit)
-        ready: list[tuple[int, CallWork]] = []
-        is_held = False  # an ordered call waits for a decision: the calls after it wait with it
-        for index, call in step.calls:
-            interpreted = self._interpreted.get(call.id) or self._requests.view.interpret(call)
-            prepared = None if is_held else await self._prepare_call(index, interpreted)
-            if prepared is None:
-                tool = executor.find_tool(interpreted)
-                is_ordered = tool is not None and tool.ordered
-                verdict = executor.policy.judge(tool, call) if tool is not None else None
-                needs_approval = verdict is not None and verdict.action == "ask" and not run.is_approved(index)
-                if not is_held or needs_approval:  # what needs a decision too is decided on together
-                    run.wait_for_decision(index, blocks_later=is_ordered)
-                is_held = is_held or is_ordered
-            elif isinstance(prepared, ToolOutcome):
-                self._add_outcome(index, prepared)
-                if emit is not None:
-                    emit(ToolFinished(prepared))
-            else:
-                ready.append((index, prepared))
-        if ready:
-            batch = CallBatch(
-                executor, emit=emit, messages=run.conversation, on_start=run.mark_started, on_done=self._add_outcome
-            )
-            await batch.run(ready)
+        if eager_tools is not None and emit is not None:
+            eager_tools.redirect(emit)
 
-    async def _prepare_call(self, index: int, call: ToolCall | InterpretedCall) -> CallWork | ToolOutcome | None:
-        """Return a call that may run or runs already, its outcome, or None if it waits for a decision."""
-        executor = self._executor
-        if self._eager_tools is not None and (task := self._eager_tools.take(call)) is not None:
-            self.run.mark_started(index)
+        def take(index: int, call: AnyCall) -> CallWork | None:
+            task = eager_tools.take(call) if eager_tools is not None else None
+            if task is not None:
+                run.mark_started(index)
             return task
-        prepared = await executor.prepare(call)
-        if isinstance(prepared, ToolOutcome) or not prepared.needs_approval:
-            return prepared
-        if self.run.is_approved(index):
-            return executor.apply_decision(prepared, "yes")
-        answer = await executor.request_approval(prepared)
-        return None if answer == "later" else executor.apply_decision(prepared, answer)
+
+        def defer(index: int, request: ApprovalRequest, blocks_later: bool) -> None:
+            self._shown[index] = request
+            run.wait_for_decision(index, request.fingerprint, blocks_later=blocks_later)
+
+        interpret = self._requests.view.interpret
+        calls = [(index, self._interpreted.get(call.id) or interpret(call)) for index, call in step.calls]
+        batch = CallBatch(executor, emit=emit, messages=run.conversation, on_start=run.mark_started, on_done=self._add_outcome)
+        self._shown = {}
+        await run_turn(executor, calls, batch, rulings=run.rulings, doubt=run.doubt, take=take, defer=defer)
+
+    async def _list_pending(self) -> None:
+        run, shown = self.run, self._shown
+        if not shown.keys() >= {index for index, _ in run.waiting_calls}:  # resumed, and still waiting
+            shown = await self._requests.state.list_requests(run, self._requests.view)
+        for index, _ in run.waiting_calls:
+            run.wait_for_decision(index, shown[index].fingerprint)
+        self._pending = tuple(shown[index] for index, _ in run.waiting_calls)
 
     def _add_outcome(self, index: int, outcome: ToolOutcome) -> None:
         self._turn_outcomes[index] = outcome
@@ -337,10 +325,10 @@ class Driver:
         """Calls that the run itself has answered are outcomes too, in their place among the others of the turn."""
         events: list[RunEvent] = []
         for index, call, result in self.run.take_refusals():
-            approved = False if result.error_kind == "rejected" else None
-            outcome = ToolOutcome(call, result, ran=result.error_kind in ("interrupted", "unknown_outcome"))
+            outcome = ToolOutcome(base_call(call), result, ran=result.error_kind in ("interrupted", "unknown_outcome"))
             if not outcome.ran:  # one that ran was recorded when it was stopped
-                outcome = self._executor.record(outcome, self._executor.find_tool(call), approved=approved)
+                reason = result.error_code or result.error_kind or ""
+                outcome = self._executor.record(outcome, self._executor.find_tool(call), reason=reason)
             self._turn_outcomes[index] = outcome
             events.append(ToolFinished(outcome))
         return events

@@ -14,9 +14,8 @@ from toolglot.events import ReplyDone, ReplyStarted, RunEvent, ToolCallReady, To
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import Run
 from toolglot.messages import ToolCall
-from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
 from toolglot.tools.config import Effect
-from toolglot.tools.executor import AnyCall
 
 __all__ = ["EagerTools"]
 
@@ -86,7 +85,7 @@ class EagerTools:
         offer = self._requests.offer
         if self._is_blocked or call.id in self._running or offer.is_single or offer.check(call) is not None:
             return
-        if tool is None or tool.effects != _READ_ONLY or executor.policy.judge(tool).action != "run":
+        if tool is None or tool.effects != _READ_ONLY or not executor.runs_unasked(tool, base_call(interpreted)):
             return
         if sum(not task.done() for _, task in self._running.values()) >= executor.config.max_parallel:
             return  # it gets its turn when the reply is complete

@@ -5,23 +5,24 @@ result = agent.run_sync("Weather in Paris?")
 agent.switch("gemini:gemini-3-pro-preview")
 """
 
-from hashlib import sha256
 from logging import getLogger
 from typing import Unpack, cast
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.engine.engine import Engine
 from toolglot.errors import MalformedData, UsageError
-from toolglot.jsontext import dumps
+from toolglot.jsontext import digest
 from toolglot.loop.agent_core import AgentOptions, PromptContext
 from toolglot.loop.agent_runs import AgentRuns
+from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.run import find_last_prompt
+from toolglot.loop.saved_runs import DOUBT, is_intact, sign
 from toolglot.messages import Conversation, Message, load, save, user
 from toolglot.option_signatures import show_options
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import Request
 from toolglot.textutil import pluralize
-from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.type_parameters import Data, OtherData, OtherOutput, OutputValue
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
@@ -70,11 +71,36 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         tools, messages = pluralize(len(self.tool_names), "tool"), pluralize(len(self.conversation), "message")
         return f"<Orchestrator {self.model}, {tools}, {messages}>"
 
+    # ---- approvals
+
+    async def list_pending(self, conversation: Conversation | None = None) -> tuple[ApprovalRequest, ...]:
+        """Return what waits for a decision, also after `load`: each call with what it would do now. Nothing runs.
+
+        By default of the agent's own conversation.
+        """
+        state = self._state_for(conversation)
+        if state.paused is None:
+            return ()
+        state.executor.configure(config := state.settings.apply(self.config))
+        requests = await state.list_requests(state.paused, self.view(config=config))
+        for index, request in requests.items():
+            state.paused.wait_for_decision(index, request.fingerprint)
+        return tuple(requests.values())
+
+    def list_pending_sync(self, conversation: Conversation | None = None) -> tuple[ApprovalRequest, ...]:
+        """Like `list_pending`, for callers without an event loop."""
+        return run_sync(self.list_pending(conversation))
+
     # ---- state
 
-    def save(self) -> bytes:
-        """Return the conversation and a paused run as JSON lines: `Orchestrator.load` continues it in any process."""
-        return save(self.conversation, model=self.engine.name, **self._state.save_header(_fingerprint(self.registry)))
+    def save(self, conversation: Conversation | None = None) -> bytes:
+        """Return a conversation and its paused run as JSON lines: `Orchestrator.load` continues it in any process.
+
+        By default the agent's own conversation.
+        """
+        state = self._state_for(conversation)
+        data = save(state.conversation, model=self.engine.name, **state.save_header(digest(self.registry.definitions())[:16]))
+        return sign(data) if state.paused is not None else data
 
     @classmethod
     @show_options(AgentOptions)
@@ -94,9 +120,10 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         state = self.new_state(conversation)
         run_state = state.restore_header(header)
         if run_state is not None:
-            if run_state.tools != _fingerprint(self.registry):
+            if run_state.tools != digest(self.registry.definitions())[:16]:
                 log.warning("the tools have changed since the run was saved")
-            state.paused = self.new_run(conversation, self.config, run_state)
+            doubt = "" if is_intact(data.encode() if isinstance(data, str) else data) else DOUBT
+            state.paused = self.new_run(conversation, self.config, run_state, doubt)
         self._check_idle()
         self._state = state
 
@@ -148,7 +175,3 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         messages = ConversationWindow(system_messages, conversation, state.meter.truncation, view.render_message)
         request = Request(engine.model, messages, view.tools(self.loop_tools(state)), options=self.options)
         return PrefixEncoder(engine.profile).encode(request)
-
-
-def _fingerprint(registry: ToolRegistry) -> str:
-    return sha256(dumps(registry.definitions())).hexdigest()[:16]

@@ -6,22 +6,20 @@ as started before it has any effect, so that nothing runs twice, even after a cr
 limit never runs. Whatever happens, the conversation stays valid. Pure: no clock, no I/O.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.approvals import Ruling
 from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
 from toolglot.events import RunStop
 from toolglot.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
 from toolglot.request import ToolChoice
 from toolglot.wire.repair import make_interrupted_result, make_unknown_result
 
-__all__ = ["AskModel", "CallTools", "Decision", "Done", "NeedApproval", "Run", "RunState", "Step", "with_unique_ids"]
+__all__ = ["AskModel", "CallTools", "Done", "NeedApproval", "Run", "RunState", "Step", "with_unique_ids"]
 
-Decision = Literal["yes", "no"]
-"""On a call that waits for approval; see `Orchestrator.resume`."""
 NO_CALLS = ToolChoice("none")
 _LOOP_ORIGIN = Origin("toolglot")  # of messages that the loop adds in the user's place
 _USER_INTERRUPTED, _TIME_RAN_OUT = "the user interrupted", "the time limit was reached"
@@ -45,9 +43,9 @@ class CallTools(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeedApproval(msgspec.Struct, frozen=True, gc=False):
-    """Wait: nothing else can be done before somebody decides on these calls."""
+    """Wait: nothing else can be done before somebody decides on these calls, each with its index in the turn."""
 
-    calls: tuple[ToolCall, ...]
+    calls: tuple[tuple[int, ToolCall], ...]
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
@@ -73,7 +71,8 @@ class RunState(msgspec.Struct, omit_defaults=True):
     started: set[int] = set()
     waiting: set[int] = set()
     """Calls that need a decision."""
-    decisions: dict[int, Decision] = {}
+    shown: dict[int, str] = {}
+    """The fingerprints of what was asked about them. Decisions are not saved: nothing that is loaded carries one."""
     tools: str = ""
     """A fingerprint of the tools that the calls were made for."""
     stop: RunStop | None = None
@@ -112,10 +111,15 @@ class Run:
         max_iterations: int = 25,
         tool_choice: ToolChoice | None = None,
         state: RunState | None = None,
+        doubt: str = "",
     ) -> None:
         self.conversation = conversation
         self.reply: Reply | None = None
         self.iteration = 0
+        self.rulings: dict[int, Ruling] = {}
+        """Decisions on calls of the open turn, by index."""
+        self.doubt = ""
+        """Why every call of the open turn needs a decision: the run comes from somewhere that cannot be trusted."""
         self._max_iterations, self._tool_choice = max_iterations, tool_choice
         self._turn = RunState()
         self._stop: RunStop | None = None
@@ -124,19 +128,23 @@ class Run:
             return
         if state.length != len(self.conversation):
             raise UsageError("the saved run belongs to another conversation, or to another moment of it")
-        indexes = {*state.started, *state.waiting, *state.decisions, *state.holding}
+        indexes = {*state.started, *state.waiting, *state.shown, *state.holding}
         if len(state.results) != len(state.calls) or not indexes <= set(range(len(state.calls))) or state.iteration < 0:
-            raise MalformedData("the saved run contradicts itself: its calls, results and decisions do not fit together")
+            raise MalformedData("the saved run contradicts itself: its calls and results do not fit together")
         self.iteration, self._stop = state.iteration, state.stop
         if state.last:
             self.disable_tools()
         turn = self._turn = _copy_turn(state)
         for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
             turn.results[index] = make_unknown_result(turn.calls[index])
+        if doubt:
+            self.doubt = doubt
+            turn.waiting.update(turn.open_indexes())
 
     def snapshot(self, tools: str = "") -> RunState:
         """Return the run as a value."""
         state = _copy_turn(self._turn)
+        state.waiting.update(index for index in self.rulings if state.results[index] is None)
         state.iteration, state.length, state.tools = self.iteration, len(self.conversation), tools
         state.stop, state.last = self._stop, self.iteration >= self._max_iterations
         return state
@@ -152,7 +160,7 @@ class Run:
             if ready := [index for index in open_indexes if index not in turn.waiting and index < first_held]:
                 return CallTools(tuple((index, turn.calls[index]) for index in ready))
             if open_indexes:
-                return NeedApproval(tuple(turn.calls[index] for index in open_indexes if index in turn.waiting))
+                return NeedApproval(tuple(self.waiting_calls))
             self._close_turn()
         if self._stop is None and self.iteration > self._max_iterations:
             self._stop = "max_iterations"
@@ -173,6 +181,7 @@ class Run:
             self.conversation.append(reply.message)
         calls = reply.calls
         turn = self._turn = RunState(calls=calls, results=[None] * len(calls))
+        self.rulings, self.doubt = {}, ""
         if reply.stop in ("refusal", "filtered", "error"):
             self._stop = reply.stop
         elif is_last:
@@ -213,39 +222,34 @@ class Run:
         self._stop = None
         self.conversation.append(replace(message, origin=_LOOP_ORIGIN))
 
-    def wait_for_decision(self, index: int, *, blocks_later: bool = False) -> None:
-        """Hold a call until somebody decides. `blocks_later`: the calls after it wait as well."""
+    @property
+    def waiting_calls(self) -> list[tuple[int, ToolCall]]:
+        """The calls that need a decision, each with its index."""
+        return [(index, self._turn.calls[index]) for index in sorted(self._turn.waiting)]
+
+    @property
+    def shown(self) -> Mapping[int, str]:
+        """The fingerprints of what was last asked about calls, by index."""
+        return self._turn.shown
+
+    def wait_for_decision(self, index: int, fingerprint: str = "", *, blocks_later: bool = False) -> None:
+        """Hold a call until somebody decides on what was shown of it. `blocks_later`: the calls after it wait as well."""
         self._turn.waiting.add(index)
+        self._turn.shown[index] = fingerprint
+        self.rulings.pop(index, None)
         if blocks_later:
             self._turn.holding.add(index)
 
-    def decide(self, decisions: dict[str, Decision]) -> None:
-        """Apply decisions by call id; calls that are not named keep waiting."""
-        if invalid := [decision for decision in decisions.values() if decision not in get_args(Decision)]:
-            raise UsageError(f"a decision is 'yes' or 'no', not {invalid[0]!r}")
-        turn = self._turn
-        waiting_ids = {turn.calls[index].id for index in turn.waiting}
-        if unknown := set(decisions) - waiting_ids:
-            waiting = ", ".join(sorted(waiting_ids)) or "none"
-            raise UsageError(f"no call {' or '.join(sorted(unknown))} waits for a decision; waiting: {waiting}")
-        for index in sorted(turn.waiting):
-            call = turn.calls[index]
-            decision = decisions.get(call.id)
-            if decision is None:
-                continue
-            turn.waiting.remove(index)
-            turn.decisions[index] = decision
-            if decision == "no":
-                result = turn.results[index] = make_interrupted_result(call, kind="rejected")
-                self._refusals.append((index, call, result))
+    def decide(self, rulings: Mapping[int, Ruling]) -> None:
+        """Take decisions, by the index of the call; calls that are not named keep waiting."""
+        if unknown := set(rulings) - self._turn.waiting:
+            raise UsageError(f"no call with the index {min(unknown)} waits for a decision")
+        self._turn.waiting.difference_update(rulings)
+        self.rulings.update(rulings)
 
     def reopen_waiting(self) -> None:
         """Ask about the waiting calls once more: somebody who can decide is there now."""
         self._turn.waiting.clear()
-
-    def is_approved(self, index: int) -> bool:
-        """Return whether somebody has approved a call."""
-        return self._turn.decisions.get(index) == "yes"
 
     def mark_started(self, index: int) -> None:
         """Note that a call is about to have effects."""
@@ -302,7 +306,7 @@ class Run:
             is_named = result.call_id == call.id and result.name == call.name
             results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
         self.conversation.append(Message("tool", tuple(results)))
-        self._turn = RunState()
+        self._turn, self.rulings, self.doubt = RunState(), {}, ""
 
 
 def _copy_turn(state: RunState) -> RunState:
@@ -312,7 +316,7 @@ def _copy_turn(state: RunState) -> RunState:
         results=[*state.results],
         started={*state.started},
         waiting={*state.waiting},
-        decisions={**state.decisions},
+        shown={**state.shown},
         holding={*state.holding},
     )
 

@@ -1,4 +1,4 @@
-"""One JSON line per execution: what ran, on what, for how long, with which outcome.
+"""One JSON line per execution: what ran, on what, who decided it, for how long, with which outcome.
 
 Arguments appear only as a hash; keys and secrets are redacted.
 """
@@ -9,17 +9,19 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
 from toolglot.jsontext import dumps
 from toolglot.redact import redact
 
-__all__ = ["AuditLog", "AuditSink"]
+__all__ = ["AuditLog", "AuditSink", "DecidedBy"]
 
-_MAX_TARGET = 2000  # characters
+_MAX_TEXT = 2000  # characters of a target or a reason
 AuditSink = Callable[[bytes], object]
+DecidedBy = Literal["user", "rule", "policy", "hook"]
+"""Who or what decided whether a call runs."""
 
 
 class AuditLog:
@@ -41,9 +43,19 @@ class AuditLog:
             raise UsageError(f"the audit log {str(destination)!r} cannot be written: {e.strerror}") from None
         self._sink = append
 
-    def write(self, outcome: ToolOutcome, *, run_id: str, target: str, effects: frozenset[str], approved: bool | None) -> None:
-        """Write one execution, or one refusal."""
-        result = outcome.result
+    def write(
+        self,
+        outcome: ToolOutcome,
+        *,
+        run_id: str,
+        target: str,
+        effects: frozenset[str],
+        approved: bool | None = None,
+        decided_by: DecidedBy = "policy",
+        reason: str = "",
+    ) -> None:
+        """Write one execution, or one refusal. `approved`: None if nobody had to decide."""
+        result, secrets = outcome.result, [*self._secrets()]
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "run": run_id,
@@ -51,11 +63,13 @@ class AuditLog:
             "call": outcome.call.id,
             "ran": outcome.ran,
             "effects": sorted(effects),
-            "target": redact(target[:_MAX_TARGET], self._secrets(), by_name=True),
+            "target": redact(target[:_MAX_TEXT], secrets, by_name=True),
             "arguments": sha256(outcome.call.text.encode("utf-8", "surrogatepass")).hexdigest(),
             "outcome": (result.error_kind or "execution") if result.is_error else "ok",
             "seconds": round(outcome.seconds, 6),
             "retries": outcome.retries,
+            "decided_by": decided_by,
+            "reason": redact(reason[:_MAX_TEXT], secrets, by_name=True),
         }
         if approved is not None:
             line["approved"] = approved

@@ -9,7 +9,7 @@ from toolglot.errors import ToolError
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall, ToolResult
 
-__all__ = ["InterpretedCall", "RenderResult"]
+__all__ = ["AnyCall", "InterpretedCall", "RenderResult"]
 
 RenderResult = Callable[[ToolResult, dict[str, Any], Any], ToolResult]
 """(result, arguments of the base call, error details) -> the result as the model's own harness words it."""
@@ -31,7 +31,10 @@ class InterpretedCall(msgspec.Struct, frozen=True):
     render: RenderResult | None = None
 
 
-def base_call(call: ToolCall | InterpretedCall) -> ToolCall:
+AnyCall = ToolCall | InterpretedCall
+
+
+def base_call(call: AnyCall) -> ToolCall:
     """Return the call that runs: the base call of a facade, also of one that was saved, else the call itself."""
     if isinstance(call, InterpretedCall):
         return call.base

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from toolglot.approvals import Effect
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolChoice
 from toolglot.value_checks import check_values
@@ -14,8 +15,6 @@ __all__ = ["Effect", "Rate", "RequestRate", "RetryConfig", "ToolConfig", "ToolEr
 
 ToolErrorHandling = Literal["continue", "abort", "retry"]
 """continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried, then continue."""
-Effect = Literal["read", "write", "execute", "network"]
-"""What a tool does to the world; approvals and eager starts depend on it."""
 ANY_EFFECT: frozenset[Effect] = frozenset({"read", "write", "execute", "network"})
 """The effects of a tool that declares none."""
 Count = Annotated[int, Meta(ge=0)]

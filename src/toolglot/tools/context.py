@@ -31,13 +31,14 @@ class Context(Generic[Data]):
     A tool that is annotated `Context[User]` gets a `data` of type User.
     """
 
-    __slots__ = ("_cancel_flag", "_report", "attempt", "call", "data", "messages", "model")
+    __slots__ = ("_cancel_flag", "_report", "approved", "attempt", "call", "data", "messages", "model")
 
     def __init__(
         self,
         call: ToolCall,
         *,
         attempt: int = 1,
+        approved: bool = False,
         data: Data | None = None,
         model: str = "",
         messages: Sequence[Message] = (),
@@ -45,6 +46,8 @@ class Context(Generic[Data]):
         cancel_flag: CancelFlag | Event | None = None,
     ) -> None:
         self.call, self.attempt, self.model, self.messages = call, attempt, model, messages
+        self.approved = approved
+        """Whether somebody has approved this very call."""
         self.data = cast(Data, data)
         self._report, self._cancel_flag = report, cancel_flag
 

@@ -11,10 +11,9 @@ import random
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import isawaitable
-from itertools import groupby
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
+from toolglot.jsontext import dumps_verbatim
 from toolglot.losses import Repair
 from toolglot.messages import Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
@@ -61,6 +61,8 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     """The call as the model made it, if a facade interpreted it."""
     verdict: Verdict
     approved: bool | None = None
+    is_changed: bool = False
+    """Whether the approver has changed the arguments."""
 
     @property
     def needs_approval(self) -> bool:
@@ -91,7 +93,7 @@ def error_outcome(call: ToolCall, error: ToolError, *, ran: bool = False) -> Too
 
 
 class CallBatch:
-    """Runs calls in parallel, at most `max_parallel` at a time; calls of ordered tools run alone, in their place."""
+    """Runs calls in parallel, at most `max_parallel` at a time."""
 
     def __init__(
         self,
@@ -107,22 +109,23 @@ class CallBatch:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[int, PreparedCall]] = deque()
         self._running: set[Execution | asyncio.Task[ToolOutcome]] = set()
-        self._finished: asyncio.Future[None]  # of the group that runs
+        self._finished: asyncio.Future[None]  # of the calls that run
 
-    async def run(self, work: Iterable[tuple[int, CallWork]]) -> None:
-        """Run all calls. If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up."""
-        for is_ordered, jobs in groupby(work, lambda item: isinstance(item[1], PreparedCall) and item[1].tool.ordered):
-            for group in [[job] for job in jobs] if is_ordered else [[*jobs]]:
-                await self._run_group(group)
+    async def run(self, work: list[tuple[int, CallWork]]) -> None:
+        """Run all calls; the list is empty then.
 
-    async def _run_group(self, group: list[tuple[int, CallWork]]) -> None:
+        If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up.
+        """
+        if not work:
+            return
         self._finished = self._loop.create_future()
-        for index, job in group:
+        for index, job in work:
             if isinstance(job, PreparedCall):
                 self._queue.append((index, job))
             else:  # it runs already, so it takes the first slot
                 self._running.add(job)
                 job.add_done_callback(lambda task, index=index: self._finish_eager(index, task))
+        work.clear()
         self._start_more()
         try:
             await self._finished
@@ -130,12 +133,16 @@ class CallBatch:
             await self._cancel_all()
             raise
 
+    def add(self, index: int, outcome: ToolOutcome) -> None:
+        """Take the outcome of a call."""
+        self._on_done(index, outcome)
+        if self.emit is not None:
+            self.emit(ToolFinished(outcome))
+
     def complete(self, execution: "Execution", outcome: ToolOutcome) -> None:
         """Take the outcome of an execution, and start the next call."""
         self._running.discard(execution)
-        self._on_done(execution.index, outcome)
-        if self.emit is not None:
-            self.emit(ToolFinished(outcome))
+        self.add(execution.index, outcome)
         self._start_more()
 
     def fail(self, error: BaseException) -> None:
@@ -235,8 +242,15 @@ class Execution:
 
     def _record(self, outcome: ToolOutcome) -> None:
         if not self.is_abandoned:
-            prepared = self._prepared
-            self._batch.executor.record(outcome, prepared.tool, prepared.target, approved=prepared.approved)
+            prepared, verdict = self._prepared, self._prepared.verdict
+            self._batch.executor.record(
+                outcome,
+                prepared.tool,
+                prepared.target,
+                approved=prepared.approved,
+                decided_by=verdict.decided_by if prepared.approved is None else "user",
+                reason=verdict.reason,
+            )
 
     async def _run_attempts(self) -> ToolOutcome:
         """Call the function, again if that is allowed."""
@@ -269,6 +283,9 @@ class Execution:
             await asyncio.sleep(delay)
             attempt += 1
         result = self._render(result, details)
+        if prepared.is_changed:
+            note = f"[The user changed the arguments of this call to {dumps_verbatim(prepared.arguments)}]"
+            result = replace(result, content=(Text(escape_surrogates(note)), *result.content))
         result = limit_result(result, tool.max_result or executor.config.max_result, executor.store)
         return ToolOutcome(call, result, executor.clock() - self._started_at, attempt, prepared.repairs, details=details)
 
@@ -320,6 +337,7 @@ class Execution:
         return Context(
             replace(call, arguments=deep_copy(call.arguments)),  # the call itself is part of the history
             attempt=attempt + 1,
+            approved=self._prepared.approved is True,
             data=executor.data,
             model=executor.model,
             messages=self._batch.messages,

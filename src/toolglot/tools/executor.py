@@ -6,55 +6,43 @@ traceback. What happens while a call runs is in `execution`.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from inspect import isawaitable
 from logging import DEBUG, getLogger
-from typing import Any, Literal, get_args
+from typing import Any
 from uuid import uuid4
 
-import msgspec
 from msgspec.structs import replace
 
-from toolglot.errors import ToolError, UnknownName
+from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Effect, Ruling, read_decision
+from toolglot.errors import ToolError, UnknownName, UsageError
 from toolglot.events import ToolOutcome
+from toolglot.jsontext import digest
+from toolglot.losses import Repair
 from toolglot.messages import Message, ToolCall
 from toolglot.schema.arguments import deep_copy
-from toolglot.tools.audit import AuditLog
-from toolglot.tools.calls import InterpretedCall, base_call
-from toolglot.tools.config import Effect, ToolConfig
+from toolglot.tools.audit import AuditLog, DecidedBy
+from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
+from toolglot.tools.config import ToolConfig
 from toolglot.tools.execution import CallBatch, Emit, PreparedCall, error_outcome
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.metrics import ToolMetrics
-from toolglot.tools.policy import REPEATED_CALL, ToolPolicy
+from toolglot.tools.options import Describe
+from toolglot.tools.policy import REPEATED_CALL, ToolPolicy, Verdict
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.results import ResultStore, read_result_tool
+from toolglot.tools.results import ResultStore, describe_error, read_result_tool
 from toolglot.tools.tool import Tool
+from toolglot.tools.turn import run_turn
 
-__all__ = ["ApprovalAnswer", "ApprovalRequest", "Approve", "ToolExecutor"]
+__all__ = ["ApprovalRequest", "Approve", "ToolExecutor"]
 
 log = getLogger("toolglot.tools")
 
 
-class ApprovalRequest(msgspec.Struct, frozen=True):
-    """What an approver is asked: the call, and what it would do."""
-
-    call: ToolCall
-    tool: str
-    effects: frozenset[Effect]
-    target: str
-    arguments: dict[str, Any] = {}
-    """As they will be used: repaired if the model got them wrong."""
-    preview: str = ""
-    """What the call would do, as the tool describes it: the full command, or a diff."""
-
-
-ApprovalAnswer = Literal["yes", "no", "always", "later"]
-"""yes: this once. always: do not ask about this tool again. later: the run pauses and can be resumed."""
-Approve = Callable[[ApprovalRequest], "ApprovalAnswer | bool | Awaitable[ApprovalAnswer | bool]"]
-"""Decides about a call; `Orchestrator(approve=…)`."""
-AnyCall = ToolCall | InterpretedCall
 _DEFAULT_CONFIG = ToolConfig()
+_MAX_QUESTIONS = 4  # about one call whose effect keeps changing
 
 
 class ToolExecutor:
@@ -116,21 +104,13 @@ class ToolExecutor:
     ) -> list[ToolOutcome]:
         """Run calls in parallel, at most `max_parallel` at a time; outcomes in call order.
 
-        Approvals are asked for in call order, before anything runs. Calls of `ordered` tools keep their place among the others.
+        Calls of `ordered` tools keep their place among the others. A call that needs an approval is asked about when its turn
+        comes.
         """
         self.policy.begin_turn()
         outcomes: dict[int, ToolOutcome] = {}
-        ready: list[tuple[int, PreparedCall]] = []
-        for index, call in enumerate(calls):
-            prepared = await self.prepare(call)
-            if isinstance(prepared, PreparedCall) and prepared.needs_approval:
-                answer = await self.request_approval(prepared)
-                prepared = self.apply_decision(prepared, "no" if answer == "later" else answer)
-            if isinstance(prepared, PreparedCall):
-                ready.append((index, prepared))
-            else:
-                outcomes[index] = prepared
-        await CallBatch(self, emit=emit, messages=messages, on_done=outcomes.__setitem__).run(ready)
+        batch = CallBatch(self, emit=emit, messages=messages, on_done=outcomes.__setitem__)
+        await run_turn(self, enumerate(calls), batch)
         return [outcomes[index] for index in range(len(calls))]
 
     # ---- the steps, for the loop
@@ -143,18 +123,21 @@ class ToolExecutor:
         tool = self.loop_tools.get(base.name) or self.registry.find(base.name, base.namespace)
         return self.read_result_tool if tool is None and base.name == "read_result" else tool
 
-    async def prepare(self, call: AnyCall) -> PreparedCall | ToolOutcome:
-        """Return a call that is ready to run, or the outcome that says why it does not run."""
+    async def prepare(self, call: AnyCall, doubt: str = "", *, dry: bool = False) -> PreparedCall | ToolOutcome:
+        """Return a call that is ready to run, or the outcome that says why it does not run.
+
+        `doubt`: why it needs a decision, whatever the policy says. `dry`: only to look at it; nothing is counted or recorded.
+        """
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
-        base, policy, target = base_call(call), self.policy, ""
+        base, policy, target = base_call(call), self.policy, None
         tool = self.find_tool(call)
-        if error := policy.check_repetition(base, tool) or (interpreted and interpreted.error):
-            return self._refuse(base, interpreted, error)
+        if error := (None if dry else policy.check_repetition(base, tool)) or (interpreted and interpreted.error):
+            return self._refuse(base, interpreted, error, tool, dry=dry)
         if self.hooks.before_tool:
             changed = await apply_hooks(self.hooks.before_tool, base)
             if isinstance(changed, Veto):
                 error = ToolError(f"The call did not run: {changed.reason}", kind="rejected", code="vetoed")
-                return self._refuse(base, interpreted, error)
+                return self._refuse(base, interpreted, error, tool, decided_by="hook", reason=changed.reason, dry=dry)
             if changed is not base:
                 base, tool = changed, self.find_tool(changed)
         try:
@@ -162,53 +145,141 @@ class ToolExecutor:
                 raise ToolError(self._describe_unknown(base), kind="not_found", code="unknown_tool")
             policy.check_allowed(tool, name)
             bound = tool.bind(base)
-            target = _describe(tool, tool.target, bound.arguments)
+            target = _describe(tool, tool.target, bound.arguments)[0]
             policy.check_limits(tool, name, self.clock())
-            verdict = policy.judge(tool, base, bound.arguments)
-            if verdict.action == "refuse":
-                raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code="approval_required")
+            verdict = self._judge(tool, base, bound.arguments, doubt)
         except ToolError as error:
-            return self._refuse(base, interpreted, error, tool, target)
+            return self._refuse(base, interpreted, error, tool, target, dry=dry)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
-        if verdict.action == "run":
+        if verdict.action == "run" and not dry:
             policy.record_start(tool, self.clock())
         return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, verdict)
 
-    async def request_approval(self, prepared: PreparedCall) -> ApprovalAnswer:
-        """Ask the approver; without one the answer is later."""
-        if self.approve is None:
-            return "later"
-        tool, arguments = prepared.tool, deep_copy(prepared.arguments)
-        # A preview may read files: it must not block the event loop.
-        preview = "" if tool.preview is None else await asyncio.to_thread(_describe, tool, tool.preview, arguments)
-        answer = self.approve(ApprovalRequest(prepared.call, tool.name, tool.effects, prepared.target, arguments, preview))
-        if isawaitable(answer):
-            answer = await answer
-        if isinstance(answer, bool):
-            return "yes" if answer else "no"
-        if answer in (answers := get_args(ApprovalAnswer)):
-            return answer
-        log.warning("approve returned %r, which counts as no: return True, False, or one of %s", answer, ", ".join(answers))
-        return "no"
+    def _judge(self, tool: Tool, call: ToolCall, arguments: dict[str, Any], doubt: str = "") -> Verdict:
+        """Return whether a call runs or is asked about. Raises ToolError if it may not run."""
+        verdict = self.policy.judge(tool, call, arguments)
+        if verdict.action == "refuse":
+            raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code="approval_required")
+        return Verdict("ask", doubt, each_time=True) if doubt and verdict.action == "run" else verdict
 
-    def apply_decision(self, prepared: PreparedCall, answer: Literal["yes", "no", "always"]) -> PreparedCall | ToolOutcome:
-        """Continue with a call that was decided on."""
+    # ---- approvals
+
+    def runs_unasked(self, tool: Tool, call: ToolCall) -> bool:
+        """Return whether the policy lets a call run without a decision."""
+        try:
+            return self._judge(tool, call, tool.bind(call).arguments).action == "run"
+        except ToolError:
+            return False
+
+    async def preview(self, call: AnyCall, doubt: str = "") -> ApprovalRequest | None:
+        """Return what would be asked about a call; None if it needs no decision, or cannot run and there is no doubt either."""
+        prepared = await self.prepare(call, doubt, dry=True)
+        if isinstance(prepared, PreparedCall):
+            return await self._make_request(prepared) if prepared.needs_approval else None
+        if not doubt:
+            return None
+        base, tool, error = prepared.call, self.find_tool(call), prepared.result.text
+        effects = tool.effects if tool is not None else frozenset[Effect]()
+        request = ApprovalRequest(base, base.name, effects, "", base.arguments or {}, preview_error=error, reason=doubt)
+        return replace(request, fingerprint=digest(request))
+
+    async def decide(
+        self, prepared: PreparedCall, ruling: Ruling | None = None, doubt: str = ""
+    ) -> PreparedCall | ToolOutcome | ApprovalRequest:
+        """Get a decision on a call and apply it. Returns the request if the call has to wait for one.
+
+        A decision counts for what was shown. The request is made again after the answer, right before the call runs: if the
+        call would do something else by now, the question comes again. `ruling`: a decision that was made before.
+        """
+        for _ in range(_MAX_QUESTIONS):
+            try:
+                verdict = self._judge(prepared.tool, prepared.call, prepared.arguments, doubt)
+            except ToolError as error:  # a rule forbids what it would do by now
+                return self._refuse(prepared.call, prepared.interpreted, error, prepared.tool, prepared.target)
+            prepared = replace(prepared, verdict=verdict)
+            if not prepared.needs_approval:
+                self.policy.record_start(prepared.tool, self.clock())
+                return prepared
+            request = await self._make_request(prepared)
+            prepared = replace(prepared, target=request.target)
+            if ruling is not None and ruling.fingerprint == request.fingerprint and isinstance(ruling.answer, Allow):
+                return self._allow(prepared, ruling.answer)
+            if self.approve is None:
+                return request
+            answer: Any = self.approve(request)
+            if isawaitable(answer):
+                answer = await answer
+            try:
+                answer = read_decision(answer)
+            except UsageError as error:
+                log.warning("approve: %s; it counts as no", error)
+                answer = Deny()
+            if answer is None:
+                return request
+            if isinstance(answer, Deny):
+                return self.deny(prepared.interpreted or prepared.call, answer)
+            ruling = Ruling(request.fingerprint, answer)
+        message = "The call did not run: what it would do changed each time that the user was asked about it."
+        error = ToolError(message, kind="rejected", code="not_approved")
+        return self._refuse(prepared.call, prepared.interpreted, error, prepared.tool, prepared.target)
+
+    async def _make_request(self, prepared: PreparedCall) -> ApprovalRequest:
+        call, tool, verdict, arguments = prepared.call, prepared.tool, prepared.verdict, deep_copy(prepared.arguments)
+        target = _describe(tool, tool.target, arguments)[0]
+        preview, error = "", ""
+        if tool.preview is not None:  # it may read files: it must not block the event loop
+            preview, error = await asyncio.to_thread(_describe, tool, tool.preview, arguments)
+        request = ApprovalRequest(
+            call, tool.name, tool.effects, target, arguments, preview, error, verdict.reason, verdict.each_time
+        )
+        return replace(request, fingerprint=digest([request, tool.definition, self.policy.approval_rules]))
+
+    def _allow(self, prepared: PreparedCall, answer: Allow) -> PreparedCall | ToolOutcome:
+        """Continue with a call that was approved."""
         tool = prepared.tool
         try:
-            if answer == "no":
-                reason = (
-                    "The user did not approve the call." if self.approve else "The call needs approval; nobody can give it."
-                )
-                raise ToolError(f"{reason} It did not run.", kind="rejected", code="not_approved")
-            if answer == "always":
+            if answer.arguments is not None:
+                prepared = self.change_arguments(prepared, answer.arguments)
+            if answer.always and not prepared.verdict.each_time:
                 self.policy.allow_always(tool)
             # Other calls may have started since the first check.
             self.policy.check_limits(tool, prepared.shown_name, self.clock())
         except ToolError as error:
-            approved = False if answer == "no" else None
-            return self._refuse(prepared.call, prepared.interpreted, error, tool, prepared.target, approved=approved)
+            return self._refuse(prepared.call, prepared.interpreted, error, tool, prepared.target)
         self.policy.record_start(tool, self.clock())
         return replace(prepared, approved=True)
+
+    def change_arguments(self, prepared: PreparedCall, arguments: dict[str, Any]) -> PreparedCall:
+        """Return a call with an approver's arguments. Raises UsageError if they do not fit, ToolError if a rule forbids it."""
+        tool, old = prepared.tool, prepared.call
+        call = ToolCall(old.id, old.name, deep_copy(arguments), namespace=old.namespace)
+        try:
+            bound = tool.bind(call)
+        except ToolError as error:
+            raise UsageError(f"Allow(arguments=…) does not fit the tool {tool.name!r}: {error}") from None
+        target = _describe(tool, tool.target, bound.arguments)[0]
+        verdict = self._judge(tool, call, bound.arguments)
+        repair = Repair("arguments", tool.name, "the approver changed them")
+        return replace(
+            prepared,
+            call=call,
+            values=bound.values,
+            arguments=bound.arguments,
+            repairs=(*prepared.repairs, repair),
+            target=target,
+            verdict=verdict,
+            is_changed=True,
+        )
+
+    def deny(self, call: AnyCall, answer: Deny | None) -> ToolOutcome:
+        """Return the outcome of a call that was not approved; None: nobody could be asked."""
+        message = "The user did not approve the call." if answer else "The call needs approval; nobody can give it."
+        reason = answer.reason.strip() if answer else ""
+        message += f" It did not run. Reason: {reason}" if reason else " It did not run."
+        error = ToolError(message, kind="rejected", code="not_approved")
+        interpreted = call if isinstance(call, InterpretedCall) else None
+        by, tool = "user" if answer else "policy", self.find_tool(call)
+        return self._refuse(base_call(call), interpreted, error, tool, approved=False, decided_by=by, reason=reason)
 
     def _refuse(
         self,
@@ -216,27 +287,52 @@ class ToolExecutor:
         interpreted: InterpretedCall | None,
         error: ToolError,
         tool: Tool | None = None,
-        target: str = "",
+        target: str | None = None,
         *,
         approved: bool | None = None,
+        decided_by: DecidedBy = "policy",
+        reason: str = "",
+        dry: bool = False,
     ) -> ToolOutcome:
         """Return the outcome of a call that does not run, as the model's own harness would word it."""
         outcome = error_outcome(call, error)
         if interpreted is not None and interpreted.render is not None:
             outcome = replace(outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details))
-        return self.record(outcome, tool, target, approved=approved)
+        if dry:
+            return outcome
+        return self.record(outcome, tool, target, approved=approved, decided_by=decided_by, reason=reason or error.code)
+
+    # ---- what happened
 
     def record(
-        self, outcome: ToolOutcome, tool: Tool | None = None, target: str = "", *, approved: bool | None = None
+        self,
+        outcome: ToolOutcome,
+        tool: Tool | None = None,
+        target: str | None = None,
+        *,
+        approved: bool | None = None,
+        decided_by: DecidedBy = "policy",
+        reason: str = "",
     ) -> ToolOutcome:
-        """Count an outcome and write it to the audit log."""
+        """Count an outcome and write it to the audit log. `target`: by default what the tool says of the call."""
         self.metrics.add(outcome)
         if outcome.result.error_code != REPEATED_CALL:  # such a refusal is no new result of the call
             self.policy.record_result(outcome.call, tool if outcome.ran else None, outcome.result)
         if self._audit is not None:
             effects = tool.effects if tool else frozenset[Effect]()
+            if target is None and tool is not None:
+                with suppress(ToolError):  # its arguments are not valid
+                    target = _describe(tool, tool.target, tool.bind(outcome.call).arguments)[0]
             try:
-                self._audit.write(outcome, run_id=self.run_id, target=target, effects=effects, approved=approved)
+                self._audit.write(
+                    outcome,
+                    run_id=self.run_id,
+                    target=target or "",
+                    effects=effects,
+                    approved=approved,
+                    decided_by=decided_by,
+                    reason=reason,
+                )
             except Exception as e:  # the call has run: the model must hear of its result
                 log.error("the audit log could not be written: %s", e)
         if log.isEnabledFor(DEBUG):
@@ -254,12 +350,14 @@ class ToolExecutor:
         return f"There is no such tool: {error.hint}"
 
 
-def _describe(tool: Tool, describe: Callable[[dict[str, Any]], str] | None, arguments: dict[str, Any]) -> str:
-    """Return what a tool says about a call before it runs: its target or its preview."""
+def _describe(tool: Tool, describe: Describe | None, arguments: dict[str, Any]) -> tuple[str, str]:
+    """Return what a tool says about a call before it runs, its target or its preview; if it fails, "" and why."""
     if describe is None:
-        return ""
+        return "", ""
     try:
-        return str(describe(deep_copy(arguments)))
+        return str(describe(deep_copy(arguments))), ""
+    except ToolError as e:
+        return "", str(e)
     except Exception as e:
         log.warning("tool %s cannot describe a call: %r", tool.name, e)
-        return ""
+        return "", describe_error(e)

@@ -12,6 +12,7 @@ import msgspec
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import dumps
 from toolglot.messages import ToolCall, ToolResult
+from toolglot.tools.audit import DecidedBy
 from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.tool import Tool
 
@@ -29,6 +30,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     action: Literal["run", "ask", "refuse"]
     reason: str = ""
+    decided_by: DecidedBy = "policy"
     each_time: bool = False
     """Only an answer to this very call lets it run: no rule, no earlier "always", no --yes."""
 
@@ -130,8 +132,13 @@ class ToolPolicy:
         if tool.approval is False or (tool.approval is None and not asking):
             return Verdict("run", "the tool needs no approval")
         if tool.key in self._always_allowed:
-            return Verdict("run", "the user always allows the tool")
+            return Verdict("run", "the user always allows the tool", "user")
         return Verdict("ask", "the tool asks for approval" if tool.approval else f"its effects: {', '.join(sorted(asking))}")
+
+    @property
+    def approval_rules(self) -> Any:
+        """What of the configuration decides on approvals, as data: an approval counts only under the rules of its time."""
+        return sorted(self.config.approval_effects)
 
     # ---- what happened
 

@@ -334,5 +334,6 @@ class TestRewrite:
         wish = {"pattern": "foo($A)", "replacement": "bar($A)"}
         assert "writes nothing" in preview(wish)
         assert "-foo(1)\n+bar(1)" in preview({**wish, "dry_run": False})
-        assert "this will fail" in preview({**wish, "dry_run": False, "language": "klingon"})
+        with pytest.raises(ToolError, match="klingon"):
+            preview({**wish, "dry_run": False, "language": "klingon"})
         assert files_of(root) == {"a.py": b"foo(1)\n"}

@@ -373,8 +373,8 @@ class TestEditing:
         assert tools.preview("edit", path="text.txt", old="one", new="1") == expected
         assert tools.preview("multi_edit", path="text.txt", edits=[{"old": "one", "new": "1"}]) == expected
         assert tools.preview("insert", path="text.txt", after_line=3, text="4").endswith(" two\n three\n+4\n")
-        failure = tools.preview("edit", path="text.txt", old="nothing", new="1")
-        assert failure.startswith("(this will fail: the text to replace is not in")
+        with pytest.raises(ToolError, match="the text to replace is not in"):
+            tools.preview("edit", path="text.txt", old="nothing", new="1")
         assert snapshot(root) == before
 
     def test_a_cancelled_call_changes_nothing(self, tools: Tools, root: Path):

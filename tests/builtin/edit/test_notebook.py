@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from toolglot.builtin.edit.notebook import notebook_tools
 from toolglot.builtin.files.file_tools import file_tools
+from toolglot.errors import ToolError
 
 
 def code(name: str, *lines: str) -> dict[str, Any]:
@@ -155,7 +156,8 @@ class TestCells:
         tools("read", path="a.ipynb")
         before = snapshot(root)
         assert '-    "x = 1\\n",' in tools.preview("notebook_edit", path="a.ipynb", cell_id="calc", source="z")
-        assert "no cell 'nope'" in tools.preview("notebook_edit", path="a.ipynb", cell_id="nope", source="z")
+        with pytest.raises(ToolError, match="no cell 'nope'"):
+            tools.preview("notebook_edit", path="a.ipynb", cell_id="nope", source="z")
         assert snapshot(root) == before
 
     def test_what_was_not_read_or_has_changed_is_not_edited(self, tools: Tools, root: Path):

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shell_kit import Kit, count_fds, eventually, find_processes, resident_memory, text_of, unavailable_reason
 
+from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell.limits import _parent_group  # pyright: ignore[reportPrivateUsage]
 from toolglot.builtin.shell.manager import ShellOptions
@@ -26,7 +27,7 @@ from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.errors import UsageError
 from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest, ToolExecutor
+from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
 LEVELS = [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK, SandboxLevel.NONE]
@@ -484,7 +485,7 @@ class TestApproval:
     async def test_without_a_sandbox_every_command_needs_approval(self, open_kit: OpenKit) -> None:
         previews: list[str] = []
 
-        def approve(approval: ApprovalRequest) -> ApprovalAnswer:
+        def approve(approval: ApprovalRequest) -> Decision:
             previews.append(approval.preview)
             return "no"
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from rich.console import Console
 
+from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.cli.chat.app import Chat
 from toolglot.cli.chat.input import EndOfInput
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.screen import Screen
 from toolglot.config.settings import ChatSettings, Settings
 from toolglot.config.setup import Setup
-from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 from toolglot.tools.tool import tool
 
 __all__ = ["Said", "Talk", "a_screen", "add", "plain", "talk", "wipe"]
@@ -124,7 +124,7 @@ def talk(
     screen, out = a_screen(100, moves=moves, settings=setup.settings.chat)
     reader = Said(lines)
 
-    async def approve(approval: ApprovalRequest) -> ApprovalAnswer:
+    async def approve(approval: ApprovalRequest) -> Decision:
         assert reader.chat is not None
         return await reader.chat.approve(approval)
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import aclosing, contextmanager, redirect_stdout
 from typing import Any, NoReturn, cast
 
+from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.attachments import extract_attachments, find_missing_files
 from toolglot.cli.chat.approvals import show_approval
@@ -24,7 +25,6 @@ from toolglot.errors import ToolglotError
 from toolglot.events import RunEvent
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Media, Text
-from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 
 
 class Chat:
@@ -134,7 +134,7 @@ class Chat:
                 self.attachments = self._last_attachments
                 self.screen.note("the prompt was removed from the conversation: press Up to edit it and send it again", "dim")
 
-    async def approve(self, approval: ApprovalRequest) -> ApprovalAnswer:
+    async def approve(self, approval: ApprovalRequest) -> Decision:
         """Ask the user to approve a call."""
         with self.screen.pause():
             is_complete = show_approval(approval, self.screen)
@@ -152,7 +152,7 @@ class Chat:
                 if answer == "show":
                     is_complete = show_approval(approval, self.screen, show_all=True)
                 elif answer:
-                    return cast(ApprovalAnswer, answer)
+                    return cast(Decision, answer)
                 else:
                     self.screen.note("please answer y, n or a", "dim")
 

@@ -34,6 +34,8 @@ def describe_approval(approval: ApprovalRequest) -> list[Line]:
     if approval.preview:
         return _color_diff(approval.preview)
     lines: list[Line] = []
+    if approval.preview_error:
+        lines.append(Line(f"  as things are now, this fails: {_escape_line(approval.preview_error)}", "yellow"))
     for name, value in approval.arguments.items():
         text = value if isinstance(value, str) else dumps_text(value)
         if "\n" in text:

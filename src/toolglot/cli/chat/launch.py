@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.keyboard import open_keyboard
 from toolglot.cli.options import AGENT
@@ -17,7 +18,6 @@ from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.cli.styled import PlainConsole
 from toolglot.errors import MalformedData, UsageError
 from toolglot.messages import load as load_messages
-from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
         return await session.answer_questions(questions)
 
-    async def approve(approval: ApprovalRequest) -> ApprovalAnswer:
+    async def approve(approval: ApprovalRequest) -> Decision:
         return await session.approve(approval)
 
     saved, saved_model = read_saved(load) if load is not None else (None, "")

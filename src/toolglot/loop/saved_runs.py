@@ -1,0 +1,62 @@
+"""Whether a saved run is what this user saved: a MAC in its header, with a key that only the user can read.
+
+The key is created when the first paused run is saved. TOOLGLOT_APPROVAL_KEY replaces it: several machines can share one.
+"""
+
+import hmac
+import os
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from toolglot.errors import UsageError
+from toolglot.user_dirs import data_directory, ensure_private_directory
+
+__all__ = ["DOUBT", "is_intact", "sign"]
+
+DOUBT = "the saved run was changed, or was saved with another approval key"
+_KEY_FILE, _KEY_LENGTH = "approval.key", 64  # hexadecimal digits
+_MAC = re.compile(rb',"mac":"([0-9a-f]{64})"\}')
+
+
+def sign(saved: bytes) -> bytes:
+    """Add the MAC of a saved run to its header, which is the first line; without a key nothing is added."""
+    header, newline, messages = saved.partition(b"\n")
+    key = _read_key() or _create_key()
+    return header[:-1] + b',"mac":"%s"}' % _mac(key, saved) + newline + messages if key else saved
+
+
+def is_intact(saved: bytes) -> bool:
+    """Return whether a saved run has a valid MAC."""
+    header, newline, messages = saved.partition(b"\n")
+    match, key = _MAC.search(header, len(header) - 74 if len(header) > 74 else 0), _read_key()
+    if match is None or match.end() != len(header) or not key:
+        return False
+    return hmac.compare_digest(match[1], _mac(key, header[: match.start()] + b"}" + newline + messages))
+
+
+def _mac(key: bytes, saved: bytes) -> bytes:
+    return hmac.digest(key, saved, "sha256").hex().encode()
+
+
+def _key_file() -> Path:
+    return data_directory() / _KEY_FILE
+
+
+def _read_key() -> bytes:
+    if key := os.environ.get("TOOLGLOT_APPROVAL_KEY", "").strip():
+        return os.fsencode(key)
+    try:
+        key = _key_file().read_bytes().strip()
+    except OSError:
+        return b""
+    return key if len(key) == _KEY_LENGTH else b""  # another process is about to write it
+
+
+def _create_key() -> bytes:
+    with suppress(OSError, UsageError):  # a directory that cannot be written; a file that another process creates now
+        file = ensure_private_directory(_key_file().parent) / _KEY_FILE
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
+            new.write(secrets.token_hex(_KEY_LENGTH // 2))
+    return _read_key()
