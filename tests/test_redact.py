@@ -1,5 +1,10 @@
 """Text without secrets."""
 
+import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from urllib.parse import quote
+
 import pytest
 
 from toolglot.redact import REDACTED, redact
@@ -58,3 +63,48 @@ def test_a_key_that_starts_with_another_is_hidden_whole(known: list[str]) -> Non
 def test_it_is_idempotent() -> None:
     once = redact("Bearer abcdefgh12345 sk-abcdefgh12345678", ["abcdefgh12345"])
     assert redact(once, ["abcdefgh12345"]) == once
+
+
+KEY = "my-live_Q7w+E/9rTyU4iOpA1sDfGh2JkL3zXcVbN"
+
+ENCODINGS: dict[str, Callable[[bytes], str]] = {
+    "base64": lambda data: b64encode(data).decode(),
+    "url-safe base64": lambda data: urlsafe_b64encode(data).decode().rstrip("="),
+    "hex": lambda data: data.hex(),
+    "upper hex": lambda data: data.hex().upper(),
+    "reversed": lambda data: data.decode()[::-1],
+    "url": lambda data: quote(data.decode(), safe=""),
+    "json": lambda data: json.dumps(json.dumps(data.decode())),
+}
+
+
+@pytest.mark.parametrize("around", ["{}", "x{}", "xy{}", "xyz{}", '{{"authorization": "Bearer {}", "n": 1}}'])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_encoded_keys(encoding: str, around: str) -> None:
+    encode = ENCODINGS[encoding]
+    text = f"before {encode(around.format(KEY).encode())} after"
+    hidden = redact(text, [KEY])
+    assert REDACTED in hidden
+    assert hidden.startswith("before ")
+    assert hidden.endswith(" after")
+    forms = [encode(b"   " + KEY[start : start + 20].encode() + b"   ") for start in range(21)]
+    assert not any(form[6:-6] in hidden for form in forms)
+
+
+@pytest.mark.parametrize("part", [KEY[:21], KEY[20:], KEY[10:31], KEY[1:], KEY[:-1], KEY[5:26][::-1], KEY[:22].encode().hex()])
+def test_half_of_a_key_is_hidden(part: str) -> None:
+    for text in (part, f"a{part}b", f"{part} {part}", f"{KEY}{part}", part * 3):
+        hidden = redact(text, [KEY])
+        assert REDACTED in hidden
+        assert not any(KEY[start : start + 12] in hidden for start in range(len(KEY) - 12))
+
+
+def test_parts_of_what_may_be_anywhere_stay() -> None:
+    assert redact("https://example.com/other", ["https://example.com/my-app"]) == "https://example.com/other"
+    assert redact("my-live_Q7 is a short prefix", [KEY]) == "my-live_Q7 is a short prefix"
+
+
+def test_hostile_text_takes_no_longer() -> None:
+    """Each chunk of the key, everywhere: what is found is looked at once."""
+    for chunk in (KEY[:10], KEY[10:20], KEY[:19], KEY[1:20]):
+        assert len(redact(chunk * 20_000, [KEY])) > 19_000 * 10

@@ -1,10 +1,15 @@
 """Hides secrets in text: known keys, and whatever looks like one. Used wherever text leaves the program.
 
 Time grows only with the length of the text, because every look-ahead is bounded. JSON stays JSON, unless `by_name` is set.
+
+A known key is also hidden in the usual encodings, reversed, and from half of it on. That is for accidents: a provider that has
+received a key and wants to show it can always encode it in a way that nobody expects.
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import quote
 
 from toolglot.jsontext import dumps_text
@@ -12,6 +17,8 @@ from toolglot.jsontext import dumps_text
 REDACTED = "[hidden]"
 _MIN_SECRET_LENGTH = 6  # a shorter one may be an ordinary word
 _MIN_PREFIX_LENGTH = 8  # of a secret at the end of a truncated text
+_MIN_PART_LENGTH = 12  # of a part of a secret elsewhere
+_RANDOM_TEXT = re.compile(r"[\w.~+/=-]+", re.ASCII)  # no URL, no sentence: parts of those may be anywhere
 # A key starts where a word does, also after an escape of JSON (\n, \u00e4) or of a URL (%3D).
 _KEY_BOUNDARY = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
 _KEY_PATTERNS = (
@@ -67,8 +74,13 @@ def redact(text: str, secrets: Iterable[str] = (), *, by_name: bool = False) -> 
     """Hide the given secrets and anything that looks like a key. `by_name` also hides values called key, token or password."""
     for secret in sorted(secrets, key=len, reverse=True):  # one secret may contain another
         if len(secret) >= _MIN_SECRET_LENGTH:
-            for form in _encoded_forms(secret):
-                text = _hide_truncated_secret(text.replace(form, REDACTED), form)
+            for form in encode_secret(secret):
+                text = text.replace(form, REDACTED)
+            if _RANDOM_TEXT.fullmatch(secret):
+                for form in (secret, *encode_secret(secret)):  # itself first: encodings have parts of it in common
+                    text = _hide_parts(text, form)
+            for form in _quoted_forms(secret):
+                text = _hide_truncated_secret(text, form)
     text = _KEY_PATTERN.sub(REDACTED, text)
     if not by_name:
         return text
@@ -76,13 +88,47 @@ def redact(text: str, secrets: Iterable[str] = (), *, by_name: bool = False) -> 
     return _NAMED_SECRET_PATTERN.sub(lambda match: "".join(match[name] or "" for name in names) + REDACTED, text)
 
 
-def _encoded_forms(secret: str) -> Iterable[str]:
-    """Return a secret as it is, in a URL, in JSON, and in JSON inside of JSON; the longest first."""
+def _quoted_forms(secret: str) -> set[str]:
+    """Return a secret as it is, in a URL, in JSON, and in JSON inside of JSON."""
     if secret.isascii() and secret.isalnum():
-        return (secret,)
+        return {secret}
     in_json = dumps_text(secret)[1:-1]
-    forms = {secret, quote(secret, safe="", errors="replace"), in_json, dumps_text(in_json)[1:-1]}
-    return sorted(forms, key=len, reverse=True)
+    return {secret, quote(secret, safe="", errors="replace"), in_json, dumps_text(in_json)[1:-1]}
+
+
+@lru_cache(256)
+def encode_secret(secret: str) -> tuple[str, ...]:
+    """Return a secret as it is, quoted, reversed, in hexadecimal and in base64; the longest first."""
+    data, forms = secret.encode(errors="replace"), _quoted_forms(secret)
+    if len(data) >= _MIN_PREFIX_LENGTH:
+        forms |= {secret[::-1], data.hex(), data.hex().upper()}
+        for offset in range(3):  # the characters of base64 depend on how many bytes stand before
+            encoded = b64encode(b"\0" * offset + data).decode()
+            encoded = encoded[(0, 2, 3)[offset] : (offset + len(data)) * 8 // 6]
+            forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _hide_parts(text: str, secret: str) -> str:
+    """Hide every run of characters that is at least half of a secret."""
+    size = max(_MIN_PART_LENGTH, (len(secret) + 1) // 2)
+    step = size // 2  # so that each such run contains one of the chunks that are looked for
+    for start in range(0, len(secret) - step + 1, step) if len(secret) >= size else ():
+        chunk, kept, done = secret[start : start + step], list[str](), 0
+        at = text.find(chunk)
+        while at >= 0:
+            left, right = start, start + step
+            while left and at - (start - left) > done and text[at - (start - left) - 1] == secret[left - 1]:
+                left -= 1
+            end = at + step
+            while right < len(secret) and end < len(text) and text[end] == secret[right]:
+                right, end = right + 1, end + 1
+            if right - left >= size:
+                kept += [text[done : at - (start - left)], REDACTED]
+                done = end
+            at = text.find(chunk, max(at + 1, done))
+        text = "".join([*kept, text[done:]]) if kept else text
+    return text
 
 
 def _hide_truncated_secret(text: str, secret: str) -> str:

@@ -1,6 +1,7 @@
 """Recordings: a tool loop recorded and replayed, misses that name the difference, broken files, and no keys in any of them."""
 
 import asyncio
+import os
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -205,6 +206,16 @@ def test_a_new_recording_starts_empty(tmp_path: Path) -> None:
     record(path, ScriptedTransport(whole_reply("one")), text_request())
     record(path, ScriptedTransport(whole_reply("two")), text_request())
     assert replay(path, text_request()) == ["two"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+def test_a_recording_is_private(tmp_path: Path) -> None:
+    previous = os.umask(0o022)
+    try:
+        RecordingTransport(SimulatedTransport(), tmp_path / "new.jsonl")
+    finally:
+        os.umask(previous)
+    assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600
 
 
 def test_equal_requests_are_answered_in_order(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ whole, and the other way round, so that one recording serves `run` and `stream`.
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -18,7 +20,7 @@ import msgspec
 from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport, send
 from toolglot.errors import MalformedData, ReplayMiss, ToolglotError, UsageError
 from toolglot.jsontext import dumps, dumps_text, loads
-from toolglot.redact import redact
+from toolglot.redact import REDACTED, encode_secret, redact
 from toolglot.simulator.routes import find_route
 from toolglot.wire.codec import create_reader, load_reply_encoder
 from toolglot.wire.reply_encoding import split_reply
@@ -60,7 +62,9 @@ class RecordingTransport:
     def __init__(self, inner: Transport, path: str | Path) -> None:
         self._inner, self._path = inner, Path(path)
         try:
-            self._path.write_bytes(b"")
+            # Only for its owner: it has whole conversations in it. Who publishes one decides that.
+            with open(self._path, "wb", opener=partial(os.open, mode=0o600)):
+                pass
         except OSError as e:
             raise UsageError(f"cannot write the recording {str(path)!r}: {e.strerror}") from None
 
@@ -116,8 +120,8 @@ class _RecordingResponse:
         try:
             response = _ResponseRecord(self.status, headers, redact(body.decode(), secrets))
         except UnicodeDecodeError:
-            for secret in filter(None, secrets):
-                body = body.replace(secret.encode(), b"[hidden]")
+            for form in (form for secret in filter(None, secrets) for form in encode_secret(secret)):
+                body = body.replace(form.encode(), REDACTED.encode())
             response = _ResponseRecord(self.status, headers, "", body)
         line = dumps(_Exchange(_record_request(self._request), response)) + b"\n"
 
