@@ -114,10 +114,10 @@ def find_line_edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
     return [LineEdit(head + a, removed[a:b], added[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
 
 
-def unified_diff(before: str, after: str, path: str) -> str:
-    """Return a unified diff of two texts, "" if they are equal; a very long one is truncated."""
+def unified_diff(before: str, after: str, path: str, *, limit: float = _MAX_DIFF_CHARS) -> str:
+    """Return a unified diff of two texts, "" if they are equal; one of more characters than the limit is truncated."""
     old, new = _mark_final_newline(before), _mark_final_newline(after)
-    return render_diff(path if before else "/dev/null", path, old, find_line_edits(old, new))
+    return render_diff(path if before else "/dev/null", path, old, find_line_edits(old, new), limit=limit)
 
 
 def _mark_final_newline(text: str) -> list[str]:
@@ -127,8 +127,10 @@ def _mark_final_newline(text: str) -> list[str]:
     return lines
 
 
-def render_diff(old_path: str, new_path: str, lines: Sequence[str], edits: Sequence[LineEdit]) -> str:
-    """Return known edits of `lines` as a unified diff, "" without any; a very long one is truncated."""
+def render_diff(
+    old_path: str, new_path: str, lines: Sequence[str], edits: Sequence[LineEdit], *, limit: float = _MAX_DIFF_CHARS
+) -> str:
+    """Return known edits of `lines` as a unified diff, "" without any; one of more characters than the limit is truncated."""
     if not edits:
         return ""
     output = [f"--- {old_path}", f"+++ {new_path}"]
@@ -149,7 +151,7 @@ def render_diff(old_path: str, new_path: str, lines: Sequence[str], edits: Seque
         for line in hunk:
             output.append(line)
             size += len(line) + 1
-            if size > _MAX_DIFF_CHARS:
+            if size > limit:
                 return "\n".join([*output, "… the rest of the diff is omitted"]) + "\n"
     return "\n".join(output) + "\n"
 

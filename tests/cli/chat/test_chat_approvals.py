@@ -2,6 +2,8 @@
 
 import unicodedata
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,10 @@ from chat_harness import a_screen, plain, talk
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.cli.chat.approvals import describe_approval, show_approval
 from toolglot.cli.sanitize import escape_invisible
+from toolglot.config.settings import PolicySettings
 from toolglot.messages import ToolCall
 from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.tool import tool
@@ -134,6 +138,15 @@ class TestLongOnes:
         assert over.has("    line 299")
         assert ["show all" in question for question in over.reader.questions] == [True, False]
         assert over.has("written")
+
+    def test_the_end_of_a_diff_beyond_100_000_characters_can_be_shown(self, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("".join(f"some line {number}\n" for number in range(8_000)))
+        prompt = 'call edit {"path": "a.txt", "old": "some line", "new": "another line", "count": "all"}'
+        options, policy = BuiltinOptions(require_read=False), PolicySettings(ask=("write",))
+        with closing(builtins(tmp_path, options=options, state_dir=tmp_path / "state")) as loaded:
+            over = talk(prompt, "s", "n", tools=loaded.tools, policy=policy, facade="neutral")
+        assert over.has("    +another line 7999")
+        assert not over.has("omitted")
 
 
 @pytest.mark.parametrize("start", ["--- a\n+++ b\n@@ -1,2 +1,2 @@\n", "diff --git a b\n@@ -1,2 +1,2 @@\n"])

@@ -7,6 +7,7 @@ is replaced.
 import re
 from bisect import bisect_right
 from contextlib import closing
+from sys import maxsize
 
 import msgspec
 
@@ -207,7 +208,7 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
             return "(writes nothing: it only shows what would change)"
         language, include = arguments.get("language", ""), arguments.get("include_glob", "")
         with closing(AstQuery(state, arguments["pattern"], path, language, include)) as query:
-            return _plan_rewrite(state, query, arguments["replacement"], max_results, False)[1].render()
+            return _plan_rewrite(state, query, arguments["replacement"], max_results, False, max_diff=maxsize)[1].render()
 
     @tool(
         name="ast_rewrite",
@@ -250,14 +251,14 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
 
 
 def _plan_rewrite(
-    state: ToolState, query: AstQuery, replacement: str, limit: int, dry_run: bool
+    state: ToolState, query: AstQuery, replacement: str, limit: int, dry_run: bool, *, max_diff: int = MAX_DIFF_LENGTH
 ) -> tuple[list[_Draft], AstRewriteResult]:
     check_text(replacement, "replacement", MAX_PATTERN_LENGTH * 10)
     drafts = _draft_files(query, replacement, min(check_minimum("max_results", limit, 1), MAX_REPLACEMENTS))
     if not query.complete:
         message = "not all files could be searched in time, so nothing was changed; search a smaller directory"
         raise ToolError(message, kind="limit", code="search_timeout")
-    files, truncated = _describe_drafts(state, drafts)
+    files, truncated = _describe_drafts(state, drafts, max_diff)
     return drafts, AstRewriteResult(
         **query.summarize(is_empty=not files),
         dry_run=dry_run,
@@ -345,13 +346,13 @@ def _indentation_at(text: str, index: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _describe_drafts(state: ToolState, drafts: list[_Draft]) -> tuple[list[FileRewrite], bool]:
+def _describe_drafts(state: ToolState, drafts: list[_Draft], max_diff: int) -> tuple[list[FileRewrite], bool]:
     """Return the changes of each file, and whether some diffs are truncated."""
     files: list[FileRewrite] = []
-    remaining, truncated = MAX_DIFF_LENGTH, False
+    remaining, truncated = max_diff, False
     for draft in drafts:
         before, path = draft.source.document.text, replace_surrogates(state.display_path(draft.source.opened.path))
-        diff = unified_diff(before, draft.new_text, path)
+        diff = unified_diff(before, draft.new_text, path, limit=max(max_diff, MAX_DIFF_LENGTH))
         truncated = truncated or len(diff) > remaining
         diff, remaining = diff[:remaining], max(remaining - len(diff), 0)
         files.append(

@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
+from math import inf
 from typing import Any, Self
 
 import msgspec
@@ -114,11 +115,11 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diff_preview(plan: Callable[..., TextChange]) -> Callable[[dict[str, Any]], str]:
-    """Return a preview of a call as a diff, or why it will fail."""
+    """Return a preview of a call as a diff, which is never truncated, or why it will fail."""
 
     def describe(path: str, **arguments: Any) -> str:
         change = plan(path, **arguments)
-        return unified_diff(change.before, change.after, path)
+        return unified_diff(change.before, change.after, path.replace("\n", "␊"), limit=inf)
 
     return make_preview(describe)
 
