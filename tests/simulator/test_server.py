@@ -1,6 +1,7 @@
 """The simulator over real HTTP on loopback. Faults on the way are in `handover/test_faults`."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, suppress
 
 import aiohttp
@@ -9,6 +10,7 @@ import pytest
 from toolglot.jsontext import dumps
 from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
+from toolglot.simulator import server
 from toolglot.simulator.core import SimulatedResponse
 from toolglot.simulator.server import serve
 
@@ -74,3 +76,52 @@ async def test_logs_hold_no_keys(caplog: pytest.LogCaptureFixture) -> None:
             await response.read()
     assert "chat/completions -> 200" in caplog.text
     assert "sk-secret" not in caplog.text
+
+
+async def send_raw(url: str, data: bytes) -> bytes:
+    """What the server answers until it closes the connection."""
+    reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+    writer.write(data)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_slow_clients_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_READ_SECONDS", 0.2)
+    head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\n"
+    async with serve() as url:
+        texts = ["", head, f"{head}Content-Length: 100\r\n\r\n{{"]
+        silent, no_body, half_body = await asyncio.gather(*(send_raw(url, text.encode()) for text in texts))
+    assert (silent, no_body) == (b"", b"")
+    assert half_body.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_bodies_are_limited_each_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(client: aiohttp.ClientSession, size: int) -> int:
+        async with client.post(PATH, data=b"x" * size) as response:
+            return response.status
+
+    async def drip() -> AsyncGenerator[bytes]:
+        yield b"x" * 80_000
+        await done.wait()
+
+    monkeypatch.setattr(server, "_MAX_BODY_BYTES", 90_000)
+    monkeypatch.setattr(server, "_MAX_HELD_BYTES", 100_000)
+    done = asyncio.Event()
+    async with serve() as url, client_of(url) as client:
+        assert [await ask(client, 100_000), await ask(client, 50_000)] == [413, 400]
+        slow = asyncio.create_task(client.post(PATH, data=drip()))
+        while await ask(client, 50_000) == 400:  # until the slow one has arrived
+            pass
+        done.set()
+        assert (await slow).status == 400
+        assert await ask(client, 50_000) == 400
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "LOCALHOST:80", "[::1]:80", "evil.example", "127.0.0.1.evil.example"]
+)
+async def test_only_loopback_names(host: str) -> None:
+    async with serve() as url, client_of(url) as client, client.get("/", headers={"host": host}) as response:
+        assert response.status == (403 if "evil" in host else 200)

@@ -56,15 +56,14 @@ def read_output(process: Process, should_stop: Callable[[int], bool], limit: int
 
 def split_records(chunks: Iterator[bytes], separator: bytes) -> Iterator[bytes]:
     """Yield what stands before each separator."""
-    partial = b""
+    partial: list[bytes] = []  # joined once: a record may have many megabytes
     for data in chunks:
         *records, last = data.split(separator)
         if records:
-            yield partial + records[0]
+            yield b"".join([*partial, records[0]])
             yield from records[1:]
-            partial = last
-        else:
-            partial += last
+            partial.clear()
+        partial.append(last)
 
 
 def start_python_worker(

@@ -1,23 +1,55 @@
 """Serves the simulator over real HTTP, on loopback. aiohttp is imported when it serves.
 
-It only sends what the simulator decided, and logs method, path and status, never headers or bodies.
+It only sends what the simulator decided, and logs method, path and status, never headers or bodies. It has nothing to keep
+secret, but it is meant for programs of this machine: clients have limits of size and time, and a web page that a browser shows
+cannot reach it under a name of its own (DNS rebinding).
 """
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolglot.simulator.core import Simulator, Stall
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 __all__ = ["serve"]
 
 _log = logging.getLogger("toolglot.simulator")
-_MAX_REQUEST_BYTES = 256 * 1024 * 1024  # bytes of a request
+_MAX_BODY_BYTES, _MAX_HELD_BYTES = 64 * 1024 * 1024, 128 * 1024 * 1024  # of one request, and of all that are read at once
+_READ_SECONDS = 60.0  # for a client to send a request
+_LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:\d+)?", re.IGNORECASE)
 _LINGER_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
+
+
+class _BodyReader:
+    """Reads the bodies of requests, within limits of size and time."""
+
+    def __init__(self) -> None:
+        self._held_bytes = 0
+
+    async def read(self, request: "web.Request") -> bytes:
+        from aiohttp import web
+
+        body = bytearray()
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                async for data in request.content.iter_any():
+                    body += data
+                    self._held_bytes += len(data)
+                    if len(body) > _MAX_BODY_BYTES or self._held_bytes > _MAX_HELD_BYTES:
+                        raise web.HTTPRequestEntityTooLarge(_MAX_BODY_BYTES, len(body))
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+        finally:
+            self._held_bytes -= len(body)
+        return bytes(body)
 
 
 @asynccontextmanager
@@ -27,8 +59,12 @@ async def serve(simulator: Simulator | None = None, host: str = "127.0.0.1", por
 
     simulated, stopping = simulator or Simulator(), asyncio.Event()
 
+    bodies, address = _BodyReader(), f"[{host}]" if ":" in host else host
+
     async def handle_request(request: web.Request) -> web.StreamResponse:
-        answer = simulated.handle(request.method, request.path_qs, request.headers, await request.read())
+        if _LOOPBACK.fullmatch(address) and not _LOOPBACK.fullmatch(request.host):
+            raise web.HTTPForbidden(text="the simulator serves programs of this machine: ask it by a loopback address\n")
+        answer = simulated.handle(request.method, request.path_qs, request.headers, await bodies.read(request))
         _log.info("%s %s -> %s", request.method, request.path, answer.status)
         if len(answer.parts) == 1 and isinstance(whole := answer.parts[0], bytes):
             return web.Response(status=answer.status, headers=answer.headers, body=whole)
@@ -50,14 +86,21 @@ async def serve(simulator: Simulator | None = None, host: str = "127.0.0.1", por
             await response.write_eof()
         return response
 
-    app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
+    app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle_request)
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        app,
+        handler_cancellation=True,
+        access_log=None,
+        shutdown_timeout=1.0,
+        keepalive_timeout=_READ_SECONDS,  # also for the head of a request
+        lingering_time=1.0,
+    )
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, backlog=2048).start()
-        address: Any = runner.addresses[0]
-        yield f"http://{f'[{host}]' if ':' in host else host}:{address[1]}"
+        bound: Any = runner.addresses[0]
+        yield f"http://{address}:{bound[1]}"
     finally:
         stopping.set()
         await runner.cleanup()

@@ -246,6 +246,18 @@ class TestConfinement:
             grep_of(tmp_path, engine)(pattern="dog", path="pipe")
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_long_line_with_very_many_matches(tmp_path: Path, engine: str) -> None:
+    """ripgrep describes each match in 50 bytes, and a match of several lines by all of them."""
+    plant(tmp_path, {"long": '},{"match":' * 30_000, "lines": "a\n" * 50_000})
+    grep = grep_of(tmp_path, engine)
+    (line,) = grep(pattern=".", path="long").data["files"][0]["lines"]
+    assert line["matches"][:2] == ("}", ",")
+    assert (len(line["matches"]), line["matches"][-1]) == (1001, "[only the first 1000 matches of this line]")
+    assert grep(pattern="a\n?", path="lines", multiline=True, mode="content").data["files"][0]["lines"][1]["matches"] == ("a",)
+    assert grep(pattern="a\n?", path="lines", multiline=True, mode="count").data["files"][0]["count"] == 50_000
+
+
 class TestRipgrep:
     def test_a_program_in_the_workspace_is_not_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         root = plant(tmp_path / "w", {"a": "dog\n", "bin/rg": f"#!/bin/sh\ntouch {tmp_path}/ran\n"})

@@ -16,7 +16,15 @@ from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.text import check_text
 from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.search.globs import GlobFilter
-from toolglot.builtin.search.grep_query import FALLBACK_NOTE, UNLIMITED, FileMatches, GrepMatches, GrepQuery, unknown_type_error
+from toolglot.builtin.search.grep_query import (
+    FALLBACK_NOTE,
+    MAX_LINE_MATCHES,
+    UNLIMITED,
+    FileMatches,
+    GrepMatches,
+    GrepQuery,
+    unknown_type_error,
+)
 from toolglot.builtin.search.grep_ripgrep import find_ripgrep, search_with_ripgrep
 from toolglot.builtin.search.grep_worker import search_with_python
 from toolglot.builtin.search.search_scope import SearchRoot, open_root_of, start_deadline
@@ -268,10 +276,10 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
 def _build_file(state: ToolState, root: SearchRoot, file: FileMatches, before: int, after: int) -> GrepFile:
     absolute = f"{root.root_path}/{file.path}"
     path = file.path if root.root_path == str(state.workspace.root).rstrip("/") else absolute
-    lines = {
-        number: GrepLine(number, _shorten_line(text, at), True, tuple(map(_shorten_line, parts)))
-        for number, text, parts, at in file.lines
-    }
+    lines: dict[int, GrepLine] = {}
+    for number, text, parts, at in file.lines:
+        more = () if len(parts) < MAX_LINE_MATCHES else (f"[only the first {MAX_LINE_MATCHES} matches of this line]",)
+        lines[number] = GrepLine(number, _shorten_line(text, at), True, (*map(_shorten_line, parts), *more))
     if (before or after) and lines:
         numbers = {number for match in lines for number in range(match - before, match + after + 1)}
         last = max(numbers)

@@ -40,8 +40,10 @@ FILE_TYPES: dict[str, str] = {
     "xml": "*.xml *.xsd *.xsl *.xslt *.dtd", "yaml": "*.yaml *.yml", "zig": "*.zig",
 }  # fmt: skip
 
+MAX_LINE_MATCHES = 1000
+"""Matches in one line that are kept: a line of a megabyte may have a million."""
 MatchedLine = tuple[int, str, list[str], int]
-"""Line number, text, matched texts, and where the first match starts."""
+"""Line number, text, matched texts (up to the limit), and where the first match starts."""
 
 
 class FileMatches(msgspec.Struct):

@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import BinaryIO
 
 import msgspec
@@ -19,6 +20,7 @@ from toolglot.builtin.child_process import ProcessStopped, read_output, split_re
 from toolglot.builtin.programs import find_programs
 from toolglot.builtin.search.globs import GlobFilter, to_byte_key
 from toolglot.builtin.search.grep_query import (
+    MAX_LINE_MATCHES,
     UNLIMITED,
     FileMatches,
     GrepMatches,
@@ -43,6 +45,7 @@ from toolglot.builtin.tool_state import ToolState
 __all__ = ["find_ripgrep", "search_with_ripgrep"]
 
 _MIN_VERSION = 13
+_MAX_SUBMATCH_BYTES = 1 << 18
 _SIMPLE_GLOB = re.compile(r"[\w.*?/+@=~, -]+", re.ASCII)
 _BASE_OPTIONS = (
     *("--no-config", "--color=never", "--no-messages", "--no-mmap", "--encoding=none", "--hidden", "--no-follow", "--no-pre"),
@@ -85,17 +88,15 @@ def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[i
         process = start_confined(program, arguments, query.root_fd, errors, ignore.fileno())
         output = read_output(process, should_stop)
         try:
-            for file in _parse_json(output) if use_json else _parse_counts(output):
+            for file in _parse_json(output, query.limit_per_file) if use_json else _parse_counts(output):
                 if query.is_file or _is_included(file.path, query, include, extra_scope):
                     matches.files.append(file)
         except ProcessStopped:
             matches.complete = False
         if matches.complete and process.returncode not in (0, 1):
             _raise_error(errors, query.pattern)
-    for file in matches.files:
-        if file.lines:
-            file.count = min(len(file.lines), query.limit_per_file)
-            file.lines = file.lines[: query.limit_per_file] if query.with_lines else []
+    for file in () if query.with_lines else matches.files:
+        file.lines = []
     return matches
 
 
@@ -197,21 +198,32 @@ class _RgEvent(msgspec.Struct):
     data: _RgData
 
 
-def _parse_json(chunks: Iterator[bytes]) -> Iterator[FileMatches]:
+def _parse_json(chunks: Iterator[bytes], limit: int) -> Iterator[FileMatches]:
     decode = msgspec.json.Decoder(_RgEvent).decode
     lines: list[MatchedLine] = []
     for record in split_records(chunks, b"\n"):
+        # The matches in a line of 1 MB may be 60 MB of JSON. Quotes in texts are escaped, so this can only be the key.
+        if (key := record.find(b'"submatches":[')) >= 0 and len(record) - key > _MAX_SUBMATCH_BYTES:
+            end = record.rfind(b'},{"match":', key, key + _MAX_SUBMATCH_BYTES)
+            record = record if end < 0 else record[:end] + b"}]}}"
         event = decode(record)
         data = event.data
         if event.type == "begin":
             lines = []
         elif event.type == "match" and data.lines is not None:
-            start = 0  # a match over several lines is one event: each line gets its part of the submatches
+            start = index = 0  # a match over several lines is one event: each line gets its part of the submatches
             for number, line in enumerate(data.lines.raw.removesuffix(b"\n").split(b"\n"), data.line_number or 0):
-                spans = [(max(sub.start - start, 0), min(sub.end - start, len(line))) for sub in data.submatches]
-                spans = [(a, b) for a, b in spans if a <= min(b, len(line)) and b >= 0]
+                if len(lines) >= limit:
+                    break
+                while index < len(data.submatches) and data.submatches[index].end < start:
+                    index += 1
+                spans: list[tuple[int, int]] = []
+                for sub in islice(data.submatches, index, None):
+                    if sub.start > start + len(line):
+                        break
+                    spans.append((max(sub.start - start, 0), min(sub.end - start, len(line))))
                 first = spans[0][0] if spans else 0
-                matches = [_decode(line[a:b]) for a, b in spans if b > a]
+                matches = [_decode(line[a:b]) for a, b in spans[:MAX_LINE_MATCHES] if b > a]
                 lines.append((number, _decode(line), matches, len(_decode(line[:first]))))
                 start += len(line) + 1
         elif event.type == "end" and lines and data.path is not None:

@@ -10,7 +10,7 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from toolglot.builtin.files.descriptors import READ_FLAGS
 from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.grep_query import (
     FALLBACK_NOTE,
+    MAX_LINE_MATCHES,
     FileMatches,
     GrepMatches,
     GrepQuery,
@@ -143,7 +144,7 @@ def _match_text(regex: re.Pattern[str], text: str, *, multiline: bool) -> Iterat
     lines = text.removesuffix("\n").split("\n") if text else []
     if not multiline:
         for number, line in enumerate(lines, 1):
-            if spans := [match.span() for match in regex.finditer(line)]:
+            if spans := [match.span() for match in islice(regex.finditer(line), MAX_LINE_MATCHES)]:
                 yield number, line, spans
         return
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
@@ -153,7 +154,9 @@ def _match_text(regex: re.Pattern[str], text: str, *, multiline: bool) -> Iterat
         index = bisect_right(starts, start) - 1
         while index < len(lines) and (starts[index] < end or starts[index] <= start):
             offset = starts[index]
-            touched.setdefault(index, []).append((max(start - offset, 0), min(end - offset, len(lines[index]))))
+            spans = touched.setdefault(index, [])
+            if len(spans) < MAX_LINE_MATCHES:
+                spans.append((max(start - offset, 0), min(end - offset, len(lines[index]))))
             index += 1
     for index in sorted(touched):
         yield index + 1, lines[index], touched[index]
