@@ -403,9 +403,9 @@ PROGRAM = dedent(
                 file.write(f"{name} {n}\\n")
             return f"{name} {n}"
         body.__doc__ = name
-        return tool(body, name=name, effects=effects)
+        return tool(body, name=name, effects=effects, tags={"a", "b", "c"})
 
-    options = dict(tools=[counted("read", "read"), counted("write", "write")], config=ToolConfig(approval_effects=frozenset({"write"})))
+    options = dict(tools=[counted("read", "read"), counted("write", ("write", "network", "execute"))], config=ToolConfig(approval_effects=frozenset({"write"})))
     if what == "start":
         agent = Orchestrator("simulator:%s", **options)
         result = agent.run_sync('call read {"n": 1} call write {"n": 2} call write {"n": 3}')

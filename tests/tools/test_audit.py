@@ -12,13 +12,18 @@ from typing import Any
 
 import pytest
 
+from toolglot.approvals import ApprovalRequest, Deny
+from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import ToolError
 from toolglot.events import ToolOutcome
 from toolglot.jsontext import loads
-from toolglot.messages import Text, ToolCall, ToolResult
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Reply, Text, ToolCall, ToolResult
+from toolglot.request import ToolChoice
+from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import RetryConfig, ToolConfig
-from toolglot.tools.executor import ApprovalRequest, ToolExecutor
+from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
@@ -163,6 +168,69 @@ async def test_a_call_that_was_cancelled_is_in_the_log() -> None:
     (line,) = desk.lines
     assert (line["tool"], line["ran"]) == ("forever", True)
     assert line["outcome"] in ("cancelled", "interrupted")
+
+
+# ---- every path of a run
+
+ASKS, NOT_TODAY = "the tool asks for approval", Deny("not today")
+
+
+def say_yes(_: ApprovalRequest) -> bool:
+    return True
+
+
+def say_no(_: ApprovalRequest) -> Deny:
+    return NOT_TODAY
+
+
+PATHS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {  # options, decision on resume, what the line says
+    "runs": ({}, None, {"ran": True, "decided_by": "policy", "reason": "the tool needs no approval"}),
+    "approved": ({"approve": say_yes}, None, {"ran": True, "approved": True, "decided_by": "user", "reason": ASKS}),
+    "denied": ({"approve": say_no}, None, {"ran": False, "approved": False, "decided_by": "user"}),
+    "approved later": ({"approve": None}, True, {"ran": True, "approved": True, "decided_by": "user", "reason": ASKS}),
+    "denied later": ({"approve": None}, NOT_TODAY, {"approved": False, "decided_by": "user", "reason": "not today"}),
+    "the user moved on": ({"approve": None}, "another prompt", {"ran": False, "reason": "cancelled"}),
+    "vetoed": ({"hooks": [No()]}, None, {"ran": False, "decided_by": "hook", "reason": "no"}),
+    "too often": ({"config": ToolConfig(max_uses={"fetch": 0})}, None, {"ran": False, "reason": "use_limit"}),
+    "not offered": ({"config": ToolConfig(tool_choice=ToolChoice("none"))}, None, {"ran": False, "decided_by": "policy"}),
+    "no turn left": ({"config": ToolConfig(max_iterations=0)}, None, {"ran": False, "reason": "limit"}),
+    "truncated": ({"stop": "length"}, None, {"ran": False, "reason": "truncated"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "decision", "expected"), PATHS.values(), ids=list(PATHS))
+def test_a_line_is_complete_whatever_came_of_a_call(options: dict[str, Any], decision: Any, expected: dict[str, Any]) -> None:
+    lines: list[bytes] = []
+    options = {**options}
+    reply = Reply((ToolCall("1", "fetch", {"url": "https://example.org/a"}),), options.pop("stop", "tools"))
+    agent = Orchestrator(
+        "simulator",
+        tools=[fetch.replace(approval="approve" in options)],
+        audit=AuditLog(lines.append),
+        transport=SimulatedTransport(Simulator(Script([lambda _: reply, "say done", "say on"]))),
+        **options,
+    )
+    result = agent.run_sync("go")
+    if decision == "another prompt":
+        agent.run_sync("on")
+    elif decision is not None:
+        agent.resume_sync({result.pending[0].id: decision})
+    [line] = map(loads, lines)
+    assert (line["tool"], line["effects"], line["target"]) == ("fetch", ["network", "read"], "https://example.org/a")
+    assert {key: line[key] for key in expected} == expected
+    assert ("approved" in line) == ("approved" in expected)
+    assert line["decided_by"] in ("user", "rule", "policy", "hook")
+    assert line["reason"]
+
+
+def test_the_reason_of_a_decision_is_redacted_and_bounded() -> None:
+    def refuse(_: ApprovalRequest) -> Deny:
+        return Deny(f"{KEY} " * 1000)
+
+    desk = Desk(approve=refuse, config=ToolConfig(approval_effects={"network"}))
+    desk.run(url="x")
+    assert KEY.encode() not in desk.raw[0]
+    assert len(desk.lines[0]["reason"]) <= 2000
 
 
 # ---- files

@@ -222,6 +222,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
                 raise UnknownName("tool in tool_choice", name, known)
         if state.paused is not None:
             state.paused.interrupt()  # the user moved on: what waited did not run
+            state.record_refusals(state.paused)
             state.paused = None
         state.prompt_start = len(state.conversation)
         state.conversation.append(*messages)

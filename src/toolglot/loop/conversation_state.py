@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from toolglot.approvals import ApprovalRequest
 from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UsageError
-from toolglot.events import RunResult
+from toolglot.events import RunResult, ToolOutcome
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.losses import Loss
 from toolglot.messages import Conversation, Message
 from toolglot.request import ToolChoice
+from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 
@@ -160,6 +161,17 @@ class ConversationState:
             assert request is not None, "there is a reason to ask"
             requests[index] = request
         return requests
+
+    def record_refusals(self, run: Run) -> dict[int, ToolOutcome]:
+        """Record the calls that a run has answered itself; returns their outcomes by index."""
+        outcomes: dict[int, ToolOutcome] = {}
+        for index, call, result in run.take_refusals():
+            outcome = ToolOutcome(base_call(call), result, ran=result.error_kind in ("interrupted", "unknown_outcome"))
+            if not outcome.ran:  # one that ran was recorded when it was stopped
+                reason = result.error_code or result.error_kind or ""
+                outcome = self.executor.record(outcome, self.executor.find_tool(call), reason=reason)
+            outcomes[index] = outcome
+        return outcomes
 
     # ---- save, restore, undo
 

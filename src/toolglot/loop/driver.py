@@ -43,7 +43,7 @@ from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Usage
 from toolglot.providers.profile import Price
-from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
+from toolglot.tools.calls import AnyCall, InterpretedCall
 from toolglot.tools.execution import CallBatch, CallWork
 from toolglot.tools.hooks import apply_hooks
 from toolglot.tools.turn import run_turn
@@ -323,15 +323,9 @@ class Driver:
 
     def _record_refusals(self) -> list[RunEvent]:
         """Calls that the run itself has answered are outcomes too, in their place among the others of the turn."""
-        events: list[RunEvent] = []
-        for index, call, result in self.run.take_refusals():
-            outcome = ToolOutcome(base_call(call), result, ran=result.error_kind in ("interrupted", "unknown_outcome"))
-            if not outcome.ran:  # one that ran was recorded when it was stopped
-                reason = result.error_code or result.error_kind or ""
-                outcome = self._executor.record(outcome, self._executor.find_tool(call), reason=reason)
-            self._turn_outcomes[index] = outcome
-            events.append(ToolFinished(outcome))
-        return events
+        outcomes = self._requests.state.record_refusals(self.run)
+        self._turn_outcomes |= outcomes
+        return [ToolFinished(outcome) for outcome in outcomes.values()]
 
     def _close_turn(self) -> None:
         if self._turn_outcomes:

@@ -100,7 +100,8 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         """
         state = self._state_for(conversation)
         data = save(state.conversation, model=self.engine.name, **state.save_header(digest(self.registry.definitions())[:16]))
-        return sign(data) if state.paused is not None else data
+        # A run that was changed by somebody else must not get a good name by being saved again.
+        return sign(data) if state.paused is not None and not state.paused.doubt else data
 
     @classmethod
     @show_options(AgentOptions)

@@ -284,7 +284,7 @@ class Execution:
             attempt += 1
         result = self._render(result, details)
         if prepared.is_changed:
-            note = f"[The user changed the arguments of this call to {dumps_verbatim(prepared.arguments)}]"
+            note = f"[The user changed the arguments of this call to {dumps_verbatim(prepared.arguments)}]\n"
             result = replace(result, content=(Text(escape_surrogates(note)), *result.content))
         result = limit_result(result, tool.max_result or executor.config.max_result, executor.store)
         return ToolOutcome(call, result, executor.clock() - self._started_at, attempt, prepared.repairs, details=details)

@@ -256,7 +256,8 @@ class ToolExecutor:
         try:
             bound = tool.bind(call)
         except ToolError as error:
-            raise UsageError(f"Allow(arguments=…) does not fit the tool {tool.name!r}: {error}") from None
+            issues = "; ".join(map(str, error.details or [error]))
+            raise UsageError(f"Allow(arguments=…) does not fit the tool {tool.name!r}: {issues}") from None
         target = _describe(tool, tool.target, bound.arguments)[0]
         verdict = self._judge(tool, call, bound.arguments)
         repair = Repair("arguments", tool.name, "the approver changed them")

@@ -1,0 +1,567 @@
+"""Approvals as data: what was shown is what runs, decisions say more than yes and no, and nothing loaded carries one."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.builtin.file_kit import snapshot
+
+from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.builtin.tools import builtins
+from toolglot.errors import UsageError
+from toolglot.events import RunDone, RunResult
+from toolglot.facades.catalog import list_facades
+from toolglot.jsontext import loads
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Conversation, Message, Reply, ToolCall
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.context import Context
+from toolglot.tools.tool import Tool, tool
+
+from .agents import Wiretap, agent, check, gathered, kinds_of, outcome, results_of, run
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+WRITES = ToolConfig(approval_effects={"write", "execute"})
+
+
+class Vault:
+    """Tools on a few named values, which somebody else may change as well."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.ran: list[str] = []
+
+    @property
+    def tools(self) -> list[Tool]:
+        def put(key: str, value: str) -> str:
+            """Puts a value."""
+            self.ran.append(f"put {key}={value}")
+            self.values[key] = value
+            return f"put {value}"
+
+        def get(key: str) -> str:
+            """Gets a value."""
+            self.ran.append(f"get {key}")
+            return self.values.get(key, "nothing")
+
+        def show(arguments: dict[str, Any]) -> str:
+            return f"{self.values.get(arguments['key'], 'nothing')} -> {arguments['value']}"
+
+        return [
+            Tool(put, effects=("write", "network"), ordered=True, inline=True, target=_key, preview=show, tags={"a", "b", "c"}),
+            Tool(get, effects="read", inline=True),
+        ]
+
+
+def _key(arguments: dict[str, Any]) -> str:
+    return f"vault/{arguments['key']}"
+
+
+PUT = 'call put {"key": "a", "value": "1"}'
+
+
+def paused(prompt: str = PUT, vault: Vault | None = None, **options: Any) -> tuple[Orchestrator, Vault, RunResult]:
+    vault = vault or Vault()
+    talker = agent("anthropic", tools=vault.tools, config=WRITES, **options)
+    return talker, vault, run(talker.run(prompt))
+
+
+def loaded(data: bytes | str, vault: Vault, **options: Any) -> Orchestrator:
+    everything: dict[str, Any] = {"tools": vault.tools, "config": WRITES, **options}
+    return Orchestrator.load(data, "simulator:anthropic", **everything)
+
+
+async def resumed(talker: Orchestrator, decisions: dict[str, Any], *, live: bool) -> RunResult:
+    if not live:
+        return await talker.resume(decisions)
+    last = (await gathered(talker.resume_stream(decisions)))[-1]
+    assert isinstance(last, RunDone)
+    return last.result
+
+
+def calling(*calls: ToolCall) -> Callable[[Any], Reply]:
+    return lambda _: Reply(calls, "tools")
+
+
+class Asked:
+    """An approver that keeps what it was shown, and looks at the world at that moment."""
+
+    def __init__(self, *answers: Decision, look: Callable[[], Any] = tuple) -> None:
+        self.requests: list[ApprovalRequest] = []
+        self.seen: list[Any] = []
+        self._answers, self._look = list(answers), look
+
+    def __call__(self, request: ApprovalRequest) -> Decision:
+        self.requests.append(request)
+        self.seen.append(self._look())
+        return self._answers.pop(0) if self._answers else True
+
+
+# ---- a call is asked about when its turn comes
+
+TURNS: dict[str, tuple[list[ToolCall], str]] = {
+    "write after read": (
+        [ToolCall("1", "read", {"path": "app.cfg"}), ToolCall("2", "write", {"path": "app.cfg", "content": "EVIL\n"})],
+        "-KEEP=1\n+EVIL",
+    ),
+    "edit after write": (
+        [
+            ToolCall("1", "write", {"path": "n.py", "content": "a = 1\n"}),
+            ToolCall("2", "edit", {"path": "n.py", "old": "a", "new": "evil"}),
+        ],
+        "-a = 1\n+evil = 1",
+    ),
+    "edit after a command": (
+        [
+            ToolCall("1", "read", {"path": "app.cfg"}),
+            ToolCall("2", "shell", {"command": "ln -s app.cfg other.cfg; echo more > new.txt"}),
+            ToolCall("3", "read", {"path": "new.txt"}),
+            ToolCall("4", "insert", {"path": "new.txt", "after_line": 1, "text": "EVIL"}),
+        ],
+        " more\n+EVIL",
+    ),
+}
+
+
+@LIVE
+@pytest.mark.untraced
+@pytest.mark.parametrize(("calls", "diff"), TURNS.values(), ids=list(TURNS))
+def test_what_a_call_would_do_is_shown_after_the_calls_before_it(
+    tmp_path: Path, calls: list[ToolCall], diff: str, live: bool
+) -> None:
+    """S3: with a preview made too early, the user was shown "this will fail", and none of the text that was then written."""
+    (tmp_path / "app.cfg").write_text("KEEP=1\n")
+    asked = Asked(look=lambda: snapshot(tmp_path))
+    own = builtins(tmp_path, state_dir=tmp_path.parent / "state")
+    try:
+        tap = Wiretap(calling(*calls), "say done")
+        talker = agent("anthropic", tap, tools=own.tools, config=WRITES, approve=asked, facade="neutral")
+        run(outcome(talker, "go", streamed=live))
+    finally:
+        own.close()
+    assert kinds_of(talker.conversation) == [None] * len(calls)
+    last = asked.requests[-1]
+    assert (last.id, last.preview_error) == (calls[-1].id, "")
+    assert diff in last.preview
+    assert all(request.preview_error == "" for request in asked.requests)
+
+
+def test_plain_calls_have_finished_before_a_question() -> None:
+    vault = Vault()
+    asked = Asked(look=lambda: [*vault.ran])
+    prompt = f'call get {{"key": "x"}} {PUT} call get {{"key": "y"}} call put {{"key": "a", "value": "2"}}'
+    run(agent("anthropic", tools=vault.tools, config=WRITES, approve=asked).run(prompt))
+    assert [request.preview for request in asked.requests] == ["nothing -> 1", "1 -> 2"]
+    assert asked.seen == [["get x"], ["get x", "put a=1", "get y"]]
+
+
+async def test_calls_without_a_preview_are_asked_about_one_after_the_other_and_run_together() -> None:
+    inside, running = asyncio.Barrier(2), list[int]()
+
+    async def send(n: int) -> str:
+        """Sends."""
+        running.append(n)
+        await inside.wait()
+        return "sent"
+
+    asked = Asked(look=lambda: [*running])
+    talker = agent("anthropic", tools=[Tool(send, approval=True)], approve=asked)
+    await talker.run('call send {"n": 1} call send {"n": 2}')
+    assert (asked.seen, sorted(running)) == ([[], []], [1, 2])
+
+
+# ---- what was shown is what runs
+
+
+def test_what_changes_while_somebody_thinks_is_asked_about_again() -> None:
+    vault = Vault()
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        if len(asked) == 1:
+            vault.values["a"] = "changed meanwhile"
+        return len(asked) < 3
+
+    asked: list[ApprovalRequest] = []
+    run(agent("anthropic", tools=vault.tools, config=WRITES, approve=approve).run(PUT))
+    assert [request.preview for request in asked] == ["nothing -> 1", "changed meanwhile -> 1"]
+    assert len({request.fingerprint for request in asked}) == 2
+    assert vault.ran == ["put a=1"]
+
+
+def test_what_never_stays_the_same_does_not_run() -> None:
+    vault = Vault()
+
+    def approve(request: ApprovalRequest) -> bool:
+        vault.values["a"] = f"{len(vault.values)}{request.preview}"
+        asked.append(request)
+        return True
+
+    asked: list[ApprovalRequest] = []
+    talker = agent("anthropic", tools=vault.tools, config=WRITES, approve=approve)
+    run(talker.run(PUT))
+    assert (len(asked), vault.ran, kinds_of(talker.conversation)) == (4, [], ["rejected"])
+    assert "changed each time" in results_of(talker.conversation)[0].text
+
+
+@LIVE
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "loaded"])
+def test_a_paused_call_that_would_do_something_else_by_now_waits_again(live: bool, elsewhere: bool) -> None:
+    talker, vault, first = paused()
+    if elsewhere:
+        talker = loaded(talker.save(), vault)
+    vault.values["a"] = "changed meanwhile"
+    again = run(resumed(talker, {first.pending[0].id: True}, live=live))
+    assert (again.stop, vault.ran) == ("approval", [])
+    assert [request.preview for request in again.pending] == ["changed meanwhile -> 1"]
+    assert run(resumed(talker, {again.pending[0].id: True}, live=live)).stop == "end"
+    assert vault.ran == ["put a=1"]
+    check(talker.conversation)
+
+
+def test_calls_that_are_decided_on_together_are_shown_again_where_one_changes_the_other() -> None:
+    talker, vault, first = paused(f'{PUT} call put {{"key": "b", "value": "2"}} call put {{"key": "a", "value": "3"}}')
+    assert [request.preview for request in first.pending] == ["nothing -> 1", "nothing -> 2", "nothing -> 3"]
+    again = run(talker.resume({request.fingerprint: True for request in first.pending}))
+    assert [request.preview for request in again.pending] == ["1 -> 3"]
+    assert vault.ran == ["put a=1", "put b=2"]
+    assert run(talker.resume({again.pending[0].fingerprint: True})).stop == "end"
+    assert vault.ran[2:] == ["put a=3"]
+
+
+def test_a_preview_that_fails_leaves_the_arguments_to_be_shown(tmp_path: Path) -> None:
+    asked = Asked(False)
+    own = builtins(tmp_path, state_dir=tmp_path.parent / "state")
+    talker = agent("anthropic", tools=own.tools, config=WRITES, approve=asked, facade="neutral")
+    run(talker.run('call edit {"path": "none.txt", "old": "a", "new": "b"}'))
+    own.close()
+    [request] = asked.requests
+    assert (request.preview, request.arguments) == ("", {"path": "none.txt", "old": "a", "new": "b"})
+    assert "none.txt" in request.preview_error
+
+
+Change = Callable[[Vault], dict[str, Any]]
+CHANGES: dict[str, Change] = {
+    "another version": lambda vault: {"tools": [vault.tools[0].replace(version="2"), vault.tools[1]]},
+    "another schema": lambda vault: {"tools": [vault.tools[0].replace(description="Now it is another."), vault.tools[1]]},
+    "other effects": lambda vault: {"tools": [vault.tools[0].replace(effects=("write", "execute")), vault.tools[1]]},
+    "another policy": lambda vault: {"config": ToolConfig(approval_effects={"write"})},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_a_decision_counts_for_the_tool_and_the_policy_of_its_time(change: Change, caplog: pytest.LogCaptureFixture) -> None:
+    talker, vault, first = paused()
+    other = loaded(talker.save(), vault, **change(vault))
+    for key in (first.pending[0].id, first.pending[0].fingerprint):
+        assert run(other.resume({key: True})).stop == "approval"
+        other = loaded(talker.save(), vault, **change(vault))
+    assert vault.ran == []
+    assert run(other.resume({run(other.list_pending())[0].fingerprint: True})).stop == "end"
+    assert vault.ran == ["put a=1"]
+
+
+# ---- what waits can be listed
+
+
+def test_what_waits_is_listed_with_all_that_matters() -> None:
+    talker, vault, first = paused()
+    [request] = first.pending
+    assert (request.tool, request.target, request.preview) == ("put", "vault/a", "nothing -> 1")
+    assert (request.effects, request.reason) == ({"write", "network"}, "its effects: write")
+    assert (request.arguments, request.id) == ({"key": "a", "value": "1"}, request.call.id)
+    assert len(request.fingerprint) == 64
+    assert run(talker.list_pending()) == first.pending
+    other = loaded(talker.save(), vault)
+    assert other.list_pending_sync() == first.pending
+    assert vault.ran == []
+    vault.values["a"] = "0"
+    assert other.list_pending_sync()[0].preview == "0 -> 1"
+    assert run(other.resume({request.id: True})).stop == "end", "the id means what was listed last"
+    assert run(other.list_pending()) == ()
+
+
+def test_nothing_is_listed_where_nothing_waits() -> None:
+    talker = agent("anthropic")
+    assert run(talker.list_pending()) == ()
+    assert talker.list_pending_sync(Conversation()) == ()
+
+
+def test_what_waits_for_a_tool_that_is_gone_is_listed_and_can_be_refused() -> None:
+    talker, vault, _ = paused()
+    other = loaded(talker.save(), vault, tools=vault.tools[1:])
+    [request] = other.list_pending_sync()
+    assert (request.tool, request.arguments, request.effects) == ("put", {"key": "a", "value": "1"}, frozenset())
+    assert "no such tool" in request.preview_error
+    with pytest.raises(UsageError, match="waits to call put"):
+        run(other.resume({request.fingerprint: True}))
+    assert run(other.resume({request.fingerprint: Deny("it is gone")})).stop == "end"
+    assert kinds_of(other.conversation) == ["rejected"]
+
+
+# ---- decisions
+
+ANSWERS: list[tuple[Any, bool, bool]] = [
+    (True, True, False), ("yes", True, False), (Allow(), True, False),
+    ("always", True, True), (Allow(always=True), True, True),
+    (False, False, False), ("no", False, False), (Deny(), False, False), (Deny("why"), False, False),
+]  # fmt: skip
+
+
+@LIVE
+@pytest.mark.parametrize("way", ["approve", "resume"])
+@pytest.mark.parametrize(("answer", "runs", "always"), ANSWERS, ids=str)
+def test_a_decision_has_many_forms(answer: Any, runs: bool, always: bool, way: str, live: bool) -> None:
+    asked = Asked(answer)
+    talker, vault, result = paused(approve=asked) if way == "approve" else paused()
+    if way == "resume":
+        result = run(resumed(talker, {result.pending[0].id: answer}, live=live))
+    assert (result.stop, vault.ran) == ("end", ["put a=1"] if runs else [])
+    assert [one.ran for one in result.outcomes] == [runs]
+    again = run(talker.run('call put {"key": "b", "value": "2"}'))
+    if way == "approve":
+        assert len(asked.requests) == (1 if always else 2)
+    else:
+        assert again.stop == ("end" if always else "approval")
+
+
+def test_later_keeps_a_call_waiting() -> None:
+    talker, vault, first = paused()
+    again = run(talker.resume({first.pending[0].id: "later"}))
+    assert (again.stop, again.pending, vault.ran) == ("approval", first.pending, [])
+
+
+@pytest.mark.parametrize("wrong", [1, None, "maybe", replace(Allow(), arguments="x"), replace(Deny(), reason=3)])
+def test_what_is_no_decision_is_an_error(wrong: Any) -> None:
+    talker, vault, first = paused()
+    with pytest.raises(UsageError, match="not a decision about a call"):
+        run(talker.resume({first.pending[0].id: wrong}))
+    assert talker.has_pending_run
+    assert vault.ran == []
+
+
+def test_the_model_reads_why_it_was_refused_under_every_facade(tmp_path: Path) -> None:
+    own = builtins(tmp_path, state_dir=tmp_path.parent / "state")
+    deny, base = Deny("use the staging server"), Message("assistant", (ToolCall("1", "shell", {"command": "touch ran"}),))
+    for facade in list_facades():
+        for approve in (Asked(deny), None):
+            losses: dict[Any, None] = {}
+            [call] = agent("anthropic", tools=own.tools, facade=facade.id).view().render_message(base, losses).calls
+            tap = Wiretap(calling(call), "say done")
+            talker = agent("anthropic", tap, tools=own.tools, facade=facade.id, approve=approve, config=WRITES)
+            result = run(talker.run("go"))
+            if approve is None:
+                assert result.pending[0].tool == "shell"
+                result = run(talker.resume({result.pending[0].id: deny}))
+            [refusal] = results_of(talker.conversation)
+            assert (refusal.error_kind, refusal.name) == ("rejected", call.name), facade.id
+            assert "use the staging server" in refusal.text, facade.id
+    own.close()
+    assert not [*tmp_path.iterdir()]
+
+
+@LIVE
+@pytest.mark.parametrize("way", ["approve", "resume"])
+def test_an_approver_may_change_the_arguments_and_the_model_is_told(way: str, live: bool) -> None:
+    lines: list[bytes] = []
+    change = Allow({"key": "b", "value": 2})
+    options: dict[str, Any] = {"audit": AuditLog(lines.append)}
+    talker, vault, result = paused(approve=Asked(change), **options) if way == "approve" else paused(**options)
+    if way == "resume":
+        result = run(resumed(talker, {result.pending[0].id: change}, live=live))
+    assert vault.ran == ["put b=2"]
+    [changed] = result.outcomes
+    assert changed.call.arguments == {"key": "b", "value": 2}
+    assert any("changed" in repair.reason for repair in changed.repairs)
+    told = results_of(talker.conversation)[0].text
+    assert told.startswith('[The user changed the arguments of this call to {"key":"b","value":"2"}]')
+    assert "put 2" in told
+    assert talker.conversation[1].calls[0].arguments == {"key": "a", "value": "1"}, "the model's own words stay"
+    line = loads(lines[-1])
+    assert (line["target"], line["approved"], line["decided_by"]) == ("vault/b", True, "user")
+    check(talker.conversation)
+
+
+def test_changed_arguments_have_to_fit() -> None:
+    talker, vault, first = paused()
+    with pytest.raises(UsageError, match=r"Allow\(arguments=…\) does not fit the tool 'put'.*value"):
+        run(talker.resume({first.pending[0].id: Allow({"key": "b"})}))
+    assert (talker.has_pending_run, vault.ran) == (True, [])
+    with pytest.raises(UsageError, match="does not fit the tool 'put'"):
+        paused(approve=Asked(Allow({"key": "b"})))
+
+
+def test_always_does_not_cover_a_call_that_needs_an_answer_of_its_own() -> None:
+    ran: list[bool] = []
+
+    @tool(effects="execute", always_ask=lambda arguments: "it leaves the sandbox" if arguments["outside"] else "")
+    def act(outside: bool, context: Context) -> str:
+        """Acts."""
+        ran.append(context.approved)
+        return "done"
+
+    asked = Asked("always", "always", "always")
+    talker = agent("anthropic", tools=[act], config=WRITES, approve=asked)
+    for outside in ("false", "false", "true", "true", "false"):
+        run(talker.run(f'call act {{"outside": {outside}}}'))
+    assert [(request.each_time, request.reason) for request in asked.requests] == [
+        (False, "its effects: execute"), (True, "it leaves the sandbox"), (True, "it leaves the sandbox"),
+    ]  # fmt: skip
+    assert ran == [True, False, True, True, False], "a tool can see whether somebody approved this very call"
+
+
+# ---- nothing loaded carries a decision
+
+
+def edit_header(data: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    header, _, rest = data.partition(b"\n")
+    fields = json.loads(header)
+    change(fields)
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + rest
+
+
+EVIL: dict[str, Callable[[dict[str, Any]], object]] = {
+    "decisions of an older version": lambda header: header["run"].update(waiting=[], decisions={"0": "yes"}),
+    "rulings": lambda header: header["run"].update(waiting=[], rulings={"0": {"fingerprint": "", "answer": {}}}),
+    "nothing waits": lambda header: header["run"].update(waiting=[]),
+    "nothing was shown": lambda header: header["run"].pop("shown"),
+    "no mac": lambda header: header.pop("mac"),
+    "an empty mac": lambda header: header.update(mac=""),
+    "another mac": lambda header: header.update(mac="0" * 64),
+    "a mac that is no text": lambda header: header.update(mac=1),
+}
+
+
+@pytest.mark.parametrize("change", EVIL.values(), ids=list(EVIL))
+def test_a_changed_file_runs_nothing_unasked(change: Callable[[dict[str, Any]], object]) -> None:
+    """S6: not even what needs no approval otherwise, as nobody knows whose call it is."""
+    talker, vault, first = paused(f'{PUT} call get {{"key": "a"}}')
+    data = edit_header(talker.save(), change)
+    other = loaded(data, vault)
+    assert run(other.resume()).stop == "approval"
+    assert [request.tool for request in other.list_pending_sync()] == ["put", "get"]
+    assert other.list_pending_sync()[1].reason == "the saved run was changed, or was saved with another approval key"
+    with pytest.raises(UsageError, match=r"the id .* is not enough.*approval key.*fingerprint.*list_pending"):
+        run(other.resume({first.pending[0].id: True}))
+    assert vault.ran == []
+    asked = Asked(False, False)
+    other = loaded(data, vault, approve=asked)
+    assert run(other.resume()).stop == "end"
+    assert [(request.tool, request.each_time) for request in asked.requests] == [("put", False), ("get", True)]
+    assert vault.ran == []
+
+
+def test_a_call_that_was_changed_in_the_file_does_not_run() -> None:
+    """Row 25: the approved id ran whatever the file said."""
+    talker, vault, first = paused('call put {"key": "a.txt", "value": "1"}')
+    data = talker.save()
+    evil = data.replace(b"a.txt", b"/etc/passwd")
+    other = loaded(evil, vault)
+    with pytest.raises(UsageError, match="is not enough"):
+        run(other.resume({first.pending[0].id: True}))
+    result = run(other.resume({first.pending[0].fingerprint: True}))
+    assert (result.stop, [request.arguments["key"] for request in result.pending], vault.ran) == (
+        "approval",
+        ["/etc/passwd"],
+        [],
+    )
+    good = loaded(data, vault)
+    assert run(good.resume({first.pending[0].fingerprint: True})).stop == "end"
+    assert vault.ran == ["put a.txt=1"]
+
+
+def test_a_changed_run_is_not_made_good_by_saving_it_again() -> None:
+    talker, vault, first = paused()
+    other = loaded(talker.save().replace(b'"a"', b'"b"'), vault)
+    again = loaded(other.save(), vault)
+    with pytest.raises(UsageError, match="is not enough"):
+        run(again.resume({first.pending[0].id: True}))
+
+
+def test_a_fingerprint_of_now_counts_in_a_run_that_is_doubted() -> None:
+    talker, vault, _ = paused(f'{PUT} call get {{"key": "a"}}')
+    other = loaded(edit_header(talker.save(), lambda header: header.pop("mac")), vault)
+    put, get = other.list_pending_sync()
+    result = run(other.resume({put.fingerprint: True, get.fingerprint: True}))
+    assert (result.stop, vault.ran) == ("end", ["put a=1", "get a"])
+    assert run(other.run('call get {"key": "b"}')).stop == "end", "later turns are not doubted"
+    check(other.conversation)
+
+
+def test_an_unknown_fingerprint_is_an_error() -> None:
+    talker, vault, first = paused()
+    with pytest.raises(UsageError, match=f"no call {'0' * 64} waits.*list_pending.*{first.pending[0].id}"):
+        run(talker.resume({"0" * 64: True}))
+    assert vault.ran == []
+
+
+# ---- the key
+
+
+def test_machines_can_share_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGLOT_APPROVAL_KEY", "one")
+    talker, vault, first = paused()
+    data = talker.save()
+    assert run(loaded(data.decode(), vault).resume({first.pending[0].id: True})).stop == "end"
+    monkeypatch.setenv("TOOLGLOT_APPROVAL_KEY", "two")
+    with pytest.raises(UsageError, match="is not enough"):
+        run(loaded(data, vault).resume({first.pending[0].id: True}))
+
+
+def test_the_key_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
+    talker, vault, first = paused()
+    data = talker.save()
+    key = tmp_path / "state" / "approval.key"
+    if os.name == "posix":
+        assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert talker.save() == data, "the key stays"
+    assert key.read_bytes() not in data
+    key.write_bytes(b"")  # as another process would see it for a moment
+    with pytest.raises(UsageError, match="is not enough"):
+        run(loaded(data, vault).resume({first.pending[0].id: True}))
+
+
+def test_without_a_place_for_the_key_only_fingerprints_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "file" / "state"))
+    talker, vault, first = paused()
+    data = talker.save()
+    assert b'"mac"' not in data
+    with pytest.raises(UsageError, match="is not enough"):
+        run(loaded(data, vault).resume({first.pending[0].id: True}))
+    assert run(loaded(data, vault).resume({first.pending[0].fingerprint: True})).stop == "end"
+    assert vault.ran == ["put a=1"]
+
+
+def test_a_conversation_without_a_paused_run_needs_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
+    talker = agent("anthropic")
+    run(talker.run("say hi"))
+    assert b'"mac"' not in talker.save()
+    assert not (tmp_path / "state").exists()
+
+
+# ---- other conversations
+
+
+def test_the_paused_run_of_any_conversation_can_be_saved() -> None:
+    vault, first, second = Vault(), Conversation(), Conversation()
+    talker = agent("anthropic", tools=vault.tools, config=WRITES)
+    run(talker.run("say mine"))
+    for key, conversation in (("a", first), ("b", second)):
+        run(talker.run(f'call put {{"key": "{key}", "value": "1"}}', conversation=conversation))
+    assert [request.target for request in talker.list_pending_sync(second)] == ["vault/b"]
+    assert (talker.list_pending_sync(), talker.has_pending_run) == ((), False)
+    other = loaded(talker.save(second), vault)
+    assert [request.target for request in other.list_pending_sync()] == ["vault/b"]
+    assert run(other.resume({other.list_pending_sync()[0].id: True})).stop == "end"
+    assert run(talker.resume({talker.list_pending_sync(first)[0].id: True}, conversation=first)).stop == "end"
+    assert vault.ran == ["put b=1", "put a=1"]
+    assert loaded(talker.save(), vault).conversation == talker.conversation
