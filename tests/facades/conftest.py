@@ -29,6 +29,12 @@ PAGES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def whatever_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are compared word by word, wherever the tests run: they do not name a sandbox that is not the best."""
+    monkeypatch.setattr("toolglot.builtin.shell.manager._LEVEL_NOTES", {})
+
+
 class _Site(BaseHTTPRequestHandler):
     """A small site with a search service."""
 

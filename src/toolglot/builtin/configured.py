@@ -4,6 +4,7 @@ from pathlib import Path
 
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.tool_state import AskUser
 from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
 from toolglot.builtin.web.config import Secret, WebConfig
@@ -40,7 +41,7 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, requi
         ),
         unprotected=own.unprotected,
         require_read=own.require_read and require_read,
-        shell=ShellOptions(network=own.network),
+        shell=ShellOptions(network=own.network, level=None if own.sandbox else SandboxLevel.NONE),
         web=configured_web(settings),
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())

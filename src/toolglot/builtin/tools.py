@@ -25,6 +25,7 @@ from toolglot.builtin.search.glob import glob_tools
 from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.sandbox_probe import describe_weakness
 from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.builtin.web.client import WebClient
@@ -105,6 +106,7 @@ class Builtins:
             tool.replace(tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"})) for tool in tools
         ]
         self.notices = [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
+        self.notices += filter(None, [describe_weakness(workspace.roots, options.shell.level)])
         self.unusable = find_unusable(options.web)
         self.tools = [tool for tool in self.all_tools if tool.name not in self.unusable]
 

@@ -20,10 +20,10 @@ import msgspec
 
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
-from toolglot.cli.options import FACADE, JSON, LOGGING, ROOT, TOOLS, YES, complete_model
+from toolglot.cli.options import FACADE, JSON, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import write_json_line
 from toolglot.cli.sanitize import escape_controls, shorten
-from toolglot.cli.startup import CliSetup, Flags, prepare
+from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare
 from toolglot.cli.styled import PlainConsole
 from toolglot.config.settings import ChatSettings
 from toolglot.errors import ToolglotError, UsageError
@@ -58,6 +58,7 @@ class _Line(msgspec.Struct):
 @TOOLS
 @ROOT
 @FACADE
+@NO_SANDBOX
 @YES
 @click.option("--jsonl", is_flag=True, help="Read one call per line from stdin and write one result per line.")
 @JSON
@@ -77,7 +78,7 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
         raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
     with prepare(Flags(**flags), want_builtin=True, require_read=False) as cli_setup, asyncio.Runner() as runner:
         has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
-        approve: Approve | None = (lambda _: "yes") if yes else _ask_for_approval if has_user else None
+        approve: Approve | None = approve_all if yes else _ask_for_approval if has_user else None
         executor, facade = _create_executor(cli_setup, model, approve)
 
         def execute(call: ToolCall) -> ToolOutcome:

@@ -39,7 +39,8 @@ INPUT_FILE = click.argument(
 )
 JSON = click.option("--json", is_flag=True, help="Print JSON.")
 JSONL = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
-YES = click.option("-y", "--yes", is_flag=True, help="Approve every call that needs approval.")
+YES = click.option("-y", "--yes", is_flag=True, help="Approve every call that needs approval, but none outside a sandbox.")
+NO_SANDBOX = click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all your rights.")
 TOOLS = click.option(
     "--tools", multiple=True, metavar="NAME", help="Load tools of FILE.py, MODULE or MODULE:OBJECT. Repeatable."
 )
@@ -72,5 +73,6 @@ AGENT = _combine(
         "--builtin/--no-builtin", default=None, help="Offer the built-in tools. Default: yes, except on the simulator."
     ),
     FACADE,
+    NO_SANDBOX,
     LOGGING,
 )

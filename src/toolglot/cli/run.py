@@ -20,7 +20,7 @@ from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import supports_color, write_json_line
 from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
-from toolglot.cli.startup import Flags, prepare
+from toolglot.cli.startup import Flags, approve_all, prepare
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import (
@@ -62,7 +62,7 @@ def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **f
 
 def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, flags: Flags) -> int:
     with prepare(flags) as cli_setup:
-        agent = cli_setup.create_agent(approve=(lambda _: "yes") if yes else None)
+        agent = cli_setup.create_agent(approve=approve_all if yes else None)
         content = [prompt, *map(load_attachment, attach)]
         if cli_setup.model_reason:
             print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from toolglot.approvals import ApprovalRequest, Approve, Decision, Deny
 from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.logging_setup import configure_logging, effective_level
@@ -29,7 +30,6 @@ from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
-from toolglot.tools.executor import Approve
 from toolglot.tools.tool import tool
 from toolglot.user_dirs import config_file, data_directory
 
@@ -60,6 +60,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     root: Path | None = None
     builtin: bool | None = None
     facade: str | None = None
+    no_sandbox: bool = False
 
     def to_settings(self) -> dict[str, Any]:
         """Return the flags as dotted setting keys."""
@@ -71,6 +72,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "log.file": str(self.log_file) if self.log_file else None,
             "builtin.root": str(self.root) if self.root else None,
             "builtin.enabled": self.builtin,
+            "builtin.sandbox": False if self.no_sandbox else None,
             "facade": self.facade,
         }
 
@@ -208,6 +210,11 @@ def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:
         if (origin := describe_key_origin(resolve_profile(provider, name), keyring=keyring)) is not None:
             return model, f"using {model}: no model is configured, and there is a key for it ({origin})"
     return "simulator", "no model is configured (use -m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers"
+
+
+def approve_all(request: ApprovalRequest) -> Decision:
+    """Answer for `--yes`: it covers everything but what needs a decision of its own, such as leaving the sandbox."""
+    return Deny(f"--yes does not cover this: {request.reason}") if request.each_time else "yes"
 
 
 def logins_file() -> Path:

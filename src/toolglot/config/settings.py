@@ -157,6 +157,8 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A file must be read before it is overwritten."""
     network: bool = False
     """Whether commands may use the network."""
+    sandbox: Annotated[bool, Setting(flag="--no-sandbox")] = True
+    """false: commands run without a sandbox, with all your rights."""
     browser: str | None = None
     """The Chrome or Chromium program; unset: detected, "none": pages are fetched without a browser."""
     allow_private: tuple[str, ...] = ()

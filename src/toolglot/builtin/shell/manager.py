@@ -48,6 +48,8 @@ _NETWORK_ERRORS = (
     "Temporary failure in name resolution",
     "Name or service not known",
 )
+# Said in each result, as a user cannot see it otherwise.
+_LEVEL_NOTES = {SandboxLevel.LANDLOCK: "sandbox: Landlock, weaker than bubblewrap", SandboxLevel.NONE: "sandbox: none"}
 _END_TEXTS = {"timeout": "it took too long", "inactivity": "it wrote nothing for too long", "output": "it wrote too much"}
 
 
@@ -125,7 +127,8 @@ class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
     processes: Annotated[int, msgspec.Meta(ge=1)] = 512
     """The maximum number of processes of one command."""
     level: SandboxLevel | None = None
-    """Another sandbox than the best that works here."""
+    """Another sandbox than the best that works here. Only `SandboxLevel.NONE` lets commands run without one and without a
+    question each time."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -353,6 +356,8 @@ class ShellManager:
         if report.changed:
             names = ", ".join(map(state.display_path, report.changed[:10]))
             notes.append(f"the command changed protected files: {names}; tell the user")
+        if confinement.level in _LEVEL_NOTES:
+            notes.append(_LEVEL_NOTES[confinement.level])
         if session.is_running:
             return notes
         path, session.cwd = session.cwd, ""

@@ -29,7 +29,7 @@ from toolglot.builtin.shell.sandbox import (
 from toolglot.builtin.shell.seccomp import MACHINES
 from toolglot.errors import ToolError
 
-__all__ = ["SandboxProbe", "describe_sandbox", "probe_level", "probe_sandbox"]
+__all__ = ["SandboxProbe", "describe_sandbox", "describe_weakness", "probe_level", "probe_sandbox"]
 
 _CANARY_TIMEOUT = 10
 # Writes inside, then tries to write outside in two ways and to reach a port of this machine.
@@ -112,6 +112,21 @@ def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
         if any(outside.iterdir()):
             return "it does not keep commands from writing elsewhere"
         return "it does not keep commands from the network" if "net" in words else ""
+
+
+def describe_weakness(roots: Iterable[Root], level: SandboxLevel | None = None) -> str:
+    """Return what the user should know before the start: that commands are not in the best sandbox, and why; "" if they are."""
+    if level is SandboxLevel.NONE:
+        return "commands run without a sandbox, with all your rights, as you asked for"
+    probe = probe_sandbox(roots) if level is None else SandboxProbe(level)
+    reason = next(iter(probe.reasons.values()), "it was not asked for")
+    if probe.level is SandboxLevel.LANDLOCK:
+        return f"commands run in a weaker sandbox (Landlock), as bubblewrap cannot be used: {reason}"
+    return (
+        ""
+        if probe.level is SandboxLevel.BUBBLEWRAP
+        else f"no sandbox works here, so you are asked about each command: {reason}"
+    )
 
 
 def describe_sandbox(roots: Iterable[Root] = ()) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from toolglot.tools.tool import Tool, tool
 
 __all__ = ["close_shell", "shell_tools"]
 
+NO_SANDBOX = "no sandbox works here (`toolglot doctor` says why); --no-sandbox allows commands without one"
 _MAX_FILTERED_CHARS = 2_000_000
 _PROGRESS_INTERVAL = 1.0
 
@@ -66,6 +67,7 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
         tool(
             effects=("read", "write", "execute", *network),
             approval=None if has_sandbox else True,
+            always_ask=lambda arguments: "" if has_sandbox or manager.options.level is not None else NO_SANDBOX,
             timeout=timeout,
             max_result=max_result,
             target=describe_command,
