@@ -1,7 +1,7 @@
-"""Play calls of built-in tools as some user: `python play.py PLAN`. Rights are dropped after all imports.
+"""Play calls of built-in tools as some user: `python play.py USER PLANS`. Rights are dropped after all imports.
 
-The plan: `user`, `environ`, `root`, `level`, `calls` (tool and arguments), perhaps `hidden` (paths) and `options` (of
-BuiltinOptions). Prints for each call whether it failed, its text and its data.
+A plan: `environ`, `root`, `level`, `calls` (tool and arguments), perhaps `hidden` (paths) and `options` (of BuiltinOptions).
+Prints for each call whether it failed, and its text.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ LEVELS = {"bwrap": 2, "landlock": 1}
 USERS = {"root": 0, "user": NOBODY}
 
 
-def play(plan: dict[str, Any], user: str) -> list[dict[str, Any]]:
-    """Play a plan in a process of its own; skip the test if this sandbox or this user is not available."""
+def play(user: str, *plans: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Play plans in a process of their own; skip the test if this sandbox or this user is not available."""
     if user == "root" and os.getuid() != 0:
         pytest.skip("this needs root")
     uid = USERS[user] if os.getuid() == 0 else os.getuid()
     done = subprocess.run(
-        [sys.executable, __file__, json.dumps({**plan, "user": uid})], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, __file__, str(uid), json.dumps(plans)], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stderr
     report: Any = json.loads(done.stdout.splitlines()[-1])
@@ -65,7 +65,7 @@ async def _run(plan: dict[str, Any]) -> list[dict[str, Any]]:
     try:
         for number, (name, arguments) in enumerate(plan["calls"]):
             result = (await executor.run(ToolCall(f"c{number}", name, arguments))).result
-            report.append({"failed": result.is_error, "text": result.text, "data": result.data})
+            report.append({"failed": result.is_error, "text": result.text})
     finally:
         tools.close()
     return report
@@ -77,22 +77,26 @@ def main() -> None:
     from toolglot.builtin.shell.sandbox import SandboxLevel
     from toolglot.builtin.shell.sandbox_probe import probe_level
 
-    plan: dict[str, Any] = json.loads(sys.argv[1])
+    user, plans = int(sys.argv[1]), json.loads(sys.argv[2])
     with tempfile.TemporaryDirectory() as directory, suppress(Exception):  # imports what is imported when first needed
         calls = [["shell", {"command": "true"}], ["write", {"path": "a", "content": "b"}], ["grep", {"pattern": "b"}]]
-        asyncio.run(
-            _run({"root": directory, "level": 0, "calls": [*calls, ["glob", {"pattern": "*"}], ["read", {"path": "a"}]]})
-        )
-    if plan["user"] != os.getuid():
+        calls += [["glob", {"pattern": "*"}], ["read", {"path": "a"}]]
+        asyncio.run(_run({"root": directory, "level": 0, "calls": calls}))
+    if user != os.getuid():
         os.setgroups([])
-        os.setgid(plan["user"])
-        os.setuid(plan["user"])
-    for name in ("TOOLGLOT_STATE", "TOOLGLOT_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-        os.environ.pop(name, None)
-    os.environ.update({"PATH": "/usr/bin:/bin", **plan["environ"]})
-    tempfile.tempdir = None
-    reason = probe_level(SandboxLevel(plan["level"]))
-    print(json.dumps(reason or asyncio.run(_run(plan))))
+        os.setgid(user)
+        os.setuid(user)
+    reports: list[Any] = []
+    for plan in plans:
+        for name in ("TOOLGLOT_STATE", "TOOLGLOT_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+            os.environ.pop(name, None)
+        os.environ.update({"PATH": "/usr/bin:/bin", **plan["environ"]})
+        tempfile.tempdir = None
+        if reason := probe_level(SandboxLevel(plan["level"])):
+            print(json.dumps(reason))
+            return
+        reports.append(asyncio.run(_run(plan)))
+    print(json.dumps(reports))
 
 
 if __name__ == "__main__":

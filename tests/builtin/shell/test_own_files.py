@@ -36,11 +36,11 @@ class World:
             (self.home / name).parent.mkdir(parents=True)
             (self.home / name).write_text("SECRET\n" if name.startswith(".") else "text\n")
 
-    def play(self, calls: list[list[Any]], root: str = "home", *, hidden: str = "", **environ: str) -> list[dict[str, Any]]:
-        give_to(self.user, self.base)
+    def plan(self, calls: list[list[Any]], root: str = "home", *, hidden: str = "", **environ: str) -> dict[str, Any]:
         environ = {"HOME": str(self.home), "TMPDIR": str(self.base), **environ}
-        plan = {"environ": environ, "root": str(self.base / root), "level": LEVELS[self.level], "calls": calls}
-        return play({**plan, "hidden": [str(self.base / hidden)] if hidden else []}, self.user)
+        hidden_paths = [str(self.base / hidden)] if hidden else []
+        level, path = LEVELS[self.level], str(self.base / root)
+        return {"environ": environ, "root": path, "level": level, "calls": calls, "hidden": hidden_paths}
 
     def files(self) -> dict[str, str]:
         """What is in the home directory, except toolglot's own new files."""
@@ -56,11 +56,13 @@ def world(request: pytest.FixtureRequest) -> Generator[World]:
     shutil.rmtree(world.base)
 
 
-def test_settings_in_the_home_directory_are_not_changed(world: World) -> None:
-    before = world.files()
+OWN = ["cfg/my.toml", "data/toolglot/trust.json", "state/toolglot/audit.jsonl", "secrets/key"]
+
+
+def plan_for_home(world: World) -> dict[str, Any]:
     commands = [f"mkdir -p '{Path(name).parent}'; echo evil > '{name}'" for name in SETTINGS]
     commands += ["mv .docker d2", "mv .config c2", "mv .local l2", "ln -s /etc .config", "rm -r .ssh"]
-    report = world.play([
+    return world.plan([
         ["shell", {"command": "\n".join(commands)}],
         ["shell", {"command": "cat .d2/* d2/* .ssh/id"}],
         ["shell", {"command": "echo new > docs/new; cat docs/text"}],
@@ -68,37 +70,42 @@ def test_settings_in_the_home_directory_are_not_changed(world: World) -> None:
         *(["write", {"path": name, "content": "evil"}] for name in SETTINGS),
         *(["read", {"path": name}] for name in (".ssh/id", ".docker/config.json", ".SSH/id")),
     ])  # fmt: skip
-    assert [call["text"] for call in report[4:] if not call["failed"]] == []
-    assert not any("SECRET" in call["text"] for call in report)
-    assert world.files() == {**before, "docs/new": "new\n"}
 
 
-OWN = ["cfg/my.toml", "data/toolglot/trust.json", "state/toolglot/audit.jsonl", "secrets/key"]
-
-
-def test_own_files_in_a_project_are_not_read_or_changed(world: World) -> None:
-    project = world.base / "project"
-    for name in ("src", "secrets", "state/toolglot"):
-        (project / name).mkdir(parents=True)
-    (project / "secrets/key").write_text("SECRET\n")
-    (project / "state/toolglot/audit.jsonl").write_text("SECRET\n")
+def plan_for_project(world: World, project: Path) -> dict[str, Any]:
     create = "; ".join(f"mkdir -p {Path(name).parent}; echo evil > {name}" for name in OWN)
     move = "; ".join(f"mv {name} old-{name}" for name in ("cfg", "data", "state", "secrets"))
     places = {"XDG_DATA_HOME": "data", "XDG_STATE_HOME": "state", "TOOLGLOT_CONFIG": "cfg/my.toml"}
-    report = world.play(
+    return world.plan(
         [
             ["shell", {"command": f"{create}; {move}; {create}; cat {' '.join(OWN)}; echo new > src/new"}],
             ["shell", {"command": "find . -type f | xargs cat"}],
             *(["write", {"path": name, "content": "evil"}] for name in OWN[:3]),
             *(["read", {"path": name}] for name in OWN[2:3]),
-            ["grep", {"pattern": "SECRET|nothing"}],
+            ["grep", {"pattern": "SECR.", "path": "state"}],
         ],
         "project",
         hidden="project/secrets/key",
         **{variable: str(project / name) for variable, name in places.items()},
     )
-    assert not any("SECRET\n" in call["text"] for call in report)
-    assert all(call["failed"] for call in report[2:6])
+
+
+def test_own_files_and_settings_are_neither_read_nor_changed(world: World) -> None:
+    """In a home directory, and in a project that has some of toolglot's own files in it."""
+    project = world.base / "project"
+    for name in ("src", "secrets", "state/toolglot"):
+        (project / name).mkdir(parents=True)
+    (project / "secrets/key").write_text("SECRET\n")
+    (project / "state/toolglot/audit.jsonl").write_text("SECRET\n")
+    before = world.files()
+    give_to(world.user, world.base)
+    at_home, in_project = play(world.user, plan_for_home(world), plan_for_project(world, project))
+
+    assert [call["text"] for call in at_home[4:] if not call["failed"]] == []
+    assert not any("SECRET" in call["text"] for call in (*at_home, *in_project))
+    assert world.files() == {**before, "docs/new": "new\n"}
+
+    assert all(call["failed"] for call in in_project[2:6])
     assert (project / "src/new").read_text() == "new\n"
     assert {path.read_text() for name in OWN if (path := project / name).exists()} <= {"", "SECRET\n"}
     assert not list(project.glob("old-*"))

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.environment import safe_environment, validate_environment
 from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
-from toolglot.builtin.shell.protected_paths import revert_changes, take_snapshots
+from toolglot.builtin.shell.protected_paths import ProtectedScanner, revert_changes, take_snapshot
 from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
 from toolglot.builtin.shell.seccomp import AF_INET, MACHINES, build_seccomp_filter
 from toolglot.builtin.shell.session import ShellSession
@@ -305,9 +304,10 @@ class TestProtectedPaths:
 
     def revert(self, base: Path, act: str, **options: bool) -> tuple[set[str], set[str], set[str]]:
         work, quarantine = self.work(base)
-        snapshots = take_snapshots([Root(work)], work, recursive=True)
+        scanner = ProtectedScanner()
+        snapshot = take_snapshot(work, scanner.find_sites(work).add_link_targets(work))
         subprocess.run(["/bin/sh", "-c", act], cwd=work, check=True)
-        report = revert_changes(snapshots, quarantine, recursive=True, **{"may_restore": True, **options})
+        report = revert_changes(scanner, [snapshot], quarantine, **options)
         parts = ([old for old, _ in report.removed], report.restored, report.changed)
         removed, restored, changed = ({str(path.relative_to(work)) for path in paths} for paths in parts)
         return removed, restored, changed
@@ -337,8 +337,9 @@ class TestProtectedPaths:
         assert self.revert(tmp_path, act)[2] == {".git/hooks"}
         assert [path.name for path in (tmp_path / "outside").iterdir()] == ["file"]
 
-    def test_without_permission_to_restore_a_change_is_reported(self, tmp_path: Path) -> None:
-        assert self.revert(tmp_path, "echo x > .envrc", may_restore=False) == (set[str](), set[str](), {".envrc"})
+    def test_while_it_runs_only_new_files_are_undone(self, tmp_path: Path) -> None:
+        act = "echo x > .envrc; echo x > .mcp.json"
+        assert self.revert(tmp_path, act, new_only=True) == ({".mcp.json"}, set[str](), set[str]())
         assert (tmp_path / "work/.envrc").read_text() == "x\n"
 
     def test_removed_files_are_kept(self, tmp_path: Path) -> None:

@@ -22,14 +22,9 @@ from toolglot.builtin.files.closed_paths import narrow_root, pin_parents
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.limits import describe_process_limit
+from toolglot.builtin.shell.name_guard import GuardPlan, NameGuard
 from toolglot.builtin.shell.output import Excerpt
-from toolglot.builtin.shell.protected_paths import (
-    ProtectedSnapshot,
-    ProtectionReport,
-    find_protected,
-    revert_changes,
-    take_snapshots,
-)
+from toolglot.builtin.shell.protected_paths import ProtectionReport
 from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import SandboxProbe, probe_sandbox
 from toolglot.builtin.shell.session import EndReason, ShellSession, signal_from_exit_code
@@ -150,7 +145,7 @@ class ShellManager:
         # The user's configuration may hold headers with keys.
         self._hidden = (*self.options.hidden, *own_paths(), *(() if state.state_dir is None else (state.state_dir,)))
         self._sessions: dict[str, ShellSession] = {}
-        self._reports: dict[str, ProtectionReport] = {}
+        self._guard = NameGuard(state.workspace.protected_names, self._directory / "removed")
         self._count = 0
         self._lock = threading.Lock()
         self._is_closed = False
@@ -169,8 +164,8 @@ class ShellManager:
             self._is_closed = True
             sessions = list(self._sessions.values())
         _kill(sessions, "closed")
+        self._guard.close(sessions)
         for session in sessions:
-            self._revert_changes(session)  # nobody will ask for the result of this command any more
             session.output.delete_spill()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -187,12 +182,9 @@ class ShellManager:
     def start(self, command: str, argv: list[str] | None, options: RunOptions) -> ShellSession:
         """Start a command; from then on it can be found by its handle. Blocks. Raises ToolError."""
         cwd = self._resolve_cwd(options.cwd)
-        confinement = self._build_confinement(cwd, escalated=options.escalate)
-        snapshots: tuple[ProtectedSnapshot, ...] = ()
-        if confinement.level is not SandboxLevel.NONE:
-            # bubblewrap mounts protected files read-only; Landlock cannot, so that their content has to be recorded.
-            recursive = confinement.level is SandboxLevel.LANDLOCK
-            snapshots = take_snapshots(self._workspace.roots, cwd, self._workspace.protected_names, recursive=recursive)
+        level = SandboxLevel.NONE if options.escalate else self.level
+        plan = self._guard.plan(self._workspace.roots, cwd, level, is_background=options.is_background)
+        confinement = self._build_confinement(level, plan)
         with self._lock:  # count and register in one step, or two calls could both take the last slot
             if self._is_closed:
                 raise _over_error()
@@ -201,8 +193,15 @@ class ShellManager:
                 raise ToolError(message, kind="limit", code="too_many_sessions")
             self._count += 1
             session = self._sessions[str(self._count)] = ShellSession(
-                str(self._count), command, argv=argv, confinement=confinement, cwd=cwd, options=options, snapshots=snapshots
+                str(self._count),
+                command,
+                argv=argv,
+                confinement=confinement,
+                cwd=cwd,
+                options=options,
+                snapshots=plan.snapshots,
             )
+        self._guard.watch(session)
         try:
             session.start()
         except BaseException:
@@ -233,27 +232,18 @@ class ShellManager:
         entry = self._workspace.inspect(path)
         return entry.path if entry is not None and stat.S_ISDIR(entry.status.st_mode) else None
 
-    def _build_confinement(self, cwd: Path, *, escalated: bool) -> Confinement:
+    def _build_confinement(self, level: SandboxLevel, plan: GuardPlan) -> Confinement:
         if self._scratch is None:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             # One /tmp for all commands of a conversation; a real path, as it is mounted.
             self._scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=os.path.realpath(self._directory)))
         spills = self._directory / "output"
         spills.mkdir(mode=0o700, exist_ok=True)
-        level = SandboxLevel.NONE if escalated else self.level
-        roots, names = self._workspace.roots, self._workspace.protected_names
-        protected: dict[Path, None] = {}
-        if level is SandboxLevel.BUBBLEWRAP:
-            for root in roots:
-                for name in find_protected(root.path, cwd, names) if root.writable else ():
-                    path = Path(os.path.realpath(root.path / name))  # a link of such a name protects what it leads to
-                    if path.exists() and any(path.is_relative_to(root.path) and path != root.path for root in roots):
-                        protected[path] = None
         return Confinement(
             level=level,
-            roots=self._narrow_roots(roots, level),
+            roots=self._narrow_roots(level, plan),
             scratch=self._scratch,
-            protected_paths=tuple(protected),
+            protected_paths=plan.read_only if level is SandboxLevel.BUBBLEWRAP else (),
             hidden_paths=self._hidden,
             spill_dir=Path(os.path.realpath(spills)),
             network=self.options.network,
@@ -261,12 +251,12 @@ class ShellManager:
             bubblewrap=self._bubblewrap,
         )
 
-    def _narrow_roots(self, roots: tuple[Root, ...], level: SandboxLevel) -> tuple[Root, ...]:
+    def _narrow_roots(self, level: SandboxLevel, plan: GuardPlan) -> tuple[Root, ...]:
         """Return what a command may write, so that the kernel keeps it from what is closed in the workspace."""
-        closed = self._workspace.closed_paths
+        closed, roots = self._workspace.closed_paths, self._workspace.roots
         hidden = [*closed.own, *(Path(os.path.realpath(path)) for path in self.options.hidden)]
         if level is SandboxLevel.LANDLOCK:  # it can allow, but not deny: nothing above a hidden path can be writable
-            barred = [*closed.list_home_settings(), *hidden]
+            barred = [*closed.list_home_settings(), *hidden, *plan.read_only]
             return tuple(part for root in roots for part in narrow_root(root, barred))
         parts = [part for root in roots for part in narrow_root(root, closed.list_home_settings())]
         if level is SandboxLevel.BUBBLEWRAP:
@@ -275,6 +265,7 @@ class ShellManager:
                     with suppress(UsageError):
                         create_own_path(path)
             parts += pin_parents(parts, [path for path in hidden if path.exists()])
+            parts += [Root(path) for path in plan.pinned]
         return tuple(parts)
 
     # ---- running and ended commands
@@ -299,24 +290,10 @@ class ShellManager:
             with self._lock:
                 self._sessions.pop(session.handle, None)
 
-    def _revert_changes(self, session: ShellSession) -> ProtectionReport:
-        handle, snapshots, quarantine = session.handle, session.snapshots, self._directory / "removed"
-        if not snapshots:
-            return ProtectionReport()
-        if session.is_running:  # new files go at once, as another program may obey them any moment
-            return revert_changes(snapshots, quarantine, recursive=False, may_restore=False, new_only=True)
-        if handle not in self._reports:  # everything else is dealt with once
-            recursive = session.confinement.level is not SandboxLevel.BUBBLEWRAP
-            may_restore = not session.options.is_background  # otherwise the change may be the user's
-            self._reports[handle] = revert_changes(snapshots, quarantine, recursive=recursive, may_restore=may_restore)
-            if len(self._reports) > 4 * MAX_ENDED:
-                del self._reports[next(iter(self._reports))]
-        return self._reports[handle]
-
     def build_result(self, session: ShellSession, excerpt: Excerpt) -> ShellResult:
         """Return the result of a command so far, with a part of its output."""
         confinement, is_running = session.confinement, session.is_running
-        report = self._revert_changes(session)
+        report = self._guard.take_report(session)
         notes = self._collect_notes(session, report, excerpt.text)
         touched = (*(path for path, _ in report.removed), *report.restored, *report.changed)
         return ShellResult(
@@ -350,7 +327,12 @@ class ShellManager:
     def _collect_notes(self, session: ShellSession, report: ProtectionReport, output: str) -> list[str]:
         """Return what the model should know besides the output; make the next command run where this one ended."""
         state, confinement = self.state, session.confinement
-        notes = [f"{state.display_path(old)} is protected: it was moved to {new}" for old, new in report.removed]
+        fates = [(old, f"moved to {new}" if new else "deleted, as it was too large to keep") for old, new in report.removed]
+        notes = [f"{state.display_path(old)} is protected: it was {fate}" for old, fate in fates[:10]]
+        if len(report.removed) > 10:
+            notes.append(f"{len(report.removed) - 10} more protected files were moved to the same directory")
+        if not report.is_complete:
+            notes.append("the command created more directories than can be checked for protected files: tell the user")
         if report.restored:
             notes.append(f"protected files were restored: {', '.join(map(state.display_path, report.restored[:10]))}")
         if report.changed:
@@ -371,8 +353,8 @@ class ShellManager:
                 notes.append(f"the next command runs in {state.cwd or '.'}: {path[:200]} is not a directory of the workspace")
         # The reason of these failures is the sandbox; a model would search for it elsewhere.
         if session.exit_code and confinement.level is SandboxLevel.BUBBLEWRAP:
-            if "Read-only file system" in output:
-                names = ", ".join(path.name for path in confinement.protected_paths[:5])
+            if "Read-only file system" in output or "Device or resource busy" in output:
+                names = ", ".join(map(state.display_path, confinement.protected_paths[:5]))
                 notes.append(f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}")
             elif not confinement.network and any(error in output for error in _NETWORK_ERRORS):
                 notes.append("the sandbox has no network")

@@ -1,30 +1,117 @@
-"""Names that other programs obey (`.git`, `.envrc` …): what a command may do to them, and what it did.
+"""Names that other programs obey (`.git`, `.envrc` …), anywhere below a root: where they are, and what a command did to them.
 
-Existing protected files are read-only where the kernel can enforce that. What a command creates under a protected name is moved
-out of the workspace into a private directory before any other program can obey it. Where the kernel cannot keep a command from
-changing existing files, they are restored, or the change is reported.
+Where the kernel can enforce it, existing protected files are read-only. What a command creates under a protected name is moved
+out of the workspace before any other program can obey it. Where the kernel cannot keep a command from changing existing files,
+they are restored, or the change is reported. Of a git directory only those parts are protected that git runs or obeys.
 """
 
 import os
-import secrets
-import shutil
 import stat
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from toolglot.builtin.files.confined_open import open_beneath
-from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root
+from toolglot.builtin.files.workspace import PROTECTED_NAMES
+from toolglot.builtin.shell.quarantine import make_accessible, move_away, open_parent, prune_directory
 
-__all__ = ["ProtectedSnapshot", "ProtectionReport", "find_protected", "revert_changes", "take_snapshots"]
+__all__ = ["ProtectedScanner", "ProtectedSnapshot", "ProtectionReport", "Sites", "revert_changes", "take_snapshot"]
 
-# Entries that are checked; content that is kept for restoring, per file and in total.
+# Directories that are looked at before a command, and after one; the second is more, as a command may create them to hide.
+_MAX_DIRECTORIES, _MAX_DIRECTORIES_AFTER = 20_000, 200_000
+# Entries of protected directories that are recorded; content that is kept for restoring, per file and in total.
 _MAX_ENTRIES, _MAX_FILE_SIZE, _MAX_TOTAL_BYTES = 5000, 256 * 1024, 8 * 1024 * 1024
-# What git runs or obeys. The rest of `.git` is large, and every git command changes it.
-_GIT_SENSITIVE = frozenset({"hooks", "config", "config.worktree", "info"})
-_PROTECTED_NAMES = frozenset(name.casefold() for name in PROTECTED_NAMES)
+# What git runs or obeys. The rest of a git directory is large, and every git command changes it.
+_GIT_SENSITIVE = frozenset({"hooks", "config", "config.worktree", "info", "commondir", "remotes", "branches"})
+_GIT_NESTED = frozenset({"modules", "worktrees"})
+_GIT_MARKS = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
+# A directory that changed this recently may change again without a new time stamp, as file systems round the time.
+_SETTLED_NS = 100_000_000
+
+
+class _Listing(NamedTuple):
+    """What is of interest in a directory; names are relative to the root."""
+
+    stamp: tuple[int, int, int, int]
+    sites: tuple[str, ...]
+    subdirectories: tuple[str, ...]
+
+
+class Sites(msgspec.Struct, frozen=True):
+    """The protected files and directories below a root, by their path below it."""
+
+    parents: dict[str, tuple[int, int]]
+    """Each one -> device and inode of the directory that it is in; zeros for what a link of a protected name leads to."""
+    is_complete: bool = True
+    """False: there are more directories than are looked at."""
+
+    def is_git_directory(self, name: str) -> bool:
+        return name.rpartition("/")[2] == ".git" and any(f"{name}/{part}" in self.parents for part in _GIT_SENSITIVE)
+
+    def add_link_targets(self, root: Path) -> "Sites":
+        """Return these and what links among them lead to, if that is below the root."""
+        targets = {Path(os.path.realpath(root / name)) for name in self.parents if os.path.islink(root / name)}
+        inside = {
+            str(path.relative_to(root)) for path in targets if path.is_relative_to(root) and path != root and path.exists()
+        }
+        return Sites({**dict.fromkeys(inside, (0, 0)), **self.parents}, self.is_complete)
+
+
+class ProtectedScanner:
+    """Finds protected files. It remembers directories, so that only those are read that have changed."""
+
+    def __init__(self, names: Iterable[str] = PROTECTED_NAMES) -> None:
+        self._names = frozenset(name.casefold() for name in names)
+        self._listings: dict[str, dict[str, _Listing]] = {}
+
+    def find_sites(self, root: Path, limit: int = _MAX_DIRECTORIES, *, unlock: bool = False) -> Sites:
+        """Search a root, the directories closest to it first. `unlock`: make unreadable directories readable."""
+        base = str(root)
+        known, seen = self._listings.get(base, {}), dict[str, _Listing]()
+        parents: dict[str, tuple[int, int]] = {}
+        pending = deque([""])
+        while pending and len(seen) < limit:
+            directory = pending.popleft()
+            if (listing := self._list(base, directory, known.get(directory), unlock=unlock)) is not None:
+                seen[directory] = listing
+                if listing.sites:
+                    parents |= dict.fromkeys(listing.sites, listing.stamp[:2])
+                pending += listing.subdirectories
+        self._listings[base] = seen
+        return Sites(parents, not pending)
+
+    def _list(self, base: str, directory: str, known: _Listing | None, *, unlock: bool) -> _Listing | None:
+        path, found = f"{base}/{directory}", list[tuple[str, bool]]()
+        try:
+            status = os.lstat(path)
+            stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+            if not stat.S_ISDIR(status.st_mode) or (known is not None and known.stamp == stamp):
+                return known if stat.S_ISDIR(status.st_mode) else None
+            if time.time_ns() - status.st_ctime_ns < _SETTLED_NS:
+                stamp = (status.st_dev, status.st_ino, 0, 0)
+            if unlock and status.st_mode & 0o500 != 0o500:
+                make_accessible(-1, path)
+            with suppress(PermissionError), os.scandir(path) as entries:
+                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except OSError:
+            return None
+        names = {name for name, _ in found}
+        directories = [name for name, is_directory in found if is_directory]
+        is_git = path.endswith("/.git") or any(mark <= names for mark in _GIT_MARKS)
+        if is_git and ".git" in self._names:
+            sites, walked = names & _GIT_SENSITIVE, [name for name in directories if name in _GIT_NESTED]
+        else:
+            sites = {name for name in names if name.casefold() in self._names}  # some file systems obey .GIT, too
+            walked = [name for name in directories if (name in sites) == (name == ".git")]
+        prefix = f"{directory}/" if directory else ""
+        return _Listing(stamp, tuple(prefix + name for name in sites), tuple(prefix + name for name in walked))
+
+
+# ---- before a command
 
 
 class _FileState(msgspec.Struct, frozen=True):
@@ -40,170 +127,220 @@ class _FileState(msgspec.Struct, frozen=True):
 
 
 class ProtectedSnapshot(msgspec.Struct, frozen=True):
-    """The protected files of one root before a command, by their path below the root."""
+    """The protected files of one root before a command."""
 
     root: Path
-    directories: tuple[str, ...]
-    names: frozenset[str]
+    sites: Sites
+    read_only: frozenset[str]
+    """Sites that the kernel protects: a change is not the command's."""
     states: dict[str, _FileState]
 
-
-class ProtectionReport(msgspec.Struct, frozen=True):
-    """What a command did to protected files, and what became of it."""
-
-    removed: tuple[tuple[Path, Path], ...] = ()
-    """Files that it created, and where they are now."""
-    restored: tuple[Path, ...] = ()
-    changed: tuple[Path, ...] = ()
-    """Changes that could not be undone."""
+    def is_read_only(self, name: str) -> bool:
+        return _find_site(name, self.read_only) is not None
 
 
-def find_protected(root: Path, cwd: Path, names: frozenset[str] = _PROTECTED_NAMES) -> list[str]:
-    """Return the paths of existing protected files below a root."""
-    return _find_named(root, _list_guarded_directories(root, cwd), names)
+def _find_site(name: str, sites: Collection[str]) -> str | None:
+    """Return the innermost of these that a name is, or is in."""
+    while name and name not in sites:
+        name = name.rpartition("/")[0]
+    return name or None
 
 
-def _list_guarded_directories(root: Path, cwd: Path) -> tuple[str, ...]:
-    """Return the directories that are checked: the root, and those on the way to where the command runs."""
-    parts = cwd.relative_to(root).parts if cwd.is_relative_to(root) else ()
-    return ("", *("/".join(parts[: size + 1]) for size in range(len(parts))))
+def take_snapshot(
+    root: Path, sites: Sites, read_only: Collection[str] = (), previous: Mapping[str, _FileState] | None = None
+) -> ProtectedSnapshot:
+    """Record the protected files of a root. `previous`: states whose content need not be read again."""
+    states = _read_states(root, sites, read_only, previous or {})
+    return ProtectedSnapshot(root, sites, frozenset(read_only), states)
 
 
-def _find_named(root: Path, directories: Iterable[str], names: frozenset[str]) -> list[str]:
-    return [
-        f"{directory}/{name}".lstrip("/")
-        for directory in directories
-        for name in _list_names(root / directory)
-        if name.casefold() in names  # a case-insensitive file system obeys .GIT, too
-    ]
-
-
-def _list_names(directory: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
-
-
-def take_snapshots(
-    roots: Iterable[Root], cwd: Path, names: frozenset[str] = _PROTECTED_NAMES, *, recursive: bool
-) -> tuple[ProtectedSnapshot, ...]:
-    """Record the protected files of all writable roots. `recursive`: with their content, where nothing else protects it."""
-    snapshots: list[ProtectedSnapshot] = []
-    for root in roots:
-        if root.writable:
-            directories = _list_guarded_directories(root.path, cwd)
-            states = _scan_states(root.path, directories, names, recursive=recursive, keep_data=recursive)
-            snapshots.append(ProtectedSnapshot(root.path, directories, names, states))
-    return tuple(snapshots)
-
-
-def revert_changes(
-    snapshots: Iterable[ProtectedSnapshot], quarantine: Path, *, recursive: bool, may_restore: bool, new_only: bool = False
-) -> ProtectionReport:
-    """Move new protected files to the quarantine, restore changed ones (if allowed), and report the rest."""
-    removed: list[tuple[Path, Path]] = []
-    restored: list[Path] = []
-    changed: list[Path] = []
-    for snapshot in snapshots:
-        now = _scan_states(snapshot.root, snapshot.directories, snapshot.names, recursive=recursive, keep_data=False)
-        before = snapshot.states
-        if new_only:  # what existed counts as unchanged
-            before = {name: now.get(name, state) for name, state in before.items()}
-        moved = ""
-        for name in sorted({*now, *before}):  # a directory comes before what is in it
-            path, old_state, state = snapshot.root / name, before.get(name), now.get(name)
-            if state is not None and state.is_same(old_state):
-                continue
-            if (moved and name.startswith(f"{moved}/")) or (new_only and state is None):
-                continue
-            if old_state is None and (target := _move_away(snapshot.root, name, quarantine)):
-                removed.append((path, target))
-                moved = name  # everything below it went with it
-            elif old_state is not None and may_restore and _restore_file(snapshot.root, name, old_state, quarantine):
-                restored.append(path)
-            else:
-                changed.append(path)
-    return ProtectionReport(tuple(removed), tuple(restored), tuple(changed))
-
-
-def _scan_states(
-    root: Path, directories: Iterable[str], names: frozenset[str], *, recursive: bool, keep_data: bool
+def _read_states(
+    root: Path, sites: Sites, closed: Collection[str], previous: Mapping[str, _FileState] | None = None
 ) -> dict[str, _FileState]:
+    """Return the states of sites, and of what is in them unless they are `closed`; with content if there is a `previous`."""
     states: dict[str, _FileState] = {}
-    remaining = _MAX_TOTAL_BYTES if keep_data else 0
-    pending = _find_named(root, directories, names)
-    while pending and len(states) < _MAX_ENTRIES:
-        name = pending.pop()
+    remaining, limit = 0 if previous is None else _MAX_TOTAL_BYTES, len(sites.parents) + _MAX_ENTRIES
+    pending = deque(sorted(sites.parents))  # first the sites, then what is in them
+    while pending and len(states) < limit:
+        name = pending.popleft()
         try:
             status = os.lstat(root / name)
         except OSError:
             continue
         if stat.S_ISDIR(status.st_mode):
             states[name] = _FileState((status.st_dev, status.st_ino), status.st_mode)
-            is_git = name.rpartition("/")[2].casefold() == ".git"
-            if recursive:
-                children = _list_names(root / name)
-                pending += [f"{name}/{child}" for child in children if not is_git or child in _GIT_SENSITIVE]
+            if name not in closed and not sites.is_git_directory(name):
+                with suppress(OSError):
+                    pending += [f"{name}/{child}" for child in sorted(os.listdir(root / name))]
             continue
-        is_small = stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE)
-        data = _read_data(root, name) if is_small else None
-        remaining -= len(data or b"")
         # The ctime is in it because a command can set the mtime back, but not the ctime.
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        states[name] = _FileState(identity, status.st_mode, data)
+        state = _FileState(identity, status.st_mode)
+        if previous is not None and (known := previous.get(name)) is not None and state.is_same(known):
+            state = known
+        elif stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE) and name not in closed:
+            state = _FileState(identity, status.st_mode, _read_data(root, name))
+        states[name] = state
+        remaining -= len(state.data or b"")
     return states
 
 
-# ---- by descriptor, as a command may have left links behind
-
-
-@contextmanager
-def _open_parent(root: Path, name: str) -> Generator[int]:
-    """Open the directory of a name; it is below the root, whatever links say. Raises OSError."""
-    root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        parent = open_beneath(root_fd, name.rpartition("/")[0], os.O_RDONLY | os.O_DIRECTORY)
-    finally:
-        os.close(root_fd)
-    try:
-        yield parent
-    finally:
-        os.close(parent)
-
-
 def _read_data(root: Path, name: str) -> bytes | None:
-    with suppress(OSError), _open_parent(root, name) as parent:
+    with suppress(OSError), open_parent(root, name) as parent:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe of this name must not block us
         with os.fdopen(os.open(name.rpartition("/")[2], flags, dir_fd=parent), "rb") as file:
             return file.read(_MAX_FILE_SIZE + 1)
     return None
 
 
-def _move_away(root: Path, name: str, quarantine: Path) -> Path | None:
-    """Move a file out of the workspace; return where it is now, None if that failed."""
-    last = name.rpartition("/")[2]
-    target = quarantine / f"{last}.{secrets.token_hex(4)}"
-    with suppress(OSError, shutil.Error):
-        quarantine.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _open_parent(root, name) as parent:
-            try:
-                os.rename(last, target, src_dir_fd=parent)
-            except OSError:  # another file system: copy and delete
-                shutil.move(f"/proc/self/fd/{parent}/{last}", target)
-        return target
-    return None
+# ---- after a command
 
 
-def _restore_file(root: Path, name: str, old_state: _FileState, quarantine: Path) -> bool:
-    """Write a small file as it was; what is in its place now goes to the quarantine."""
-    if old_state.data is None or (os.path.lexists(root / name) and _move_away(root, name, quarantine) is None):
+class ProtectionReport(msgspec.Struct):
+    """What a command did to protected files, and what became of it."""
+
+    removed: list[tuple[Path, Path | None]] = []
+    """Files that it created, and where they are now; None: they were too large to keep."""
+    restored: list[Path] = []
+    changed: list[Path] = []
+    """Changes that could not be undone."""
+    is_complete: bool = True
+    """False: the command created more directories than can be looked at."""
+
+    def merge(self, other: "ProtectionReport") -> "ProtectionReport":
+        lists = (self.removed + other.removed, self.restored + other.restored, self.changed + other.changed)
+        return ProtectionReport(*lists, self.is_complete and other.is_complete)
+
+
+def revert_changes(
+    scanner: ProtectedScanner, snapshots: Iterable[ProtectedSnapshot], quarantine: Path, *, new_only: bool = False
+) -> ProtectionReport:
+    """Move new protected files to the quarantine, restore changed ones, and report the rest. `new_only`: leave changed ones."""
+    report = ProtectionReport()
+    for snapshot in snapshots:
+        _Reversal(scanner, snapshot, quarantine, report).run(new_only=new_only)
+    if report.removed or report.restored:
+        prune_directory(quarantine)
+    return report
+
+
+class _Reversal:
+    """Finds out what happened to the protected files of one root, and undoes it."""
+
+    def __init__(
+        self, scanner: ProtectedScanner, snapshot: ProtectedSnapshot, quarantine: Path, report: ProtectionReport
+    ) -> None:
+        self._scanner, self._snapshot, self._quarantine, self._report = scanner, snapshot, quarantine, report
+        self._root, self._before = snapshot.root, snapshot.sites
+
+    def run(self, *, new_only: bool) -> None:
+        limit = _MAX_DIRECTORIES_AFTER if self._before.is_complete else _MAX_DIRECTORIES
+        sites = self._find_sites(limit)
+        self._report.is_complete &= sites.is_complete or not self._before.is_complete
+        old_names = self._match_old_names(sites)
+        # First directories that were renamed to make place for others, then what is new, then what has changed.
+        replaced = {name for name, old in old_names.items() if old is None and name in self._before.parents}
+        if self._remove(replaced) | self._move_back(sites.parents.keys() - replaced):
+            old_names = self._match_old_names(sites := self._find_sites(limit))
+        if self._remove(name for name, old in old_names.items() if old is None):
+            old_names = self._match_old_names(sites := self._find_sites(limit))
+        if not new_only:
+            self._restore_changed(sites, {new: old for new, old in old_names.items() if old is not None})
+
+    def _find_sites(self, limit: int) -> Sites:
+        targets = {name: parent for name, parent in self._before.parents.items() if parent == (0, 0)}
+        sites = self._scanner.find_sites(self._root, limit, unlock=True)
+        return Sites({**targets, **sites.parents}, sites.is_complete)
+
+    def _match_old_names(self, sites: Sites) -> dict[str, str | None]:
+        """Return each site with its name before the command: another one if the directory that it is in was moved."""
+        states = _read_states(self._root, sites, sites.parents)  # of the sites alone
+        gone = {
+            (parent, state.identity[:2], name.rpartition("/")[2]): name
+            for name, parent in self._before.parents.items()
+            if name not in sites.parents and (state := self._snapshot.states.get(name)) is not None
+        }
+        old_names: dict[str, str | None] = {}
+        for name, state in states.items():
+            old = self._snapshot.states.get(name)
+            is_replaced = old is not None and stat.S_IFMT(old.mode) == stat.S_IFDIR and old.identity != state.identity
+            key = (sites.parents[name], state.identity[:2], name.rpartition("/")[2])
+            old_names[name] = gone.get(key) if name not in self._before.parents else None if is_replaced else name
+        return old_names
+
+    def _remove(self, names: Iterable[str]) -> bool:
+        """Move files away; return whether there were any."""
+        moved: set[str] = set()
+        for name in sorted(names):
+            # What is below another one went with it.
+            if _find_site(name, moved) is None and not self._snapshot.is_read_only(name) and self._move_away(name):
+                moved.add(name)
+        return bool(moved)
+
+    def _move_away(self, name: str) -> bool:
+        try:
+            self._report.removed.append((self._root / name, move_away(self._root, name, self._quarantine)))
+            return True
+        except OSError:
+            self._report.changed.append(self._root / name)
+            return False
+
+    def _move_back(self, present: Collection[str]) -> bool:
+        """Give directories their names back that have other ones now, beside them; return whether there were any."""
+        restored: list[Path] = []
+        for name in self._before.parents.keys() - present:
+            state = self._snapshot.states.get(name)
+            if state is None or not stat.S_ISDIR(state.mode) or self._snapshot.is_read_only(name):
+                continue
+            with suppress(OSError), open_parent(self._root, name) as parent:
+                for other in os.listdir(parent):
+                    status = os.stat(other, dir_fd=parent, follow_symlinks=False)
+                    if (status.st_dev, status.st_ino) == state.identity:
+                        os.rename(other, name.rpartition("/")[2], src_dir_fd=parent, dst_dir_fd=parent)
+                        restored.append(self._root / name)
+        self._report.restored += restored
+        return bool(restored)
+
+    def _restore_changed(self, sites: Sites, old_names: Mapping[str, str]) -> None:
+        snapshot = self._snapshot
+        watched = {new: old for new, old in old_names.items() if not snapshot.is_read_only(old)}
+        closed = sites.parents.keys() - watched.keys()
+        states = _read_states(self._root, sites, closed)
+        now = {name: state for name, state in states.items() if name not in closed}
+        new_names = {old: new for new, old in watched.items()}
+        before: dict[str, _FileState] = {}
+        for name, state in snapshot.states.items():
+            if (site := _find_site(name, self._before.parents)) in new_names:
+                before[new_names[site] + name[len(site) :]] = state
+        for name, parent in self._before.parents.items():  # those that were removed, but not with the directory they are in
+            if name not in old_names.values() and not snapshot.is_read_only(name) and name in snapshot.states:
+                with suppress(OSError):
+                    status = os.lstat((self._root / name).parent)
+                    before |= {name: snapshot.states[name]} if (status.st_dev, status.st_ino) == parent else {}
+        moved: set[str] = set()
+        for name in sorted({*now, *before}):  # a directory comes before what is in it
+            old, state = before.get(name), now.get(name)
+            if (state is not None and state.is_same(old)) or _find_site(name, moved) is not None:
+                continue
+            if old is None:
+                moved |= {name} if self._move_away(name) else set()
+            elif not (state and old.data is not None and state.mode == old.mode and _read_data(self._root, name) == old.data):
+                (self._report.restored if self._restore(name, old) else self._report.changed).append(self._root / name)
+
+    def _restore(self, name: str, old: _FileState) -> bool:
+        """Write a small file as it was; what is in its place now goes to the quarantine."""
+        with suppress(OSError):
+            if old.data is None:
+                return False
+            if os.path.lexists(self._root / name):
+                move_away(self._root, name, self._quarantine)
+            # O_EXCL: whatever appears there meanwhile is not overwritten, and no link is followed.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with (
+                open_parent(self._root, name) as parent,
+                os.fdopen(os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=parent), "wb") as file,
+            ):
+                file.write(old.data)
+                os.fchmod(file.fileno(), stat.S_IMODE(old.mode))
+            return True
         return False
-    with suppress(OSError), _open_parent(root, name) as parent:
-        # O_EXCL: whatever appears there meanwhile is not overwritten, and no link is followed.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=parent), "wb") as file:
-            file.write(old_state.data)
-            os.fchmod(file.fileno(), stat.S_IMODE(old_state.mode))
-        return True
-    return False

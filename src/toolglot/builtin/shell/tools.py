@@ -211,7 +211,8 @@ class _ShellTools:
         result = self._manager.build_result(session, _excerpt_output(session, OutputLimit(DEFAULT_OUTPUT)))
         status = "was killed" if was_running else f"had already ended with exit code {result.exit_code}"
         output = f" Its last output:\n{result.output}" if result.output else ""
-        return ToolOutput(f"The command {session.handle} {status}.{output}", to_data(result))
+        notes = "".join(f"\n[{note}]" for note in result.notes)
+        return ToolOutput(f"The command {session.handle} {status}.{output.rstrip()}{notes}", to_data(result))
 
     def shell_list(self) -> ToolOutput:
         """List background commands: running ones, and those that ended recently."""

@@ -1,0 +1,106 @@
+"""Names that other programs obey, anywhere in the workspace: in it, in what a command creates, and while it runs."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from play import LEVELS, USERS, give_to, play, visible_directory
+
+EVIL = "[core]\n\tfsmonitor = touch CANARY\n"
+# What a command may do to names that other programs obey: none of it may last.
+ATTACKS = [
+    "evil >> vendor/lib/.git/config",
+    "evil > vendor/lib/.git/hooks/post-checkout",
+    "evil > vendor/lib/.git/commondir",
+    "evil >> .git/modules/part/config",
+    "evil > .git/hooks/pre-commit",
+    "evil >> .git/config",
+    "mkdir -p sub/.git/hooks; evil > sub/.git/config",
+    "mkdir sub/deep/.vscode; evil > sub/deep/.vscode/tasks.json",
+    "evil > sub/.envrc",
+    "evil >> mirror/config",
+    "evil > mirror/hooks/update",
+    "mkdir -p sub/bare/objects sub/bare/refs; echo ref: refs/heads/x > sub/bare/HEAD; evil > sub/bare/config",
+    "mkdir -p open/a; evil > open/a/.envrc; chmod 111 open/a; chmod 555 open",
+    "mkdir -p closed/.idea; evil > closed/.idea/x; chmod 555 closed/.idea closed",
+    "evil >> pkg/.idea/workspace.xml",
+    "mv .git .git2; mkdir .git; evil > .git/config",
+    "ln -s /etc sub/.claude",
+    "mkdir -p many/{1..9}/{1..9}; mkdir -p many/9/9/x/.hg; evil > many/9/9/x/.hg/hgrc",
+]
+
+
+class World:
+    """A repository with others in it, and ordinary directories."""
+
+    def __init__(self, level: str, user: str) -> None:
+        self.level, self.user = level, user
+        self.base = Path(tempfile.mkdtemp(prefix="toolglot-names-", dir=visible_directory()))
+        self.base.chmod(0o755)
+        self.work = self.base / "work"
+        for name in (".git", ".git/modules/part", "vendor/lib/.git", "mirror"):
+            for part in ("hooks", "objects", "refs"):
+                (self.work / name / part).mkdir(parents=True)
+            (self.work / name / "HEAD").write_text("ref: refs/heads/main\n")
+            (self.work / name / "config").write_text("[core]\n")
+        for name in ("sub/deep", "pkg/.idea", "old/dist/.vscode"):
+            (self.work / name).mkdir(parents=True)
+            (self.work / name / "workspace.xml").write_text("as it was\n")
+
+    def evil(self) -> list[str]:
+        """Files with evil content, wherever they are in the workspace, also where nobody may look."""
+        if os.getuid() != 0:
+            subprocess.run(["chmod", "-R", "u+rwx", str(self.work)], check=True)
+        found = subprocess.run(["grep", "-rl", "fsmonitor", str(self.work)], capture_output=True, text=True, check=False).stdout
+        return [str(Path(name).relative_to(self.work)) for name in found.splitlines()]
+
+
+@pytest.fixture(params=[(level, user) for level in LEVELS for user in USERS], ids="-".join)
+def world(request: pytest.FixtureRequest) -> Generator[World]:
+    world = World(*request.param)
+    yield world
+    subprocess.run(["chmod", "-R", "u+rwx", str(world.base)], check=True)
+    shutil.rmtree(world.base)
+
+
+def test_nothing_that_other_programs_obey_is_left(world: World) -> None:
+    """By a command, and by one in the background while it runs."""
+    evil = f"evil() {{ printf '%s' '{EVIL}'; }}"
+    script = "\n".join([evil, *(f"({attack})" for attack in ATTACKS)])
+    ordinary = "mv vendor ext; mkdir new; echo x > new/file; rm -r old; ls -A ext/lib; cat pkg/.idea/*; touch .git/index"
+    acts = ["evil >> .git/config", "evil > .envrc", "mkdir sub/.vscode", "evil > sub/.vscode/tasks.json", "echo > sub/made"]
+    wait = "until [ -e sub/made ]; do sleep .05; done"
+    look = "for i in $(seq 200); do [ -e .envrc -o -e sub/.vscode ] || break; sleep .05; done; ls -A . sub"
+    give_to(world.user, world.base)
+    plan = {
+        "environ": {"HOME": str(world.base), "TMPDIR": str(world.base)},
+        "root": str(world.work),
+        "level": LEVELS[world.level],
+        "calls": [
+            ["shell", {"command": script}],
+            ["shell", {"command": ordinary}],
+            ["shell", {"command": "; ".join([evil, *acts, "sleep 60"]), "background": True}],
+            ["shell", {"command": f"{wait}; {look}"}],  # nobody asks for the result of the other one
+            ["shell_kill", {"handle": "3"}],
+        ],
+    }
+    first, second, _, look, kill = (call["text"] for call in play(world.user, plan)[0])
+    assert "sub/.envrc is protected: it was moved to" in first
+    assert second == ".git\nas it was"  # it did all of its work, and nothing was undone
+    assert not (world.work / "old").exists()
+    assert ".envrc" not in look
+    assert ".vscode" not in look
+    assert "sub/.vscode is protected: it was moved to" in kill
+    assert world.evil() == []
+    assert {str(path.relative_to(world.work)) for path in world.work.rglob("config")} == {
+        *(".git/config", ".git/modules/part/config", "ext/lib/.git/config", "mirror/config")
+    }
+    assert (world.work / "pkg/.idea/workspace.xml").read_text() == "as it was\n"
