@@ -2,13 +2,20 @@
 
 import re
 import unicodedata
+from functools import cache
 
 # Characters that a terminal interprets or cannot encode: C0 except tab and newline, DEL, C1, bidi controls, surrogates.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Characters that render as nothing although Unicode does not classify them as format characters (Cf).
-_INVISIBLE = frozenset("\u2028\u2029\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0\u00ad")
+_INVISIBLE = frozenset("\u2028\u2029\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0\u00ad\U00016fe4\U0001d159")
 # The "control pictures" of Unicode: U+2400 is the symbol for NUL, U+2401 for SOH, and so on.
 _SYMBOLS = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {"\x7f": "␡"}
+# Letters of other alphabets that look like ASCII letters, and whole alphabets that have such letters.
+_LOOK_ALIKES = frozenset("асеорхуіјѕԁһԛԝкАВЕЗКМНОРСТУХІЈЅԌοανρικυχγτηΑΒΕΖΗΙΚΜΝΟΡΤΥΧոսհօցզԼՕՏɑɡıȷɩſǃǀ")
+_ALPHABETS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "DESERET", "LATIN LETTER SMALL CAPITAL")
+_PUNCTUATION = frozenset("\u2010\u2011\u2024\u2044\u2212\u2215\u2236\u29f8\ua789\u02d0\uff61\uff0e\uff0f\uff20\uff3c")
+_WORD = re.compile(r"\w+")
+_MAX_BLANKS = 80
 
 
 def escape_controls(text: str) -> str:
@@ -30,6 +37,50 @@ def escape_invisible(text: str) -> str:
         is_hidden = is_selector or character in _INVISIBLE or (code > 0x7F and unicodedata.category(character) == "Cf")
         escaped.append(_code_point(character) if is_hidden else character)
     return "".join(escaped)
+
+
+def escape_deceptive(text: str) -> str:
+    """Replace also what looks like something else, and long runs of blanks; use it where a user approves something.
+
+    A word of another alphabet stays as it is, unless it could be taken for an English one.
+    """
+    text = re.sub(rf" {{{_MAX_BLANKS + 1},}}", lambda match: f"⟨{len(match[0])} spaces⟩", escape_invisible(text))
+    if text.isascii():
+        return text
+    is_foreign_text = any(_looks_foreign(character) for character in text)
+
+    def escape_word(match: re.Match[str]) -> str:
+        word = match[0]
+        foreign = [character for character in word if _looks_foreign(character) or _looks_english(character)]
+        is_mixed = any(character.isascii() and character.isalpha() for character in word)
+        is_deceptive = is_mixed or not any(map(_looks_foreign, foreign))
+        if not foreign or not is_deceptive or (is_foreign_text and len(foreign) == len(word) < 3):
+            return word
+        return "".join(_code_point(character) if character in foreign else character for character in word)
+
+    return "".join(
+        _code_point(character)
+        if character in _PUNCTUATION or (character != " " and unicodedata.category(character) == "Zs")
+        else character
+        for character in _WORD.sub(escape_word, text)
+    )
+
+
+@cache
+def _looks_english(character: str) -> bool:
+    """Return whether a character that is not ASCII can be taken for a letter or digit that is."""
+    if character.isascii() or character in _LOOK_ALIKES:
+        return not character.isascii()
+    # Full-width and mathematical letters have a compatible form in ASCII; letters with accents have a canonical one.
+    canonical, compatible = (unicodedata.normalize(form, character) for form in ("NFD", "NFKD"))
+    has_form = compatible.isascii() and compatible.isalnum() and not canonical.isascii()
+    return has_form and unicodedata.category(character) != "No"
+
+
+@cache
+def _looks_foreign(character: str) -> bool:
+    """Return whether a character belongs to an alphabet with look-alikes, but is not one of them."""
+    return not _looks_english(character) and unicodedata.name(character, "").startswith(_ALPHABETS)
 
 
 def shorten(text: str, limit: int) -> str:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
+from unicodedata import category, east_asian_width
 
 from wcwidth import wcwidth
 
@@ -20,6 +21,8 @@ _CODES = {
     "magenta": "35",
     "cyan": "36",
 }
+
+_MAX_RAGGED = 20  # columns that a row may lack so that it ends at a blank
 
 
 class Line:
@@ -56,6 +59,27 @@ class Line:
                 break
         return line.append("…")
 
+    def wrap(self, width: int, indent: str) -> "list[Line]":
+        """Return rows of at most `width` columns. All but the first begin with the indent, so that none can look like a line.
+
+        Terminals do not agree on the width of many characters: each counts as the widest that one of them draws.
+        """
+        rows, used = [Line()], 0
+        for text, style in self.parts:
+            start = 0
+            for index, character in enumerate(text):
+                columns = _widest(character)
+                if used + columns > width:
+                    end = text.rfind(" ", start, index) + 1 or index
+                    if sum(map(_widest, text[end:index])) > min(_MAX_RAGGED, width // 3):
+                        end = index
+                    rows[-1].append(text[start:end], style)
+                    rows.append(Line(indent, style))
+                    start, used = end, sum(map(_widest, indent + text[end:index]))
+                used += columns
+            rows[-1].append(text[start:], style)
+        return rows
+
     def __rich__(self) -> "Text":
         from rich.text import Text
 
@@ -70,12 +94,24 @@ class PlainConsole:
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
-        self.width, self.height = shutil.get_terminal_size((80, 24))
         self.encoding = file.encoding or "utf-8"
+
+    @property
+    def width(self) -> int:
+        return shutil.get_terminal_size((80, 24)).columns
+
+    @property
+    def height(self) -> int:
+        return shutil.get_terminal_size((80, 24)).lines
 
     def print(self, *lines: object, **_: Any) -> None:
         self.file.write(" ".join(map(str, lines)) + "\n")
         self.file.flush()
+
+
+def _widest(character: str) -> int:
+    """Return the most columns that a terminal may take for a character."""
+    return 1 if character.isascii() or (east_asian_width(character) in "NH" and category(character) != "So") else 2
 
 
 def cell_width(text: str) -> int:

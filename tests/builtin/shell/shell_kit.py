@@ -31,7 +31,14 @@ class Kit:
     """`await kit.shell(command="ls")`."""
 
     def __init__(
-        self, base: Path, level: SandboxLevel, *, ask: AskUser | None = None, approve: Approve | None = None, **options: Any
+        self,
+        base: Path,
+        level: SandboxLevel,
+        *,
+        ask: AskUser | None = None,
+        approve: Approve | None = None,
+        config: ToolConfig | None = None,
+        **options: Any,
     ) -> None:
         self.level, self.work, self.state_dir = level, base / "work", base / "state"
         (base / "other").mkdir(exist_ok=True)
@@ -42,7 +49,7 @@ class Kit:
         if level is SandboxLevel.NONE and approve is None:
             approve = lambda _: "yes"  # noqa: E731
         registry = ToolRegistry(list(self.tools.values()))
-        self.executor = ToolExecutor(registry, approve=approve, config=ToolConfig(max_repeats=0))
+        self.executor = ToolExecutor(registry, approve=approve, config=config or ToolConfig(max_repeats=0))
         self.progress: list[str] = []
         self._count = 0
 

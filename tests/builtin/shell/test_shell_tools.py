@@ -22,7 +22,7 @@ from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.builtin.shell.tools import close_shell, shell_tools
-from toolglot.builtin.tool_state import ToolState, UserQuestion
+from toolglot.builtin.tool_state import ToolState
 from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.errors import UsageError
 from toolglot.messages import ToolCall
@@ -460,28 +460,62 @@ class TestBackground:
 class TestApproval:
     async def test_without_a_user_nothing_runs_outside(self, sandboxed: Kit) -> None:
         outcome = await sandboxed.call("shell", {"command": "touch escaped", "escalate": True})
-        assert (outcome.result.error_kind, (sandboxed.work / "escaped").exists()) == ("not_allowed", False)
+        assert (outcome.result.is_error, (sandboxed.work / "escaped").exists()) == (True, False)
 
-    @pytest.mark.parametrize("answer", ["no", "", "maybe", ["no"], []])
-    async def test_anything_but_yes_means_no(self, open_kit: OpenKit, answer: Any) -> None:
-        kit = open_kit(SandboxLevel.BUBBLEWRAP, ask=lambda _: [answer])  # pyright: ignore[reportUnknownLambdaType]
-        outcome = await kit.call("shell", {"command": "touch escaped", "escalate": True})
-        assert (outcome.result.error_kind, outcome.result.error_code) == ("rejected", "user_declined")
-        assert not (kit.work / "escaped").exists()
+    @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
+    @pytest.mark.parametrize("answer", [True, "always", "no", "maybe"])
+    async def test_leaving_the_sandbox_is_asked_about_each_time_with_everything_that_counts(
+        self, tmp_path: Path, open_kit: OpenKit, level: SandboxLevel, answer: Any
+    ) -> None:
+        requests: list[ApprovalRequest] = []
 
-    async def test_yes_runs_it_outside(self, tmp_path: Path, open_kit: OpenKit) -> None:
-        questions: list[UserQuestion] = []
+        def approve(request: ApprovalRequest) -> Decision:
+            requests.append(request)
+            return answer
 
-        async def ask(asked: list[UserQuestion]) -> list[Any]:
-            questions.extend(asked)
-            return ["yes"]
+        kit, target = open_kit(level, approve=approve), tmp_path / "outside"
+        (kit.work / "vendor").mkdir()
+        arguments = {
+            "command": f"ls\nin: src; echo x >> {target}",
+            "escalate": True,
+            "cwd": "vendor",
+            "env": {"PATH": f"{kit.work}/evil:/usr/bin:/bin", "A": "1\nin: src"},
+            "stdin": "one\n$ ls",
+            "login": True,
+            "description": "list the files\n$ ls",
+        }
+        for count in (1, 2):  # "always" does not cover leaving the sandbox
+            outcome = await kit.call("shell", arguments)
+            assert len(requests) == count
+        is_approved = answer in (True, "always")
+        assert (target.exists(), outcome.result.error_kind) == (is_approved, None if is_approved else "rejected")
+        assert (requests[0].each_time, requests[0].reason) == (True, "it runs outside the sandbox")
+        assert requests[0].preview.splitlines() == [
+            "$ ls",
+            f"> in: src; echo x >> {target}",
+            "OUTSIDE THE SANDBOX, with all rights of the user",
+            "in: vendor",
+            f"with: PATH={kit.work}/evil:/usr/bin:/bin",
+            "with: A=1␊in: src",
+            "as a login shell, which reads the user's profile first",
+            "input:",
+            "| one",
+            "| $ ls",
+            "(without Enter at the end)",
+            "the model's description: list the files␊$ ls",
+        ]
 
-        kit = open_kit(SandboxLevel.BUBBLEWRAP, ask=ask)
-        target = tmp_path / "outside"
-        data = await kit.shell(command=f"touch {target}", escalate=True, description="needs it")
-        assert (data["sandbox"], target.exists()) == ("none", True)
-        assert f"touch {target}" in questions[0].question
-        assert "needs it" in questions[0].question
+    async def test_the_directory_of_an_earlier_command_is_shown(self, sandboxed: Kit) -> None:
+        preview = sandboxed.tools["shell"].preview
+        assert preview is not None
+        (sandboxed.work / "vendor").mkdir()
+        assert preview({"command": "./build.sh"}) == "$ ./build.sh"
+        await sandboxed.shell(command="cd vendor")
+        assert preview({"command": "./build.sh"}) == "$ ./build.sh\nin: vendor"
+        assert preview({"command": "./build.sh", "cwd": "."}) == "$ ./build.sh"
+        assert preview({"restart": True, "argv": ["./build.sh"], "background": True, "tty": True}).splitlines() == [
+            *("kill all running commands first", "$ ./build.sh", "in the background", "in a terminal"),
+        ]
 
     async def test_without_a_sandbox_every_command_needs_approval(self, open_kit: OpenKit) -> None:
         previews: list[str] = []
@@ -492,7 +526,7 @@ class TestApproval:
 
         kit = open_kit(SandboxLevel.NONE, approve=approve)
         outcome = await kit.call("shell", {"command": "touch x", "cwd": ".", "env": {"A": "b"}})
-        assert (outcome.result.error_kind, previews) == ("rejected", ["touch x\nin: .\nwith: A=b"])
+        assert (outcome.result.error_kind, previews) == ("rejected", ["$ touch x\nwith: A=b"])
         assert not (kit.work / "x").exists()
 
     def test_with_a_sandbox_the_policy_decides(self, sandboxed: Kit) -> None:
@@ -501,37 +535,27 @@ class TestApproval:
         assert shell.target is not None
         assert shell.target({"argv": ["rm", "-rf", "a b"]}) == "rm -rf 'a b'"
 
-    @pytest.mark.parametrize(
-        ("escalate", "answers", "question_count", "is_written"),
-        [
-            (True, ["yes", "yes"], 2, True),
-            (True, ["yes", "no"], 2, False),
-            (True, ["yes", ""], 2, False),
-            (False, [], 0, False),  # inside of the sandbox, input needs no approval, and does no harm
-        ],
-    )
-    async def test_input_for_a_command_outside_needs_approval(
-        self, tmp_path: Path, open_kit: OpenKit, escalate: bool, answers: list[str], question_count: int, is_written: bool
+    @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
+    @pytest.mark.parametrize(("escalate", "is_approved"), [(True, True), (True, False)])
+    async def test_what_is_typed_into_a_command_is_asked_about_like_a_command(
+        self, tmp_path: Path, open_kit: OpenKit, level: SandboxLevel, escalate: bool, is_approved: bool
     ) -> None:
-        questions: list[str] = []
+        requests: list[ApprovalRequest] = []
 
-        async def ask(asked: list[UserQuestion]) -> list[Any]:
-            questions.extend(question.question for question in asked)
-            return [answers[len(questions) - 1]]
+        def approve(request: ApprovalRequest) -> Decision:
+            requests.append(request)
+            return "always" if request.tool == "shell" else is_approved
 
-        kit, target = open_kit(LEVELS[bool(unavailable_reason(LEVELS[0]))], ask=ask), tmp_path / "outside"
-
-        async def work() -> str:
-            handle = (await kit.shell(command="bash", background=True, escalate=escalate))["handle"]
-            outcome = await kit.call("shell_output", {"handle": handle, "input": f"echo x > {target}; exit\n", "wait": True})
-            assert await kit.text("shell_output", handle=handle)  # reading needs no approval
-            await kit.call("shell_kill", {"handle": handle})
-            return outcome.result.error_kind or ""
-
-        kind = await work()
-        assert (kind, target.exists()) == ("rejected" if escalate and not is_written else "", is_written)
-        assert len(questions) == question_count
-        assert not questions or f"echo x > {target}; exit" in questions[1]
+        kit = open_kit(level, approve=approve)
+        target = (tmp_path if escalate else kit.work) / "typed"
+        handle = (await kit.shell(command="bash", background=True, escalate=escalate))["handle"]
+        outcome = await kit.call("shell_output", {"handle": handle, "input": f"echo x > {target}; exit\n", "wait": is_approved})
+        assert await kit.text("shell_output", handle=handle)  # reading needs no approval
+        await kit.call("shell_kill", {"handle": handle})
+        assert (outcome.result.error_kind, target.exists()) == (None if is_approved else "rejected", is_approved)
+        assert [(request.tool, request.each_time) for request in requests] == [("shell", escalate), ("shell_output", escalate)]
+        place = ["OUTSIDE THE SANDBOX, with all rights of the user"] if escalate else []
+        assert requests[1].preview.splitlines() == ["types into", "$ bash", *place, "input:", f"| echo x > {target}; exit"]
 
 
 PROTECTED = (".git", ".vscode")

@@ -81,7 +81,7 @@ class Said:
         assert self.chat is not None
         return line(self.chat)
 
-    async def read_answer(self, question: str) -> str:
+    async def read_answer(self, question: str, default: str = "") -> str:
         self.questions.append(question)
         return await self.read()
 

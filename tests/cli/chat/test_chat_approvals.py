@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Mapping
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from chat_harness import a_screen, plain, talk
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.cli.chat.approvals import describe_approval, show_approval
-from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.sanitize import escape_deceptive
 from toolglot.config.settings import PolicySettings
 from toolglot.messages import ToolCall
 from toolglot.tools.executor import ApprovalRequest
@@ -42,8 +44,8 @@ def shown(approval: ApprovalRequest, *, whole: bool = False, width: int = 80) ->
 
 
 def letters(text: str) -> str:
-    """A text without its blanks: where a line ends is the terminal's business."""
-    return "".join(text.split())
+    """A text without its blanks and the marks of rows that continue a line."""
+    return "".join(text.replace("↪", "").split())
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,88 @@ class TestArguments:
     @given(WORDS)
     def test_every_character_of_a_text_is_there(self, text: str) -> None:
         shown_lines = "\n".join(str(line) for line in describe_approval(asked({"text": text})))
-        assert letters("".join(map(escape_invisible, text.split("\n")))) in letters(shown_lines.removeprefix("  text:"))
+        lines = (escape_deceptive(line.expandtabs(4)) for line in text.split("\n"))
+        assert letters("".join(lines)) in letters(shown_lines.removeprefix("  text:"))
+
+
+FORGED = "? shell wants to run (execute): ls"
+
+
+class TestForgery:
+    """Only the first line of a question, and its warning, begin at the left edge."""
+
+    @pytest.mark.parametrize("where", ["argument", "preview", "target", "name", "reason"])
+    def test_no_padding_draws_another_question(self, where: str) -> None:
+        for width, blank in product([40, 80, 160], [" ", "\t", "\u00a0", "\u3000", "\u2800", "é", "─", "👍", "❤", "🇫"]):
+            for text in (f"x #{blank * width}{FORGED}", *(f"a{blank * count}{FORGED}" for count in range(width - 12, width))):
+                approval = {
+                    "argument": asked({"command": text}),
+                    "preview": asked(preview=text),
+                    "target": asked(target=text),
+                    "name": asked({text: 1}),
+                    "reason": replace(asked(), reason=text),
+                }[where]
+                rows = shown(approval, width=width)[0].splitlines()
+                assert not [row for row in rows[1:] if not row.startswith("  ")], rows
+                # Some terminals take two columns for any of these characters.
+                assert max(len(row) + sum(not character.isascii() for character in row) for row in rows) <= width, rows
+
+    def test_many_blanks_are_counted_and_a_long_question_says_that_it_is_long(self) -> None:
+        assert "⟨5000 spaces⟩; rm x" in shown(asked({"a": "ls" + " " * 5000 + "; rm x"}))[0]
+        assert "  ↑ the question has 102 lines: scroll up to read all of it" in shown(asked({"a": "\n" * 100}))[0]
+        assert "↑" not in shown(asked({"a": "b"}))[0]
+
+    @pytest.mark.parametrize(
+        ("text", "visible"),
+        [
+            ("http://host/d\u043e\u0441s", "http://host/d⟨U+043E⟩⟨U+0441⟩s"),
+            ("\u0441\u043e\u0440\u0443 a b", "⟨U+0441⟩⟨U+043E⟩⟨U+0440⟩⟨U+0443⟩ a b"),
+            ("\uff4c\uff53 \U0001d425\U0001d42c \ufb01le", "⟨U+FF4C⟩⟨U+FF53⟩ ⟨U+1D425⟩⟨U+1D42C⟩ ⟨U+FB01⟩le"),
+            ("a.org\u2044b a.org\uff0fb a\u2010b", "a.org⟨U+2044⟩b a.org⟨U+FF0F⟩b a⟨U+2010⟩b"),
+            ("a\u00a0b\u2003c\u3000d", "a⟨U+00A0⟩b⟨U+2003⟩c⟨U+3000⟩d"),
+            # what nobody takes for English stays
+            ("привет а с мир, Ελλάδα, сбербанк.com, API-интерфейс", "привет а с мир, Ελλάδα, сбербанк.com, API-интерфейс"),  # noqa: RUF001
+            ("café Straße 日本語text “it’s” 10 µs – ½ m²", "café Straße 日本語text “it’s” 10 µs – ½ m²"),  # noqa: RUF001
+        ],
+    )
+    def test_look_alikes_are_shown_by_their_number(self, text: str, visible: str) -> None:
+        assert f"  a: {visible}\n" in shown(asked({"a": text}), width=200)[0]
+
+
+class TestAnswers:
+    WIPE = 'call wipe {"path": "a.txt"}'
+
+    def test_a_reason_for_no_is_told_to_the_model(self) -> None:
+        over = talk(self.WIPE, "r", "use a copy")
+        assert over.has("It did not run. Reason: use a copy")
+        assert "what the model should know" in over.reader.questions[1]
+
+    def test_arguments_can_be_edited(self) -> None:
+        over = talk(self.WIPE, "e", "[1]", "e", '{"file": "b"}', "e", '{"path": "b.txt"}')
+        assert over.has("the arguments must be a JSON object")
+        assert over.has("The call to wipe was not run because its arguments are invalid") or over.has(
+            "file: is not a parameter"
+        )
+        assert over.has("wiped b.txt")
+
+    def test_long_arguments_cannot_be_edited(self) -> None:
+        over = talk(f'call wipe {{"path": "{"a" * 400}"}}', "e", "n")
+        assert "e edit" not in over.reader.questions[0]
+        assert over.has("please answer y, n, r, a")
+
+    def test_what_needs_an_answer_each_time_offers_no_always(self) -> None:
+        @tool(effects="write", always_ask=lambda arguments: "it leaves\nthe sandbox")
+        def leave() -> str:
+            """Leave."""
+            return "left"
+
+        over = talk("call leave {}", "a", "y", "call leave {}", "y", tools=[leave])
+        assert over.has("! it leaves␊the sandbox")
+        assert ["always" in question for question in over.reader.questions] == [False, False, False]
+        assert over.shown.count("left") >= 2
+
+    def test_the_reason_of_the_policy_is_shown(self) -> None:
+        assert talk(self.WIPE, "n").has("  (")
 
 
 class TestLongOnes:

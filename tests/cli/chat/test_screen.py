@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import toolglot.events as ev
+from toolglot.approvals import ApprovalRequest
 from toolglot.cli.chat.launch import create_console
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.format_call import describe_stop, format_arguments
@@ -53,7 +54,7 @@ EVENTS: list[ev.RunEvent] = [
     ev.BlockReady(5, Foreign("gemini", "odd")),
     ev.BlockReady(6, Text("Some")),
     ev.ReplyDone(reply()),
-    ev.ApprovalNeeded((CALL,)),
+    ev.ApprovalNeeded((ApprovalRequest(CALL, "look", frozenset(), ""),)),
     ev.ToolStarted(CALL),
     ev.ToolProgress(CALL, "half way"),
     outcome(),

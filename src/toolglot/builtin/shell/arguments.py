@@ -21,6 +21,7 @@ __all__ = [
     "describe_command",
     "encode_input",
     "preview_command",
+    "preview_input",
 ]
 
 DEFAULT_TIMEOUT, MAX_TIMEOUT = 120.0, 7200.0
@@ -57,14 +58,36 @@ def describe_command(arguments: dict[str, Any]) -> str:
     return "\n".join([str(command), *map(str, cast(list[Any], arguments.get("then") or []))])
 
 
-def preview_command(arguments: dict[str, Any]) -> str:
-    """Return the whole command, where and with what it runs, for whoever approves it."""
-    lines = [describe_command(arguments)]
-    lines += [f"in: {arguments['cwd']}"] if arguments.get("cwd") else []
-    lines += [f"with: {name}={value}" for name, value in cast(dict[str, Any], arguments.get("env") or {}).items()]
-    lines += ["OUTSIDE THE SANDBOX"] if arguments.get("escalate") else []
-    lines += [f"input: {arguments['stdin']}"] if arguments.get("stdin") else []
+def preview_command(arguments: dict[str, Any], directory: str) -> str:
+    """Return all that a call would do, for whoever approves it. `directory`: where it would run; "" for the root.
+
+    Lines of a command begin with `$` or `>` and lines of its input with `|`, so that neither can look like another line.
+    """
+    lines = ["kill all running commands first"] if arguments.get("restart") else []
+    commands = [describe_command({**arguments, "then": None}), *map(str, cast(list[Any], arguments.get("then") or []))]
+    lines += ["$ " + command.replace("\n", "\n> ") for command in commands if command]
+    lines += ["OUTSIDE THE SANDBOX, with all rights of the user"] if arguments.get("escalate") else []
+    lines += [f"in: {_to_line(directory)}"] if directory else []
+    lines += [
+        f"with: {_to_line(f'{name}={value}')}" for name, value in cast(dict[str, Any], arguments.get("env") or {}).items()
+    ]
+    lines += ["as a login shell, which reads the user's profile first"] if arguments.get("login") else []
+    lines += ["in the background"] if arguments.get("background") or arguments.get("yield_after") is not None else []
+    lines += ["in a terminal"] if arguments.get("tty") else []
+    lines += ["input:", preview_input(str(arguments["stdin"]))] if arguments.get("stdin") else []
+    if arguments.get("description"):
+        lines.append(f"the model's description: {_to_line(str(arguments['description']))}")
     return "\n".join(lines)
+
+
+def preview_input(text: str) -> str:
+    """Return what is typed into a command, each line marked as such."""
+    lines = text.removesuffix("\n").split("\n")
+    return "\n".join([*(f"| {line}" for line in lines), *([] if text.endswith("\n") else ["(without Enter at the end)"])])
+
+
+def _to_line(text: str) -> str:
+    return text.replace("\n", "␊")
 
 
 def check_commands(command: str, argv: list[str] | None, then: list[str] | None) -> list[str]:

@@ -226,6 +226,14 @@ class ShellManager:
             self.state.cwd = ""
         return directory or self._workspace.root
 
+    def describe_directory(self, raw_path: str | None) -> str:
+        """Return where a command would run, "" for the root. Paths are relative to the root."""
+        path = self.state.cwd if raw_path is None else raw_path
+        directory = self._find_directory(path)
+        if directory is None:
+            return raw_path or ""
+        return "" if directory == self._workspace.root else self.state.display_path(directory)
+
     def _find_directory(self, path: str) -> Path | None:
         if path in ("", ".", "/"):
             return self._workspace.root if path != "/" else None

@@ -5,10 +5,10 @@ Everything ends with the conversation, and with the process.
 """
 
 import asyncio
-import inspect
 import threading
 import weakref
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, Any
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.shell.arguments import (
@@ -23,13 +23,14 @@ from toolglot.builtin.shell.arguments import (
     describe_command,
     encode_input,
     preview_command,
+    preview_input,
 )
 from toolglot.builtin.shell.environment import validate_environment
 from toolglot.builtin.shell.manager import ShellManager, ShellOptions, describe_session
 from toolglot.builtin.shell.output import Excerpt, OutputLimit, filter_lines, make_excerpt
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.session import ShellSession
-from toolglot.builtin.tool_state import ToolState, UserOption, UserQuestion, to_data
+from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
@@ -52,7 +53,7 @@ def close_shell(state: ToolState) -> None:
 
 
 def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[Tool]:
-    """Return the four tools. Without a working sandbox, each command needs an approval."""
+    """Return the four tools. Without a working sandbox, each command needs an approval of its own."""
     manager = ShellManager(state, options)
     _managers.setdefault(state, []).append(manager)
     weakref.finalize(state, manager.close)
@@ -67,21 +68,22 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
         tool(
             effects=("read", "write", "execute", *network),
             approval=None if has_sandbox else True,
-            always_ask=lambda arguments: "" if has_sandbox or manager.options.level is not None else NO_SANDBOX,
             timeout=timeout,
             max_result=max_result,
+            always_ask=methods.why_shell_asks,
             target=describe_command,
-            preview=preview_command,
+            preview=methods.preview_shell,
             examples=examples,
         )(methods.shell),
         tool(
             polls=True,  # the same call again and again is not a loop: it waits for output
             effects=("read", "execute"),
-            quiet=True,
+            quiet=lambda arguments: not arguments.get("input"),  # what is typed into a command is like a command
             timeout=timeout,
             max_result=max_result,
+            always_ask=methods.why_input_asks,
             target=lambda arguments: f"command {arguments.get('handle', '')}",
-            preview=lambda arguments: str(arguments.get("input") or ""),
+            preview=methods.preview_input,
             examples=[{"input": {"handle": "1", "wait": True, "timeout": 30}}],
         )(methods.shell_output),
         tool(
@@ -98,6 +100,45 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
 class _ShellTools:
     def __init__(self, manager: ShellManager) -> None:
         self._manager = manager
+
+    # ---- for whoever approves a call
+
+    def why_shell_asks(self, arguments: dict[str, Any]) -> str:
+        """Return why a command needs an answer of its own; "" if it does not."""
+        if self._manager.level is not SandboxLevel.NONE:
+            return "it runs outside the sandbox" if arguments.get("escalate") else ""
+        return "" if self._manager.options.level is not None else NO_SANDBOX
+
+    def preview_shell(self, arguments: dict[str, Any]) -> str:
+        """Return what a command would do."""
+        directory = "." if arguments.get("restart") and not arguments.get("cwd") else arguments.get("cwd")
+        return preview_command(arguments, self._manager.describe_directory(directory))
+
+    def why_input_asks(self, arguments: dict[str, Any]) -> str:
+        """Return why input for a command needs an answer of its own; "" if it does not."""
+        if (session := self._find_typing(arguments)) is None:
+            return ""
+        return "it is typed into a command outside the sandbox" if self._is_outside(session) else self.why_shell_asks({})
+
+    def preview_input(self, arguments: dict[str, Any]) -> str:
+        """Return what would be typed, and into which command."""
+        if (session := self._find_typing(arguments)) is None:
+            return ""
+        command = session.command.replace("\n", "\n> ")
+        place = ["OUTSIDE THE SANDBOX, with all rights of the user"] if self._is_outside(session) else []
+        return "\n".join(["types into", f"$ {command}", *place, "input:", preview_input(str(arguments["input"]))])
+
+    def _find_typing(self, arguments: dict[str, Any]) -> ShellSession | None:
+        if not arguments.get("input"):
+            return None
+        with suppress(ToolError):
+            return self._manager.find_session(str(arguments.get("handle", "")))
+        return None
+
+    def _is_outside(self, session: ShellSession) -> bool:
+        return session.confinement.level < self._manager.level
+
+    # ---- the tools
 
     async def shell(  # noqa: D417
         self,
@@ -189,8 +230,8 @@ class _ShellTools:
         data = encode_input("input", input)
         session = self._manager.find_session(handle)
         if data:
-            if session.confinement.level < self._manager.level:  # the user approved the command, not what is typed into it
-                await self._ask_to_escalate(f"{session.command}\nwith the input: {input}", "")
+            if self._is_outside(session):  # the user approved the command, not what is typed into it
+                _require_approval(context)
             session.send_input(data)
         if wait or timeout is not None or first:
             pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)
@@ -231,7 +272,7 @@ class _ShellTools:
         self, context: Context, options: RunOptions, lines: list[str], argv: list[str] | None
     ) -> ToolOutput:
         if options.escalate:
-            await self._ask_to_escalate("\n".join(lines), options.description)
+            _require_approval(context)
         outputs = [await self._run_command(context, options, lines[0], argv)]
         if len(lines) == 1:
             return outputs[0]
@@ -284,27 +325,12 @@ class _ShellTools:
         is_error = result.timed_out and not result.running
         return ToolOutput(text, to_data(result), is_error, "timeout" if is_error else None)
 
-    async def _ask_to_escalate(self, command: str, description: str) -> None:
-        """Ask the user to approve a command outside the sandbox. Raises ToolError."""
-        ask = self._manager.state.ask
-        if ask is None:
-            message = "there is no user who could approve a command outside the sandbox: run it inside"
-            raise ToolError(message, kind="not_allowed", code="user_unavailable")
-        reason = f" ({description[:500]})" if description else ""
-        choices = [
-            UserOption(label="yes", description="run it with all rights of the user"),
-            UserOption(label="no", description="do not run it"),
-        ]
-        text = f"Run outside the sandbox{reason}? {command}"
-        answers = ask([UserQuestion(question=text, header="sandbox", kind="yesno", options=choices)])
-        if inspect.isawaitable(answers):
-            answers = await answers
-        answer = answers[0] if answers else ""
-        if isinstance(answer, list):
-            answer = ", ".join(answer)
-        if answer.strip().casefold() not in ("yes", "y", "true"):
-            message = "the user does not want this command to run outside the sandbox"
-            raise ToolError(message, kind="rejected", code="user_declined")
+
+def _require_approval(context: Context) -> None:
+    """Raises ToolError unless somebody has approved this very call. The policy asks; this holds if it was not consulted."""
+    if not context.approved:
+        message = "nobody has approved this outside the sandbox: run it inside"
+        raise ToolError(message, kind="not_allowed", code="user_unavailable")
 
 
 async def _wait_for_end(session: ShellSession, seconds: float | None, context: Context, *, kill: bool) -> None:

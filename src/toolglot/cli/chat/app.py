@@ -9,7 +9,9 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import aclosing, contextmanager, redirect_stdout
 from typing import Any, NoReturn, cast
 
-from toolglot.approvals import ApprovalRequest, Decision
+from msgspec.structs import replace
+
+from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.attachments import extract_attachments, find_missing_files
 from toolglot.cli.chat.approvals import show_approval
@@ -21,10 +23,13 @@ from toolglot.cli.chat.screen import PrintCapture, Screen
 from toolglot.cli.sanitize import shorten
 from toolglot.config.setup import Setup
 from toolglot.engine.model_list import describe_error
-from toolglot.errors import ToolglotError
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import RunEvent
+from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Media, Text
+
+_MAX_EDITED = 300  # characters of arguments that can be edited on a line
 
 
 class Chat:
@@ -138,23 +143,43 @@ class Chat:
         """Ask the user to approve a call."""
         with self.screen.pause():
             is_complete = show_approval(approval, self.screen)
+            arguments = dumps_text(approval.arguments)
             while True:
-                choices = ("yes", "no", "always") if is_complete else ("yes", "no", "always", "show")
-                hint = "" if is_complete else " · s show all"
+                choices = {"yes": "yes", "no": "no", "reason": "no, with a reason"}
+                choices |= {} if approval.each_time else {"always": "always for this tool"}
+                choices |= {"edit": "edit"} if len(arguments) <= _MAX_EDITED else {}
+                choices |= {} if is_complete else {"show": "show all"}
+                prompt = " · ".join(f"{name[0]} {text}" for name, text in choices.items())
                 try:
-                    answer = await self.reader.choose(f"  y yes · n no · a always for this tool{hint}: ", choices)
+                    match await self.reader.choose(f"  {prompt}: ", tuple(choices)):
+                        case "show":
+                            is_complete = show_approval(approval, self.screen, show_all=True)
+                        case "reason":
+                            return Deny(await self.reader.read_answer("  what the model should know: "))
+                        case "edit":
+                            text = await self.reader.read_answer("  arguments: ", arguments)
+                            return Allow(self._parse_arguments(approval, text))
+                        case "":
+                            self.screen.note(f"please answer {', '.join(name[0] for name in choices)}", "dim")
+                        case answer:
+                            return cast(Decision, answer)
                 except (EndOfInput, KeyboardInterrupt) as e:
-                    self.is_leaving, answer = isinstance(e, EndOfInput), "no"
+                    self.is_leaving = isinstance(e, EndOfInput)
                     if self.keyboard.has_line_editor or not self.is_leaving:
                         await self._stop_turn()
-                except ToolglotError:
-                    answer = ""
-                if answer == "show":
-                    is_complete = show_approval(approval, self.screen, show_all=True)
-                elif answer:
-                    return cast(Decision, answer)
-                else:
-                    self.screen.note("please answer y, n or a", "dim")
+                    return "no"
+                except ToolglotError as e:
+                    self.screen.note(str(e), "red")
+
+    def _parse_arguments(self, approval: ApprovalRequest, text: str) -> dict[str, Any]:
+        """Parse arguments that the user changed. Raises UsageError, ToolError."""
+        try:
+            arguments = loads_object(text.encode())
+        except ValueError as e:
+            raise UsageError(f"the arguments must be a JSON object: {e}") from None
+        call = replace(approval.call, arguments=arguments, raw=None)
+        self.agent.registry.get(call.name, call.namespace).bind(call)
+        return arguments
 
     async def answer_questions(self, questions: list[UserQuestion]) -> list[UserAnswer]:
         """Ask the user the questions of a tool."""

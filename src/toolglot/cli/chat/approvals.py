@@ -2,31 +2,40 @@
 
 import re
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.cli.chat.screen import Screen
-from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.sanitize import escape_deceptive
 from toolglot.cli.styled import Line
 from toolglot.jsontext import dumps_text
-from toolglot.tools.executor import ApprovalRequest
 
 _MAX_LINES = 200
 _DIFF = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch|@@ )", re.MULTILINE)
 
 
 def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool = False) -> bool:
-    """Print the request; return whether all of it was printed."""
+    """Print the request; return whether all of it was printed.
+
+    Only its first line, and a warning, begin at the left edge: nothing in a call can look like another question.
+    """
     effects = ", ".join(sorted(approval.effects))
-    head = Line("? ", "bold yellow").append(escape_invisible(approval.tool), "bold")
+    head = Line("? ", "bold yellow").append(_escape_line(approval.tool), "bold")
     head.append(f" wants to run ({effects})" if len(approval.effects) < 4 else " wants to run", "yellow")
-    if approval.target:
+    # A command is its own target: a long one is not shown twice.
+    is_repeated = len(approval.target) > 60 and all(line in approval.preview for line in approval.target.split("\n"))
+    if approval.target and not is_repeated:
         head.append(f": {_escape_line(approval.target)}")
-    screen.console.print(head)
-    lines = describe_approval(approval)
-    printed = lines if show_all or len(lines) <= _MAX_LINES else lines[:_MAX_LINES]
-    for line in printed:
-        screen.console.print(line)
-    if len(printed) < len(lines):
-        screen.note(f"  … {len(lines) - len(printed)} more lines are not shown: press s to show them", "bold red")
-    return len(printed) == len(lines)
+    lines = [head]
+    if approval.reason:
+        reason = _escape_line(approval.reason)
+        lines.append(Line(f"! {reason}", "bold red") if approval.each_time else Line(f"  ({reason})", "dim"))
+    described = describe_approval(approval)
+    printed = described if show_all or len(described) <= _MAX_LINES else described[:_MAX_LINES]
+    rows = screen.print_rows([*lines, *printed])
+    if len(printed) < len(described):
+        screen.note(f"  … {len(described) - len(printed)} more lines are not shown: press s to show them", "bold red")
+    if rows > screen.console.height - 2:
+        screen.note(f"  ↑ the question has {rows} lines: scroll up to read all of it", "bold yellow")
+    return len(printed) == len(described)
 
 
 def describe_approval(approval: ApprovalRequest) -> list[Line]:
@@ -42,21 +51,21 @@ def describe_approval(approval: ApprovalRequest) -> list[Line]:
             lines.append(Line(f"  {_escape_line(name)}:", "dim"))
             lines += _color_diff(text)
         else:
-            lines.append(Line(f"  {_escape_line(name)}: ", "dim").append(escape_invisible(text)))
+            lines.append(Line(f"  {_escape_line(name)}: ", "dim").append(_escape_line(text)))
     if approval.call.freeform and approval.call.raw:
         lines += _color_diff(approval.call.raw)
     return lines
 
 
 def _escape_line(text: str) -> str:
-    return escape_invisible(text).replace("\n", "␊")
+    return escape_deceptive(text.expandtabs(4)).replace("\n", "␊")
 
 
 def _color_diff(text: str) -> list[Line]:
     """Indent the lines of a text; if it is a diff or a patch, color them."""
-    lines, in_hunk = text.rstrip("\n").split("\n"), False
+    lines, in_hunk = text.removesuffix("\n").split("\n"), False
     if _DIFF.search(text) is None:
-        return [Line(f"    {escape_invisible(line)}") for line in lines]
+        return [Line(f"    {_escape_line(line)}") for line in lines]
     colored: list[Line] = []
     for line in lines:
         # Within a hunk, "--- x" is a removed line "-- x" and not a header.
@@ -65,5 +74,5 @@ def _color_diff(text: str) -> list[Line]:
             style = "bold"
         else:
             style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-        colored.append(Line(f"    {escape_invisible(line)}", style))
+        colored.append(Line(f"    {_escape_line(line)}", style))
     return colored

@@ -46,8 +46,8 @@ class PipeReader:
             self._write("\n")
         return _match_answer(text, answers)
 
-    async def read_answer(self, question: str) -> str:
-        """Ask for any text."""
+    async def read_answer(self, question: str, default: str = "") -> str:
+        """Ask for any text. `default`: what a line editor starts with."""
         if question:
             self._write(question)
         while True:
@@ -145,10 +145,10 @@ class TerminalReader:
         finally:
             get_typeahead(self._input)  # drop the rest of "yes" and Enter: the "y" was already accepted
 
-    async def read_answer(self, question: str) -> str:
-        return await self._ask(question)
+    async def read_answer(self, question: str, default: str = "") -> str:
+        return await self._ask(question, default=default)
 
-    async def _ask(self, question: str, answers: Sequence[str] = ()) -> str:
+    async def _ask(self, question: str, answers: Sequence[str] = (), default: str = "") -> str:
         """Ask in an editor of its own, where the first letter of an answer is enough."""
         from prompt_toolkit import PromptSession
         from prompt_toolkit.key_binding import KeyBindings
@@ -163,7 +163,8 @@ class TerminalReader:
             bindings.add(answer[0], eager=True)(accept)
         self._save_typeahead()
         _ignore_mouse(bindings)
-        return (await self._edit(PromptSession(input=self._input, key_bindings=bindings), question)).strip()
+        session = PromptSession[str](input=self._input, key_bindings=bindings)
+        return (await self._edit(session, question, default=default)).strip()
 
     async def _edit(self, session: Any, prompt: str, **options: Any) -> str:
         try:

@@ -2,7 +2,7 @@
 
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.screen import Screen
-from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.sanitize import escape_deceptive
 from toolglot.cli.styled import Line
 
 
@@ -10,15 +10,15 @@ def show_question(question: UserQuestion, screen: Screen) -> None:
     """Print a question with its options."""
     head = Line("? ", "bold yellow")
     if question.header:
-        head.append(f"{escape_invisible(question.header)}: ", "yellow")
-    head.append(escape_invisible(question.question), "bold")
-    screen.console.print(head)
+        head.append(f"{escape_deceptive(question.header)}: ".replace("\n", "␊"), "yellow")
+    first, *others = escape_deceptive(question.question.expandtabs(4)).split("\n")
+    lines = [head.append(first, "bold"), *(Line(f"    {line}", "bold") for line in others)]
     for number, option in enumerate(question.options, 1):
-        line = Line(f"  {number} ")
-        line.append(escape_invisible(option.label), "bold")
+        line = Line(f"  {number} ").append(escape_deceptive(option.label).replace("\n", "␊"), "bold")
         if option.description:
-            line.append(f"  {escape_invisible(option.description)}", "dim")
-        screen.console.print(line)
+            line.append(f"  {escape_deceptive(option.description)}".replace("\n", "␊"), "dim")
+        lines.append(line)
+    screen.print_rows(lines)
     if question.multi:
         screen.note("  you can choose several: separate the numbers with commas", "dim")
 

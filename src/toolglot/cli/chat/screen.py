@@ -317,6 +317,13 @@ class Screen:
             self._flush_text()
         self.console.print(Line(escape_invisible(text), style), soft_wrap=not self._is_interactive)
 
+    def print_rows(self, lines: Iterable[Line]) -> int:
+        """Print the lines of a question, and return their number of rows. Rows that continue a line are indented."""
+        rows = [row for line in lines for row in line.wrap(max(20, self.console.width - 1), "      ↪ ")]
+        for row in rows:
+            self.console.print(row, soft_wrap=True)
+        return len(rows)
+
     def fold(self, title: str, text: str) -> int:
         """Keep a text for `/show`; return its number."""
         self.folded_texts.append(FoldedText(title, text))
