@@ -5,6 +5,7 @@ whatever links or renames happen meanwhile.
 """
 
 import os
+import re
 import select
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,15 @@ import msgspec
 
 from toolglot.builtin.programs import own_python
 
-__all__ = ["Process", "ProcessStopped", "read_output", "split_records", "start_confined", "start_python_worker"]
+__all__ = [
+    "Process",
+    "ProcessStopped",
+    "measure_memory",
+    "read_output",
+    "split_records",
+    "start_confined",
+    "start_python_worker",
+]
 
 MAX_OUTPUT = 64 << 20
 Process = subprocess.Popen[bytes]
@@ -81,6 +90,29 @@ def start_python_worker(
         stderr=subprocess.DEVNULL,
         pass_fds=pass_fds,
     )
+
+
+def measure_memory(variable: str) -> dict[int, int]:
+    """Return the memory in bytes of each process that was started with this variable (NAME=value), and of its descendants.
+
+    Empty on systems without /proc.
+    """
+    parents: dict[int, int] = {}
+    tree: set[int] = set()
+    for pid in (int(name) for name in (os.listdir("/proc") if os.path.isdir("/proc/self") else ()) if name.isdigit()):
+        with suppress(OSError, ValueError):  # it has ended, or is not ours
+            parents[pid] = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+            if variable.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                tree.add(pid)
+    # A sandboxed process hides its variables, so descendants count by their parents.
+    while more := {pid for pid, parent in parents.items() if parent in tree and pid not in tree}:
+        tree |= more
+    usage: dict[int, int] = {}
+    for pid in tree:
+        with suppress(OSError):
+            status = Path(f"/proc/{pid}/status").read_bytes()
+            usage[pid] = sum(map(int, re.findall(rb"(?:RssAnon|RssShmem|VmSwap):\s*(\d+)", status))) * 1024
+    return usage
 
 
 # What a confined program needs besides its root.

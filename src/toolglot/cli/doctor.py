@@ -21,7 +21,7 @@ from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.builtin.files.roots import Root
 from toolglot.builtin.programs import find_program
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
-from toolglot.builtin.web.browser import BrowserUnavailable, find_browser
+from toolglot.builtin.web.browser import NO_SANDBOX_NOTE, BrowserUnavailable, can_sandbox, find_browser
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
@@ -227,6 +227,8 @@ def _describe_tools(settings: Settings, workspace: Root) -> dict[str, str]:
     rows = {name: f"not offered: {reason}" for name, reason in find_unusable(web).items()}
     try:
         find_browser(web.browser, [workspace])
+        if not can_sandbox():
+            rows["web_open"] = NO_SANDBOX_NOTE
     except BrowserUnavailable as e:
         rows["web_open"] = f"opens pages without running their scripts: {e}"
     return rows

@@ -1,6 +1,10 @@
 """Which addresses are public, which spellings are addresses at all, and what the user can allow."""
 
 import asyncio
+import os
+import shutil
+import subprocess
+import sys
 from ipaddress import ip_address
 
 import pytest
@@ -146,3 +150,36 @@ def test_the_user_can_allow_hosts_and_networks(allowed: tuple[str, ...], host: s
 def test_an_invalid_allow_entry_is_refused(entry: str) -> None:
     with pytest.raises(UsageError, match="allow_private"):
         AddressGuard((entry,))
+
+
+# In a network of its own: two addresses of this machine, one network with neighbours, and a way to everywhere else.
+NETWORK = """
+ip link set lo up && ip addr add 8.8.4.4/32 dev lo && ip link add v0 type veth peer name v1 && ip addr add 9.9.9.9/20 dev v0 &&
+ip addr add 2600:1:2:3::9/64 dev v0 nodad && ip link set v0 up && ip link set v1 up && ip route add default via 9.9.9.254 &&
+ip -6 route add default dev v0 && exec "$@"
+"""
+LOCAL = ("8.8.4.4", "9.9.9.9", "9.9.9.1", "::ffff:9.9.9.1", "2600:1:2:3::9", "2600:1:2:3::1")
+REMOTE = ("1.1.1.1", "9.9.8.1", "2600:1:2:4::1")
+SCRIPT = """
+import asyncio, sys
+from toolglot.builtin.web.address import AddressGuard
+from toolglot.errors import ToolError
+guard, opened = AddressGuard(sys.argv[1].split()), []
+for address in sys.argv[2:]:
+    try:
+        opened += asyncio.run(guard.resolve_allowed(address, 80))
+    except ToolError as e:
+        assert "is not a public address" in str(e)
+print(*opened)
+"""
+
+
+@pytest.mark.skipif(not shutil.which("unshare") or not shutil.which("ip"), reason="needs unshare and ip")
+@pytest.mark.parametrize("allowed", ["", "9.9.9.0/24"])
+def test_the_machines_own_public_addresses_and_its_neighbours_are_refused(allowed: str) -> None:
+    namespace = ["unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",)), "sh", "-c", NETWORK, "sh"]
+    if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("networks of one's own are not possible here")
+    argv = [*namespace, sys.executable, "-c", SCRIPT, allowed, *LOCAL, *REMOTE]
+    opened = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    assert opened == [*(("9.9.9.9", "9.9.9.1", "::ffff:909:901") if allowed else ()), *REMOTE]

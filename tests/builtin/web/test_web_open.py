@@ -264,6 +264,21 @@ class TestChromium:
         outcomes = asyncio.run(asyncio.wait_for(chromium.executor.run_all(calls), 20))
         assert [outcome.result.data["text"] for outcome in outcomes] == [f"page number {number}" for number in range(4)]
 
+    @LINUX
+    def test_a_page_that_takes_too_much_memory_is_ended(self, chromium: Caller, site: Site) -> None:
+        script = "const a = []; setInterval(() => document.body.append(a.push(new Uint8Array(2e7).fill(1))), 5)"
+        put(site, "/greedy", f"<body><script>{script}</script>")
+        web = WebClient(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), max_memory=400_000_000))
+        try:
+            assert "used more memory than allowed" in Caller(web).error("web_open", target=site.url("/greedy"))[1]
+            page = Caller(web)("web_open", target=site.url("/near")).result  # the next page is not affected
+            assert "you are here" in page.text
+            is_root = os.geteuid() == 0
+            assert (browser.NO_SANDBOX_NOTE in page.text) is is_root  # told once
+            assert browser.NO_SANDBOX_NOTE not in Caller(web)("web_open", target=site.url("/near")).result.text
+        finally:
+            web.close()
+
     @pytest.mark.untraced
     @LINUX
     def test_a_browser_that_was_interrupted_is_restarted(self, chromium: Caller, site: Site) -> None:

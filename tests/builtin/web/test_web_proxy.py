@@ -92,6 +92,14 @@ def test_an_address_that_is_not_public_is_refused(site: Site, names: Names, host
     assert names.reached == []
 
 
+def test_what_browsers_ask_on_their_own_is_refused(site: Site, names: Names) -> None:
+    """Chromium asks a service about the fields of each form that it sees."""
+    names.answers["content-autofill.googleapis.com"] = [[PUBLIC]]
+    requests = [f"CONNECT {host}:443" for host in ("content-autofill.googleapis.com", "Content-Autofill.GoogleAPIs.com.")]
+    assert statuses(exchange(site, names, *requests)[0]) == ["403", "403"]
+    assert names.reached == []
+
+
 def test_each_connection_is_checked_anew(site: Site, names: Names) -> None:
     names.answers["turns.test"] = [[PUBLIC], ["127.0.0.1"], ["127.0.0.1"]]
     assert statuses(exchange(site, names, *["GET http://turns.test/near"] * 2)[0]) == ["200", "403"]

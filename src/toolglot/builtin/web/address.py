@@ -1,7 +1,8 @@
 """Decides which web addresses may be opened: http and https on public addresses, and what the user has allowed beside them.
 
 Invariants: an address is checked as a number, after whatever name or spelling led to it; a name is refused if any of its
-addresses is not public. A connection goes to an address that was checked, never to the name again.
+addresses is not public. The machine's own addresses, and those of its neighbours, do not count as public. A connection goes to
+an address that was checked, never to the name again.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import msgspec
 from toolglot.base_errors import ErrorCode
 from toolglot.errors import ToolError, UsageError
 
-__all__ = ["AddressGuard", "Resolver", "Site", "is_public", "parse_site", "resolve_name"]
+__all__ = ["AddressGuard", "Resolver", "Site", "is_neighbour", "is_public", "parse_site", "resolve_name"]
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[list[str]]]
@@ -102,6 +103,18 @@ def is_public(address: Address) -> bool:
     return address in _PUBLIC_IPV6 and not any(address in network for network in _NON_PUBLIC_IPV6)
 
 
+def is_neighbour(address: Address) -> bool:
+    """Whether an address is one of this machine, or in the same network: /24, or /64 of IPv6."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with suppress(OSError, ValueError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        # Sends nothing. The kernel picks the address from which it would send: for a neighbour, one in the same network; for
+        # an address of this machine, that one.
+        probe.connect((str(address), 9))
+        source = ip_address(str(probe.getsockname()[0]).partition("%")[0])
+        return source in ip_network((int(address), 24 if address.version == 4 else 64), strict=False)
+    return False
+
+
 async def resolve_name(host: str, port: int) -> list[str]:
     """Return the addresses of a name by the system's resolver."""
     results = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -145,7 +158,7 @@ class AddressGuard:
                 address = ip_address(text.partition("%")[0])
             plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
             is_allowed = any(entry.network is not None and plain in entry.network for entry in entries)
-            if not (is_allowed_name or is_public(address) or is_allowed):
+            if not (is_allowed_name or is_allowed or (is_public(address) and not is_neighbour(plain))):
                 name = host if host == str(address) else f"{host} ({address})"
                 message = f"{name} is not a public address; the user can allow it (allow_private)"
                 raise _site_error(message, "address_not_allowed")

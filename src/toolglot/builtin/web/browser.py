@@ -8,6 +8,7 @@ A page has limits for its time, its bytes as transferred and its bytes decompres
 import asyncio
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,9 +16,13 @@ from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
+
+from toolglot.builtin.child_process import measure_memory
 from toolglot.builtin.files.roots import Root
 from toolglot.builtin.programs import find_program, is_outside, safe_search_path
 from toolglot.builtin.web.address import parse_site
+from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.page_text import clean_text
 from toolglot.builtin.web.pages import LoadedPage
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
@@ -26,7 +31,7 @@ from toolglot.errors import ToolError
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Response, Route
 
-__all__ = ["BrowserUnavailable", "Chromium", "DownloadStarted", "find_browser"]
+__all__ = ["NO_SANDBOX_NOTE", "BrowserUnavailable", "Chromium", "DownloadStarted", "can_sandbox", "find_browser"]
 
 SETTLE_SECONDS = 3.0
 POLL_SECONDS = 0.1
@@ -34,6 +39,11 @@ LOAD_SHARE = 0.7
 """The share of the time limit for loading; the rest is for reading the page."""
 CLOSE_SECONDS = 3.0
 START_SECONDS = 30.0
+MEMORY_POLL_SECONDS = 0.25
+NO_SANDBOX_NOTE = (
+    "the browser runs without its own sandbox, which root cannot have and WebConfig can turn off: "
+    "open pages that you do not trust as an ordinary user"
+)
 _PROGRAM_NAMES = (
     *("google-chrome", "google-chrome-stable", "chromium", "chromium-browser", "chrome"),
     *("microsoft-edge", "microsoft-edge-stable", "brave-browser"),
@@ -125,13 +135,17 @@ def find_browser(configured_path: str = "", roots: Sequence[Root] = ()) -> str:
     raise BrowserUnavailable("no Chrome or Chromium is installed outside the workspace")
 
 
+def can_sandbox() -> bool:
+    """Whether a browser that we start can have its own sandbox."""
+    return os.geteuid() != 0
+
+
 class Chromium:
     """One browser behind the proxy. Belongs to one event loop."""
 
-    def __init__(
-        self, proxy: EgressProxy, path: str = "", *, without_sandbox: bool = False, roots: Sequence[Root] = ()
-    ) -> None:
-        self._proxy, self._path, self._without_sandbox, self._roots = proxy, path, without_sandbox, roots
+    def __init__(self, proxy: EgressProxy, config: WebConfig, roots: Sequence[Root] = ()) -> None:
+        self._proxy, self._config, self._roots = proxy, config, roots
+        self._must_warn = not self._is_sandboxed
         self._lock, self._start_failure = asyncio.Lock(), ""
         self._driver: Playwright | None = None
         self._browser: Browser | None = None
@@ -139,7 +153,7 @@ class Chromium:
 
     @property
     def _is_sandboxed(self) -> bool:
-        return not self._without_sandbox and os.geteuid() != 0
+        return not self._config.without_sandbox and can_sandbox()
 
     async def start(self) -> "Browser":
         """Return the browser; start it if it is not running. Raises BrowserUnavailable."""
@@ -149,7 +163,7 @@ class Chromium:
             await self._stop()
             if self._start_failure:
                 raise BrowserUnavailable(self._start_failure)
-            path = find_browser(self._path, self._roots)
+            path = find_browser(self._config.browser, self._roots)
             from playwright.async_api import Error, async_playwright
 
             home = self._home = tempfile.mkdtemp(prefix="toolglot-web-")
@@ -206,9 +220,15 @@ class Chromium:
                     service_workers="block",
                     ignore_https_errors=False,
                 )
+                watch = asyncio.ensure_future(self._limit_memory())
                 try:
-                    return await visit.load(context, seconds, self._is_sandboxed)
+                    page = await visit.load(context, seconds, self._is_sandboxed)
+                    if self._must_warn:
+                        self._must_warn = False
+                        return replace(page, notes=(*page.notes, NO_SANDBOX_NOTE))
+                    return page
                 finally:
+                    watch.cancel()
                     with suppress(Exception):
                         await asyncio.wait_for(asyncio.shield(context.close()), CLOSE_SECONDS)
         except Error as e:
@@ -216,6 +236,15 @@ class Chromium:
                 message = "the browser ended while it opened the page; try again"
                 raise ToolError(message, code="url_failed", retryable=True) from None
             raise visit.translate_error(str(e)) from None
+
+    async def _limit_memory(self) -> None:
+        """While the browser uses too much memory, kill its largest process: that of the page."""
+        while True:
+            await asyncio.sleep(MEMORY_POLL_SECONDS)
+            usage = await asyncio.to_thread(measure_memory, f"HOME={self._home}")
+            if sum(usage.values()) > self._config.max_memory:
+                with suppress(OSError):
+                    os.kill(max(usage, key=lambda pid: usage[pid]), signal.SIGKILL)
 
 
 class _PageVisit:

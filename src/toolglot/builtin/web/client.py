@@ -112,7 +112,7 @@ class _Backend:
     ) -> None:
         self._config, self._guard, self._ssl = config, guard, ssl
         self._proxy = EgressProxy(guard, connect)
-        self._browser = Chromium(self._proxy, config.browser, without_sandbox=config.without_sandbox, roots=roots)
+        self._browser = Chromium(self._proxy, config, roots)
 
     async def close(self) -> None:
         """End the browser, then the proxy."""

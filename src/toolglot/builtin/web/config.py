@@ -41,6 +41,8 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for a page, unless the call sets its own."""
     max_bytes: Annotated[int, Meta(ge=1000)] = 10_000_000
     """Of one page with everything that it loads."""
+    max_memory: Annotated[int, Meta(ge=100_000_000)] = 2_000_000_000
+    """Bytes of memory of the browser (Linux): the page that needs more is ended."""
     max_chars: Annotated[int, Meta(ge=200)] = 20_000
     """Of the text shown at once."""
 

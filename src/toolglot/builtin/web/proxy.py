@@ -27,6 +27,11 @@ _CHUNK_SIZE = 64 * 1024
 _HOP_HEADERS = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"upgrade", b"host"}
 )
+# What browsers ask about pages on their own, with the rights of the page.
+_BROWSER_SERVICES = frozenset(
+    f"{name}.googleapis.com"
+    for name in ("content-autofill", "optimizationguide-pa", "passwordsleakcheck-pa", "safebrowsing", "translate-pa")
+)
 _AUTH_REQUIRED = b'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="gate"\r\n'
 
 
@@ -139,6 +144,9 @@ class EgressProxy:
     async def _connect_allowed(self, host: str, port: int, ticket: Ticket, client: asyncio.StreamWriter) -> Streams | None:
         """Connect to an address that passed the check. Returns None if an error response was sent."""
         key = host.rstrip(".").lower(), port
+        if key[0] in _BROWSER_SERVICES:  # nobody asked for it
+            await _respond(client, b"HTTP/1.1 403 Forbidden\r\n")
+            return None
         try:
             addresses = await self._guard.resolve_allowed(host, port)
         except ToolError as e:
