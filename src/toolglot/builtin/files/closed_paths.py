@@ -1,4 +1,4 @@
-"""What inside a workspace is not the model's: toolglot's own files, and the settings in the user's home directory.
+"""What inside a workspace is not the model's: toolglot's own files and programs, and the settings in the home directory.
 
 These are paths, not names: they are closed whether they exist or not.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from toolglot.builtin.files.roots import Root
+from toolglot.builtin.programs import own_program_paths
 from toolglot.user_dirs import own_paths
 
 __all__ = ["ClosedPaths", "find_closed_paths", "fold_name", "narrow_root", "pin_parents"]
@@ -20,22 +21,26 @@ _MAX_CHILDREN = 500  # of a directory whose entries are allowed one by one
 
 
 class ClosedPaths(msgspec.Struct, frozen=True):
-    """Real paths inside the roots that no tool reads or changes."""
+    """Real paths inside the roots that are not the model's."""
 
     own: tuple[Path, ...]
-    """toolglot's own files."""
+    """toolglot's own files: no tool reads or changes them."""
+    programs: tuple[Path, ...]
+    """The Python that runs toolglot, and its package: no tool changes them."""
     home: Path | None
     """The home directory, if it is in a root: names that begin with a dot are closed in it."""
     unprotected: frozenset[str]
     """Names in the home directory that are open nevertheless."""
 
-    def find_reason(self, path: str) -> str:
-        """Return why a real path may be neither read nor changed; "" if it may."""
-        if not self.own and self.home is None:
+    def find_reason(self, path: str, *, reading: bool = False) -> str:
+        """Return why a real path may not be changed, or read; "" if it may."""
+        if not self.own and not self.programs and self.home is None:
             return ""
         folded = _fold_path(path)
         if any(folded[: len(parts)] == parts for parts in map(_fold_path, self.own)):
             return "toolglot keeps its own files there"
+        if not reading and any(folded[: len(parts)] == parts for parts in map(_fold_path, self.programs)):
+            return "it is part of the Python that runs toolglot (builtin.unprotected opens it)"
         if self.home is not None and folded[: len(home := _fold_path(self.home))] == home:
             name = "".join(folded[len(home) : len(home) + 1])
             if name.startswith(".") and name not in self.unprotected:
@@ -66,11 +71,13 @@ def find_closed_paths(roots: Iterable[Path], private: Iterable[Path], unprotecte
         return any(path.is_relative_to(root) for root in roots)
 
     own = {*own_paths(), *(Path(os.path.realpath(path)) for path in private)}
-    home = Path(os.path.realpath(os.path.expanduser("~")))
+    home, names = Path(os.path.realpath(os.path.expanduser("~"))), frozenset(map(fold_name, unprotected))
+    programs = (path for path in own_program_paths() if is_inside(path) and path not in roots)
     return ClosedPaths(
         own=tuple(path for path in own if is_inside(path)),
+        programs=tuple(path for path in programs if fold_name(path.name) not in names),
         home=home if is_inside(home) else None,
-        unprotected=frozenset(map(fold_name, unprotected)),
+        unprotected=names,
     )
 
 

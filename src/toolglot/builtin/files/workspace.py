@@ -184,7 +184,7 @@ class Workspace(RootSet):
     def _build_entry(self, fd: int, location: Location, exposed_fd: int) -> WorkspaceEntry:
         with translate_os_errors(location.raw_path):
             _, relative, absolute = self.find_real_path(fd, location)
-            if reason := self.closed_paths.find_reason(absolute):
+            if reason := self.closed_paths.find_reason(absolute, reading=True):
                 message = f"{location.raw_path!r} may not be read: {reason}"
                 raise ToolError(message, kind="not_allowed", code="path_not_allowed")
             return WorkspaceEntry(exposed_fd, os.fstat(fd), relative, absolute)

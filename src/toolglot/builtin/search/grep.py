@@ -211,8 +211,8 @@ class _GrepTool:
             # ripgrep cannot exclude lines that it has found.
             program = find_ripgrep(state, root.root_fd) if self._use_ripgrep and not query.exclude else ""
             matches = search_with_ripgrep(program, query, should_stop) if program else search_with_python(query, should_stop)
-            find_reason = state.workspace.closed_paths.find_reason
-            matches.files[:] = [file for file in matches.files if not find_reason(f"{root.root_path}/{file.path}")]
+            closed, prefix = state.workspace.closed_paths, f"{root.root_path}/"
+            matches.files[:] = [file for file in matches.files if not closed.find_reason(prefix + file.path, reading=True)]
             if not matches.complete and not matches.files:
                 message = f"the search took longer than {TIMEOUT_SECONDS:.0f} seconds"
                 message += "; search a smaller directory, fewer files or a simpler pattern"

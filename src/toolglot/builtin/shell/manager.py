@@ -247,11 +247,12 @@ class ShellManager:
             self._scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=os.path.realpath(self._directory)))
         spills = self._directory / "output"
         spills.mkdir(mode=0o700, exist_ok=True)
+        programs = (path for path in self._workspace.closed_paths.programs if path.exists())
         return Confinement(
             level=level,
             roots=self._narrow_roots(level, plan),
             scratch=self._scratch,
-            protected_paths=plan.read_only if level is SandboxLevel.BUBBLEWRAP else (),
+            protected_paths=(*plan.read_only, *programs) if level is SandboxLevel.BUBBLEWRAP else (),
             hidden_paths=self._hidden,
             spill_dir=Path(os.path.realpath(spills)),
             network=self.options.network,
@@ -264,7 +265,7 @@ class ShellManager:
         closed, roots = self._workspace.closed_paths, self._workspace.roots
         hidden = [*closed.own, *(Path(os.path.realpath(path)) for path in self.options.hidden)]
         if level is SandboxLevel.LANDLOCK:  # it can allow, but not deny: nothing above a hidden path can be writable
-            barred = [*closed.list_home_settings(), *hidden, *plan.read_only]
+            barred = [*closed.list_home_settings(), *hidden, *closed.programs, *plan.read_only]
             return tuple(part for root in roots for part in narrow_root(root, barred))
         parts = [part for root in roots for part in narrow_root(root, closed.list_home_settings())]
         if level is SandboxLevel.BUBBLEWRAP:
@@ -272,7 +273,7 @@ class ShellManager:
                 if not path.exists() and path in (part.path for part in pin_parents(parts, [path / "entry"])):
                     with suppress(UsageError):
                         create_own_path(path)
-            parts += pin_parents(parts, [path for path in hidden if path.exists()])
+            parts += pin_parents(parts, [path for path in (*hidden, *closed.programs) if path.exists()])
             parts += [Root(path) for path in plan.pinned]
         return tuple(parts)
 
