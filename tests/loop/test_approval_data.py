@@ -176,6 +176,20 @@ async def test_calls_without_a_preview_are_asked_about_one_after_the_other_and_r
     assert (asked.seen, sorted(running)) == ([[], []], [1, 2])
 
 
+def test_what_was_shown_runs_before_the_next_question_takes_its_time() -> None:
+    vault = Vault()
+    put = vault.tools[0].replace(ordered=False)
+
+    @tool(approval=True, inline=True)
+    def pay() -> str:
+        """Pays."""
+        return "paid"
+
+    asked = Asked(look=lambda: [*vault.ran])
+    run(agent("anthropic", tools=[put, pay], config=WRITES, approve=asked).run(f"{PUT} call pay {{}}"))
+    assert asked.seen == [[], ["put a=1"]]
+
+
 # ---- what was shown is what runs
 
 

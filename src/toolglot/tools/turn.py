@@ -1,6 +1,6 @@
 """The calls of one turn: which of them run at the same time, and when each is asked about."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from toolglot.approvals import ApprovalRequest, Deny, Ruling
@@ -32,7 +32,7 @@ async def run_turn(
     when those before it have finished, and those after it when it has; a preview is made when nothing else runs.
 
     Args:
-        executor: Prepares them.
+        executor: Prepares them and asks about them.
         calls: The calls, each with its index.
         batch: Runs them, and takes their outcomes.
         rulings: Decisions that were made before, by index.
@@ -55,22 +55,35 @@ async def run_turn(
             continue
         if is_ordered:
             await batch.run(ready)
-        denial = ruling.answer if ruling is not None and isinstance(ruling.answer, Deny) else None
-        work = executor.deny(call, denial) if denial is not None else await executor.prepare(call, doubt)
-        if isinstance(work, PreparedCall) and work.needs_approval:
-            if work.tool.preview is not None:
-                await batch.run(ready)
-            work = await executor.decide(work, ruling, doubt)
-            if isinstance(work, ApprovalRequest):
-                if defer is not None:
-                    defer(index, work, is_ordered)
-                    is_held = is_ordered
-                    continue
-                work = executor.deny(call, None)
+        work = await _settle(executor, call, ruling, doubt, lambda: batch.run(ready))
+        if isinstance(work, ApprovalRequest):
+            if defer is not None:
+                defer(index, work, is_ordered)
+                is_held = is_ordered
+                continue
+            work = executor.deny(call, None)
         if isinstance(work, ToolOutcome):
             batch.add(index, work)
-        else:
-            ready.append((index, work))
-            if is_ordered:
-                await batch.run(ready)
+            continue
+        # What was previewed runs before the next question takes its time. A hook may have changed the tool.
+        runs_alone = work.tool.ordered or bool(work.approved and work.tool.preview is not None)
+        if runs_alone:
+            await batch.run(ready)
+        ready.append((index, work))
+        if runs_alone:
+            await batch.run(ready)
     await batch.run(ready)
+
+
+async def _settle(
+    executor: "ToolExecutor", call: AnyCall, ruling: Ruling | None, doubt: str, finish_earlier: Callable[[], Awaitable[None]]
+) -> PreparedCall | ToolOutcome | ApprovalRequest:
+    """Prepare a call and get the decision that it needs: returns what runs, why it does not, or what it waits for."""
+    if ruling is not None and isinstance(ruling.answer, Deny):
+        return executor.deny(call, ruling.answer)
+    prepared = await executor.prepare(call, doubt)
+    if isinstance(prepared, ToolOutcome) or not prepared.needs_approval:
+        return prepared
+    if prepared.tool.preview is not None:
+        await finish_earlier()
+    return await executor.decide(prepared, ruling, doubt)
