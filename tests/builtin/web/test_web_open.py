@@ -517,6 +517,14 @@ for _ in range(2):  # another event loop each time
         assert done.stdout.strip() == "[]", done.stderr
 
     @LINUX
+    def test_the_driver_has_no_terminal(self, chromium: Caller, site: Site) -> None:
+        """Node would put its modes back at the end, whatever they were when it started."""
+        chromium.data("web_open", target=site.url("/near"))
+        drivers = find_processes(b"run-driver")
+        assert [os.readlink(f"/proc/{driver}/fd/2") for driver in drivers] == [os.devnull] * len(drivers)
+        assert drivers
+
+    @LINUX
     def test_the_browser_does_not_see_the_environment(self, chromium: Caller, site: Site) -> None:
         chromium.data("web_open", target=site.url("/near"))
         (main,) = find_browsers()

@@ -9,9 +9,11 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stderr, suppress
 from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -107,6 +109,9 @@ _NOT_ALLOWED_ERRORS = frozenset({"ERR_UNSAFE_REDIRECT", "ERR_UNSAFE_PORT", "ERR_
 _STATE_SCRIPT = "() => [document.readyState, document.documentElement ? document.documentElement.textContent.length : 0]"
 
 
+_driver_lock = threading.Lock()  # stderr is that of the whole program
+
+
 class BrowserUnavailable(Exception):
     """There is no browser, or it does not start; the message says why."""
 
@@ -173,7 +178,8 @@ class Chromium:
             variables |= {"PATH": safe_search_path(self._roots), "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home}
             try:
                 async with asyncio.timeout(START_SECONDS):
-                    self._driver = await async_playwright().start()
+                    with _hide_terminal():
+                        self._driver = await async_playwright().start()
                     self._browser = await self._driver.chromium.launch(
                         executable_path=path,
                         chromium_sandbox=self._is_sandboxed,
@@ -245,6 +251,32 @@ class Chromium:
             if sum(usage.values()) > self._config.max_memory:
                 with suppress(OSError):
                     os.kill(max(usage, key=lambda pid: usage[pid]), signal.SIGKILL)
+
+
+class _StreamElsewhere:
+    """A stream whose descriptor is another one, for programs that inherit it."""
+
+    def __init__(self, stream: Any, fd: int) -> None:
+        self._stream, self._fd = stream, fd
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def fileno(self) -> int:
+        return self._fd
+
+
+@contextmanager
+def _hide_terminal() -> Generator[None]:
+    """While this lasts, Playwright gives its driver no terminal as stderr.
+
+    Node restores the modes of every terminal that it inherits when it exits: a chat that has switched the echo off meanwhile,
+    and on again, would leave the user without it.
+    """
+    with _driver_lock, open(os.devnull, "wb") as null:
+        stream: Any = _StreamElsewhere(sys.stderr, null.fileno())
+        with redirect_stderr(stream):
+            yield
 
 
 class _PageVisit:
