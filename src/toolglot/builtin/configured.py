@@ -41,7 +41,7 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, requi
         ),
         unprotected=own.unprotected,
         require_read=own.require_read and require_read,
-        shell=ShellOptions(network=own.network, level=None if own.sandbox else SandboxLevel.NONE),
+        shell=ShellOptions(network=own.network, visible=own.visible, level=None if own.sandbox else SandboxLevel.NONE),
         web=configured_web(settings),
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())

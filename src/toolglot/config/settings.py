@@ -153,6 +153,8 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Other directories that may be read and written."""
     unprotected: tuple[str, ...] = ()
     """Protected names that may be changed anyway, such as .vscode or .git: other programs run what these contain."""
+    visible: tuple[str, ...] = ()
+    """Paths in the home directory that commands may read, besides toolchains, such as ~/.m2/settings.xml."""
     require_read: bool = True
     """A file must be read before it is overwritten."""
     network: bool = False

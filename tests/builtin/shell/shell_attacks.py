@@ -4,6 +4,7 @@ It stands alone: the sandbox has no toolglot. Each attempt is a process of its o
 harm to the machine: files of the system are opened and not written; mounts are requested in ways that cannot work.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -12,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +87,30 @@ def udp() -> bool:
 
 def read(path: str) -> bool:
     return bool(Path(path).read_bytes())
+
+
+def list_readable(names: list[str]) -> list[str]:
+    """The files below the home directory that can be read; they are printed."""
+    readable: list[str] = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            readable += [name] if read(str(HOME / name)) else []
+    print("readable:", len(readable), "of", len(names), *readable, flush=True)
+    return readable
+
+
+def read_of_root_only() -> bool:
+    """Whether a file of /etc or /var can be read that only root can read."""
+    readable: list[str] = []
+    for top in ("/etc", "/var/lib", "/var/log", "/var/cache"):
+        for directory, _, names in os.walk(top):
+            for path in (os.path.join(directory, name) for name in names):
+                with contextlib.suppress(OSError):
+                    status = os.lstat(path)
+                    if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o044 and status.st_size and read(path):
+                        readable.append(path)
+    print("readable:", *readable, flush=True)
+    return bool(readable)
 
 
 def typed_into_the_terminal() -> bool:
@@ -204,10 +230,10 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "trace another process": lambda: libc.ptrace(16, VICTIM, 0, 0) == 0,
     "read the variables of another process": lambda: read(f"/proc/{PLAN['parent']}/environ"),
     "read the memory of another process": lambda: bool(os.open(f"/proc/{VICTIM}/mem", os.O_RDONLY)),
-    "read a key": lambda: read(str(HOME / ".ssh" / "id")),
-    "read a token": lambda: read(str(HOME / ".config" / "gh" / "hosts.yml")),
-    "read a file with a password": lambda: read(str(HOME / ".netrc")),
+    "read what builds need": lambda: list_readable(PLAN["visible"]) == PLAN["visible"],
+    "read what is private in the home directory": lambda: bool(list_readable(PLAN["secrets"])),
     "read /etc/shadow": lambda: read("/etc/shadow"),
+    "read what only root can read": read_of_root_only,
     "mount": lambda: not_refused(libc.mount(b"none", str(WORK).encode(), b"no such system", 0, None)),
     "unmount": lambda: not_refused(libc.umount2(str(WORK / "nothing there").encode(), 0)),
     "new user namespace": lambda: libc.unshare(0x10000000) == 0,

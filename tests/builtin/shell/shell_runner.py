@@ -34,7 +34,10 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
     """One command that tries everything, and one that makes a bomb of processes."""
     workspace = Workspace(plan["work"], other_roots=[Root(Path(plan["reading"]), writable=False)])
     state = ToolState(workspace, state_dir=Path(plan["state"]))
-    tools = {tool.name: tool for tool in shell_tools(state, ShellOptions(level=SandboxLevel(plan["level"]), processes=64))}
+    tools = {
+        tool.name: tool
+        for tool in shell_tools(state, ShellOptions(level=SandboxLevel(plan["level"]), processes=64, visible=["shown"]))
+    }
 
     async def shell(**arguments: Any) -> ToolOutput:
         call = ToolCall("1", "shell", arguments)
@@ -68,7 +71,7 @@ def main() -> None:
         os.setgroups([])
         os.setgid(plan["user"])
         os.setuid(plan["user"])
-    os.environ.update(HOME=plan["home"], PATH="/usr/bin:/bin", TMPDIR=plan["base"])
+    os.environ.update(HOME=plan["home"], PATH=f"{plan['home']}/.special/bin:/usr/bin:/bin", TMPDIR=plan["base"])
     if reason := probe_level(SandboxLevel(plan["level"])):
         print(json.dumps({"skip": reason}))
         return

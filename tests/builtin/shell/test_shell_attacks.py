@@ -18,9 +18,38 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 ALLOWED = (
     *("write in the workspace", "git init in a directory", "run programs", "pair of streams", "temporary file"),
-    *("change modes in the workspace", "change times in the workspace"),
+    *("change modes in the workspace", "change times in the workspace", "read what builds need"),
 )
 NOBODY = 65534
+# Where programs keep credentials, histories and mail below the home directory.
+# fmt: off
+SECRETS = (
+    ".ssh/id", ".netrc", ".aws/credentials", ".azure/msal_token_cache.json", ".gnupg/private-keys-v1.d/k.key", ".kube/config",
+    ".pgpass", ".my.cnf", ".boto", ".vault-token", ".npmrc", ".pypirc", ".git-credentials", ".gitconfig", ".docker/config.json",
+    ".cargo/credentials.toml", ".cargo/config.toml", ".gem/credentials", ".bundle/config", ".config/gh/hosts.yml",
+    ".config/gcloud/credentials.db", ".config/git/credentials", ".config/op/config", ".config/rclone/rclone.conf",
+    ".config/google-chrome/Default/Cookies", ".config/chromium/Default/Cookies", ".config/BraveSoftware/Brave-Browser/Cookies",
+    ".config/microsoft-edge/Default/Cookies", ".config/vivaldi/Default/Cookies", ".mozilla/firefox/x/logins.json",
+    ".thunderbird/x/logins.json", ".password-store/x.gpg", ".local/share/keyrings/login.keyring",
+    ".local/share/kwalletd/kdewallet.kwl", ".terraform.d/credentials.tfrc.json", ".claude/.credentials.json", ".claude.json",
+    ".codex/auth.json", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json", ".kimi/credentials/x.json",
+    ".local/share/opencode/auth.json", ".config/github-copilot/hosts.json", ".config/github-copilot/apps.json",
+    ".cache/huggingface/token", ".config/containers/auth.json", ".m2/settings.xml", ".gradle/gradle.properties",
+    ".config/pip/pip.conf", ".pip/pip.conf", ".config/sops/age/keys.txt", ".config/solana/id.json", ".bash_history",
+    ".zsh_history", ".python_history", ".local/share/fish/fish_history", ".psql_history", ".mysql_history",
+    ".node_repl_history", ".s3cfg", ".oci/config", ".fly/config.yml", ".databrickscfg", ".kaggle/kaggle.json",
+    ".pulumi/credentials.json", ".env", ".bashrc", ".profile", ".nuget/NuGet/NuGet.Config", ".rye/credentials",
+    ".pub-cache/credentials.json", ".hex/hex.config", ".dotnet/corefx/cryptography/x509stores/my/x.pfx", ".cabal/config",
+    ".stack/config.yaml", ".config/composer/auth.json", ".config/pypoetry/auth.toml", ".config/uv/uv.toml", ".jupyter/x.json",
+    ".local/share/jupyter/runtime/kernel.json", ".config/toolglot/config.toml", ".local/share/toolglot/trust.json",
+    ".local/state/toolglot/audit.jsonl", "Documents/tax.txt", "other-project/.env", "mbox",
+)
+VISIBLE = (
+    ".cargo/bin/x", ".cargo/registry/x", ".rustup/toolchains/x", ".pyenv/versions/x", ".nvm/versions/x", ".local/bin/x",
+    ".local/lib/x", ".m2/repository/x", ".gradle/caches/x", "go/pkg/mod/x", ".config/git/ignore", "miniconda3/x",
+    ".special/bin/x", "shown/file",
+)
+# fmt: on
 LEVELS = {"bwrap": 2, "landlock": 1}
 USERS = {"root": 0, "user": NOBODY}
 
@@ -37,10 +66,11 @@ class World:
 
     def __init__(self, base: Path, user: int) -> None:
         self.base, self.user = base, user
-        for name in ("work/.git/hooks", "outside", "home/.ssh", "home/.config/gh", "reading", "state"):
+        for name in ("work/.git/hooks", "outside", "reading", "state"):
             (base / name).mkdir(parents=True)
-        for name in ("outside/file", "home/.ssh/id", "home/.config/gh/hosts.yml", "home/.netrc", "work/.git/config"):
-            (base / name).write_text("as it was\n")
+        for name in ("outside/file", "work/.git/config", *(f"home/{name}" for name in (*SECRETS, *VISIBLE))):
+            (base / name).parent.mkdir(parents=True, exist_ok=True)
+            (base / name).write_text('token = "as it was"\n')
         self.tcp, self.udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
         self.stream, self.abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
         self.datagram = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -73,6 +103,8 @@ class World:
         folders = {name: str(self.base / name) for name in ("work", "outside", "home", "reading", "state")}
         return {
             **folders,
+            "secrets": SECRETS,
+            "visible": VISIBLE,
             "base": str(self.base),
             "level": level,
             "user": self.user,
@@ -152,7 +184,7 @@ Attacked = tuple[str, dict[str, Any], dict[str, Any]]
 def test_a_command_can_do_its_work_and_nothing_else(attacked: Attacked, name: str) -> None:
     _, found, _ = attacked
     said: dict[str, bool] = json.loads(found["attack"]["output"].splitlines()[-1])
-    assert said[name] is (name in ALLOWED)
+    assert said[name] is (name in ALLOWED), [line for line in found["attack"]["output"].splitlines() if "readable" in line]
 
 
 def test_nothing_outside_is_touched(attacked: Attacked) -> None:

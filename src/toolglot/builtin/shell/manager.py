@@ -21,6 +21,7 @@ from toolglot.base_errors import SessionNotFound
 from toolglot.builtin.files.closed_paths import narrow_root, pin_parents
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.arguments import RunOptions
+from toolglot.builtin.shell.home import write_git_config
 from toolglot.builtin.shell.limits import describe_process_limit
 from toolglot.builtin.shell.name_guard import GuardPlan, NameGuard
 from toolglot.builtin.shell.output import Excerpt
@@ -119,6 +120,8 @@ class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = False
     hidden: Sequence[Path] = ()
     """Paths that commands cannot read."""
+    visible: Sequence[str] = ()
+    """Paths in the home directory that commands can read, besides toolchains and package stores."""
     processes: Annotated[int, msgspec.Meta(ge=1)] = 512
     """The maximum number of processes of one command."""
     level: SandboxLevel | None = None
@@ -245,6 +248,7 @@ class ShellManager:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             # One /tmp for all commands of a conversation; a real path, as it is mounted.
             self._scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=os.path.realpath(self._directory)))
+            write_git_config(self._scratch, self._workspace.roots)
         spills = self._directory / "output"
         spills.mkdir(mode=0o700, exist_ok=True)
         programs = (path for path in self._workspace.closed_paths.programs if path.exists())
@@ -254,6 +258,7 @@ class ShellManager:
             scratch=self._scratch,
             protected_paths=(*plan.read_only, *programs) if level is SandboxLevel.BUBBLEWRAP else (),
             hidden_paths=self._hidden,
+            visible_paths=tuple(self.options.visible),
             spill_dir=Path(os.path.realpath(spills)),
             network=self.options.network,
             max_processes=self.options.processes,

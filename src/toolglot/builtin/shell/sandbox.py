@@ -8,10 +8,9 @@ import os
 import platform
 import re
 import selectors
-import stat
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 from enum import IntEnum
 from functools import cache
@@ -25,6 +24,7 @@ from msgspec.structs import replace
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program, own_python
 from toolglot.builtin.shell.environment import safe_environment
+from toolglot.builtin.shell.home import find_hidden_paths, find_visible_paths, private_settings
 from toolglot.builtin.shell.limits import create_cgroup, enter_cgroup, ulimit_prelude
 from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, MACHINES, METADATA_CALLS, build_seccomp_filter
 from toolglot.errors import ToolError
@@ -45,19 +45,9 @@ __all__ = [
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _SUPERVISOR_START = "import marshal,sys;code,plan=marshal.load(open(int(sys.argv[1]),'rb'));exec(code);main(plan)"
-HOME_SECRETS = (
-    *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".boto", ".vault-token", ".npmrc"),
-    *(".pypirc", ".git-credentials", ".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml"),
-    *(".gem/credentials", ".config/gh", ".config/gcloud", ".config/git/credentials", ".config/op", ".config/rclone"),
-    *(".config/toolglot", ".config/google-chrome", ".config/chromium", ".mozilla", ".password-store"),
-    *(".terraform.d/credentials.tfrc.json", ".local/share/keyrings", ".local/share/toolglot", ".local/state/toolglot"),
-    *(".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".bash_history"),
-    *(".zsh_history", ".python_history"),
-)
-"""Paths below the home directory that no command may read."""
-SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers.d")
 _PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")  # sockets and files of other programs
 _VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
+_HIDING_MOUNTS = ["--tmpfs"], ["--ro-bind", "/dev/null"]  # over a directory, over a file
 _GRACE_SECONDS = 0.5
 # When the shell exits, it writes where it is: that is how a `cd` lasts until the next command.
 _CWD_TRAP = "trap 'pwd -P >&{fd}' EXIT; "
@@ -86,6 +76,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     protected_paths: tuple[Path, ...] = ()
     """Inside roots, but read-only."""
     hidden_paths: tuple[Path, ...] = ()
+    visible_paths: tuple[str, ...] = ()
+    """Inside the home directory, but readable."""
     spill_dir: Path | None = None
     """Where long output is: inside hidden paths, but readable."""
     network: bool = False
@@ -94,8 +86,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """The program that was tried; "" finds one."""
 
     def mount_options(self) -> list[str]:
-        """Return the mounts: everything is readable, little is writable, secrets and other programs' files do not exist."""
-        # Later mounts cover earlier ones, so the order matters: roots, then what is protected or hidden in them.
+        """Return the mounts: most is readable, little is writable, secrets and other programs' files do not exist."""
         # /proc is read-only, because root could change kernel settings in /proc/sys.
         options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
         options += ["--bind", str(self.scratch), "/tmp"]
@@ -105,31 +96,49 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
             if path.startswith("/run/") and os.path.exists(path):
                 options += ["--ro-bind", path, path]
-        for root in self.roots:
-            options += ["--bind" if root.writable else "--ro-bind", str(root.path), str(root.path)]
-        for path in self.protected_paths:
-            options += ["--ro-bind", str(path), str(path)]
-        for path in self.find_secrets():
-            is_in_root = any(Path(path).is_relative_to(root.path) for root in self.roots)
+        hidden, visible = self.find_hidden()
+        mounts: dict[str, list[str]] = {}
+        for path in hidden:
             is_private = any(path.startswith(f"{directory}/") for directory in ("/tmp", *_PRIVATE_DIRECTORIES))
-            if is_in_root or not is_private:  # otherwise the path does not exist in the sandbox
-                options += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
-        return [*options, "--ro-bind", str(self.spill_dir), str(self.spill_dir)] if self.spill_dir else options
+            if not is_private or any(Path(path).is_relative_to(root.path) for root in self.roots):  # otherwise it is not there
+                mounts[path] = _HIDING_MOUNTS[not os.path.isdir(path)]
+        mounts |= {path: ["--ro-bind", path] for path in visible}
+        mounts |= {str(root.path): ["--bind" if root.writable else "--ro-bind", str(root.path)] for root in self.roots}
+        for path in map(str, self.protected_paths):
+            if mounts.get(_find_innermost(path, mounts)) not in _HIDING_MOUNTS:  # what is hidden needs no other protection
+                mounts[path] = ["--ro-bind", path]
+        # Later mounts cover earlier ones: in this order, what is said about the innermost directory counts.
+        for path in sorted(mounts, key=lambda path: path.split("/")):
+            options += [*mounts[path], path]
+        for path, mount in mounts.items():  # at the end, as mounts inside need a place there
+            options += ["--remount-ro", path] if mount is _HIDING_MOUNTS[0] else []
+        return options
 
     def landlock_limits(self) -> dict[str, Any]:
-        hidden = self.find_secrets()
-        # A rule includes everything in a directory, so one with a hidden path gets none: what it shows is allowed already.
-        readable = [str(root.path) for root in self.roots if not root.writable]
-        readable = [path for path in readable if not any(other.startswith(f"{path}/") for other in hidden)]
+        hidden, visible = self.find_hidden()
         return {
             "machine": platform.machine(),
             "filter": self.build_filter(private=False),
             "metadata": {name: number for name, number in MACHINES[platform.machine()][1].items() if name in METADATA_CALLS},
             "hidden": ["/dev", *hidden],  # devices are allowed one by one
-            "read": [*map(str, filter(None, [self.spill_dir])), *readable],
+            "read": [*visible, *(str(root.path) for root in self.roots if not root.writable)],
             "write": [str(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
             "network": self.network,
         }
+
+    def find_hidden(self) -> tuple[list[str], list[str]]:
+        """Return what commands cannot read, and what they can read nevertheless although it is inside of that."""
+        roots = [str(root.path) for root in self.roots]
+        hidden = find_hidden_paths(self.roots, map(str, self.hidden_paths))
+        visible = find_visible_paths(self.roots, hidden, self.visible_paths)
+        spills = [str(self.spill_dir)] if self.spill_dir else []
+        shown = {*roots, *visible, *spills}
+        needed: list[str] = []
+        for path in hidden:
+            # Inside another hidden path, it has to be hidden again only where something visible is in between.
+            if _find_innermost(path, (*shown, *needed)) not in needed and path not in roots:
+                needed.append(path)
+        return needed, [*visible, *spills]
 
     def build_filter(self, *, private: bool) -> bytes:
         # In a network namespace of its own a command can open sockets, but reach nobody.
@@ -138,23 +147,11 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         may_truncate = private or landlock_version() >= 3
         return build_seccomp_filter(platform.machine(), families, private=private, may_truncate=may_truncate)
 
-    def find_secrets(self) -> list[str]:
-        """Return the real paths of existing secrets, without those inside another one."""
-        home = os.path.expanduser("~")
-        paths = [*(os.path.join(home, name) for name in HOME_SECRETS), *SYSTEM_SECRETS, *map(str, self.hidden_paths)]
-        real_paths = sorted({os.path.realpath(path) for path in paths if os.path.lexists(path)})
-        roots = [str(root.path) for root in self.roots]
-        secrets: list[str] = []
-        for path in real_paths:
-            if any(path.startswith(f"{other}/") for other in secrets):
-                continue
-            if any(f"{root}/".startswith(f"{path}/") for root in roots):  # a workspace inside it has to stay visible
-                continue
-            with suppress(OSError):
-                mode = os.stat(path).st_mode
-                if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
-                    secrets.append(path)
-        return secrets
+
+def _find_innermost(path: str, directories: Collection[str]) -> str:
+    """Return the last of these directories on the way to the path; "" if there is none."""
+    parents = (path[:index] for index in range(len(path), 0, -1) if path[index : index + 1] in ("", "/"))
+    return next((parent for parent in parents if parent in directories), "")
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +229,7 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
     options += ["--share-net"] if confinement.network else []
     options += confinement.mount_options()
     # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox.
-    for name, value in {**_temp_variables("/tmp"), **program.variables}.items():
+    for name, value in {**_private_variables(confinement, "/tmp"), **program.variables}.items():
         options += ["--setenv", name, value]
     options += ["--chdir", str(program.cwd), "--seccomp", str(filter_fd), "--"]
     if program.tty:  # --new-session takes the terminal away: the command gets it back as its own
@@ -253,7 +250,7 @@ def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitSt
     failure_fd, failure_write = open_pipe(ours, theirs)
     plan: dict[str, Any] = {
         "argv": program.argv,
-        "env": {**safe_environment(), **_temp_variables(str(confinement.scratch)), **program.variables},
+        "env": {**safe_environment(), **_private_variables(confinement, str(confinement.scratch)), **program.variables},
         "cwd": str(program.cwd),
         "control": control_read,
         "failed": failure_write,
@@ -282,8 +279,15 @@ def _compile_supervisor() -> CodeType:
 # ---- what both need
 
 
-def _temp_variables(scratch: str) -> dict[str, str]:
-    return {"TMPDIR": scratch, "XDG_CACHE_HOME": f"{scratch}/.cache"}
+def _private_variables(confinement: Confinement, scratch: str) -> dict[str, str]:
+    """Return the variables that name private files of the conversation."""
+    variables = {"TMPDIR": scratch, "XDG_CACHE_HOME": f"{scratch}/.cache"}
+    # The user's own files are hidden, which at the level of Landlock is an error for who opens them.
+    return (
+        variables
+        if confinement.level is SandboxLevel.NONE
+        else {**variables, **private_settings(scratch, confinement.visible_paths)}
+    )
 
 
 def open_pipe(ours: ExitStack, theirs: ExitStack, *, writing: bool = False) -> tuple[int, int]:

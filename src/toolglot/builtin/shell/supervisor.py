@@ -207,7 +207,9 @@ def _drop_capabilities(machine: str) -> None:
 def _apply_limits(limits: dict[str, Any], gate: MetadataGate, *, tty: bool) -> None:
     _drop_capabilities(limits["machine"])
     # Everything but hidden paths can be read, few directories can be written.
-    rules = [("/", LIST), *((path, EXECUTE | READ | LIST) for path in (*_paths_except(limits["hidden"]), *limits["read"]))]
+    hidden = set(limits["hidden"])
+    readable = [path for top in ("/", *limits["read"]) for path in _paths_except(top, hidden)]
+    rules = [("/", LIST), *((path, EXECUTE | READ | LIST) for path in readable)]
     rules += [(path, ~_IOCTL) for path in limits["write"]]
     # Of the terminals only its own: others are the user's, whose keys could be read there, and whose screen be drawn on.
     devices = [f"/dev/{name}" for name in _DEVICES] + ([os.ttyname(0)] if tty else [])
@@ -390,24 +392,16 @@ def apply_landlock(rules: Iterable[tuple[str | int, int]], *, network: bool) -> 
         os.close(ruleset)
 
 
-def _paths_except(hidden_paths: list[str]) -> list[str]:
-    """Return paths that together are everything but the hidden ones: Landlock can allow, but not deny."""
-    hidden = set(hidden_paths)
-    parents: set[str] = set()
-    for path in hidden_paths:
-        names = path.split("/")
-        parents.update("/".join(names[:size]) or "/" for size in range(1, len(names)))
-    if not parents:
-        return ["/"]
-    visible: list[str] = []
-    for directory in parents - hidden:
-        try:
-            names = os.listdir(directory)
-        except OSError:
-            continue
-        paths = [os.path.join(directory, name) for name in names]
-        visible += [path for path in paths if path not in hidden and path not in parents]
-    return visible
+def _paths_except(directory: str, hidden_paths: set[str]) -> list[str]:
+    """Return paths that together are a directory without the hidden paths in it: Landlock can allow, but not deny."""
+    prefix = directory.rstrip("/") + "/"
+    if not any(path.startswith(prefix) for path in hidden_paths):
+        return [directory]
+    try:
+        paths = [prefix + name for name in os.listdir(directory)]
+    except OSError:
+        return []
+    return [visible for path in paths if path not in hidden_paths for visible in _paths_except(path, hidden_paths)]
 
 
 def _add_path_rule(ruleset: int, path: str | int, rights: int) -> None:
