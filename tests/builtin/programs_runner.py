@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+import toolglot
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_level
@@ -38,7 +39,7 @@ async def call_all(plan: dict[str, Any]) -> list[str]:
 def main() -> None:
     plan: dict[str, Any] = json.loads(sys.argv[1])
     reason = probe_level(SandboxLevel(plan["level"])) if plan.get("level") else ""
-    print(json.dumps({"skip": reason} if reason else {"texts": asyncio.run(call_all(plan))}))
+    print(json.dumps({"skip": reason} if reason else {"texts": asyncio.run(call_all(plan)), "package": toolglot.__file__}))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from user_kit import USERS, become, find_python, user_id
 
+import toolglot
 from toolglot.builtin.files.roots import Root
 from toolglot.builtin.programs import find_program, find_programs, is_outside, safe_search_path
 
@@ -28,6 +30,7 @@ class Project:
 
     def __init__(self, base: Path, user: int) -> None:
         self.base, self.user, self.root, self.programs = base, user, base / "work", base / "work/.venv/bin"
+        self.packages: Path | None = None
         for directory in (self.programs, base / "home", base / "state"):
             directory.mkdir(parents=True)
 
@@ -36,11 +39,23 @@ class Project:
         path.write_text(f'#!/bin/sh\necho {name} >> {self.base}/escaped\nPATH=/usr/bin:/bin exec {name} "$@"\n')
         path.chmod(0o755)
 
+    def install(self) -> None:
+        """Make the directory of programs a virtual environment with toolglot in it, as users of the library have."""
+        shutil.rmtree(self.programs.parent)
+        subprocess.run([find_python(self.user)[0], "-m", "venv", "--without-pip", str(self.programs.parent)], check=True)
+        self.packages = next((self.programs.parent / "lib").glob("python*/site-packages"))
+        source = Path(toolglot.__file__).parent
+        shutil.copytree(source, self.packages / "toolglot")
+        others = [path for path in sys.path if path.endswith("-packages")]
+        (self.packages / "others.pth").write_text("\n".join(others))
+
     def call(self, *calls: tuple[str, dict[str, Any]], **plan: Any) -> list[str]:
         if os.getuid() == 0:
             for path in (self.base, *self.base.rglob("*")):
                 os.chown(path, self.user, self.user, follow_symlinks=False)
         python, variables = find_python(self.user)
+        if self.packages is not None:
+            python, variables = str(self.programs / "python"), {"PYTHONDONTWRITEBYTECODE": "1"}
         plan |= {"root": str(self.root), "state": str(self.base / "state"), "calls": calls}
         process = subprocess.run(
             [python, str(HERE / "programs_runner.py"), json.dumps(plan)],
@@ -56,6 +71,7 @@ class Project:
         report = json.loads(process.stdout)
         if "skip" in report:
             pytest.skip(report["skip"])
+        assert self.packages is None or report["package"].startswith(str(self.packages))
         return report["texts"]
 
     def list_escaped(self) -> list[str]:
@@ -89,6 +105,68 @@ def test_no_program_of_the_workspace_is_started(project: Project) -> None:
     assert "print" in texts[2]
     assert "in the sandbox" in texts[3]
     assert "could not be reached" in texts[5]
+    assert project.list_escaped() == []
+
+
+ATTEMPTS = """
+attempt() { "$@" 2>/dev/null && echo "DONE: $*"; }
+attempt rm -f .venv/bin/python
+attempt ln -sfn "$PWD/evil" .venv/bin/python
+attempt sh -c 'echo "home = $PWD" > .venv/pyvenv.cfg'
+attempt mv .venv .venv2
+attempt mv .venv/lib .venv/lib2
+attempt mv -T evil.d .venv/bin
+attempt sh -c 'cp evil "$0"/sitecustomize.py' "$1"
+attempt sh -c 'cp evil "$0"/toolglot/new.py' "$1"
+attempt sh -c 'cat evil >> "$0"/toolglot/builtin/shell/supervisor.py' "$1"
+attempt sh -c 'truncate -s 0 "$0"/others.pth' "$1"
+attempt chmod -R a+w .venv/bin
+attempt touch .venv/new
+.venv/bin/python -c 'import toolglot; print("still", toolglot.__name__)'
+echo finished > evil.d/written
+"""
+
+
+def read_tree(directory: Path) -> dict[str, tuple[int, bytes]]:
+    paths = [path for path in directory.rglob("*") if (path.is_symlink() or path.is_file()) and path.suffix != ".pyc"]
+    return {str(path): (path.lstat().st_mode, b"" if path.is_symlink() else path.read_bytes()) for path in paths}
+
+
+@pytest.mark.parametrize("level", [2, 1], ids=["bubblewrap", "landlock"])
+def test_our_own_python_in_a_workspace_is_read_only(project: Project, level: int) -> None:
+    """With toolglot in the project's own environment, what replaces it would run outside the sandbox."""
+    project.install()
+    root, packages = project.root, project.packages
+    assert packages is not None
+    (root / "evil.d").mkdir()
+    (root / "evil").write_text(f"#!/bin/sh\necho evil >> {project.base}/escaped\n")
+    (root / "evil").chmod(0o755)
+    (root / "a.py").write_text("print('dog')\n")
+    (root / "alias").symlink_to(".venv")
+    before = read_tree(root / ".venv")
+    relative = packages.relative_to(root)
+    paths = (
+        ".venv/bin/python",
+        ".venv/pyvenv.cfg",
+        "alias/pyvenv.cfg",
+        f"{relative}/toolglot/new.py",
+        f"{relative}/usercustomize.py",
+    )
+    moved = f"*** Begin Patch\n*** Update File: a.py\n*** Move to: {relative}/a.py\n@@\n-print('dog')\n+evil\n*** End Patch"
+    calls: list[tuple[str, dict[str, Any]]] = [
+        *(("write", {"path": path, "content": "evil"}) for path in paths),
+        ("patch", {"patch": moved}),
+        ("patch", {"patch": f"*** Begin Patch\n*** Delete File: {relative}/others.pth\n*** End Patch"}),
+    ]
+    command = ("shell", {"argv": ["/bin/sh", "-c", ATTEMPTS, "sh", str(packages)]})
+    texts = project.call(*calls, command, ("ast_search", {"pattern": "print($A)"}), level=level)
+    assert [text for text in texts[: len(calls)] if not text.startswith("error: ")] == []
+    shell, search = texts[len(calls) :]
+    assert "DONE" not in shell
+    assert "still toolglot" in shell
+    assert "a.py:1:1" in search
+    assert (root / "evil.d/written").read_text() == "finished\n"
+    assert read_tree(root / ".venv") == before
     assert project.list_escaped() == []
 
 
