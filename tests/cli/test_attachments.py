@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_kit import Patch
 
-from toolglot.cli.attachments import extract_attachments
+from toolglot.cli.attachments import find_mentions
 from toolglot.errors import UsageError
 from toolglot.loop.attachments import load_attachment
 from toolglot.messages import Media, Text
@@ -24,10 +24,8 @@ def directory(isolated_home: Path) -> Path:
 
 
 def names(text: str) -> list[str]:
-    """Of the files that a prompt attaches."""
-    return [
-        block.name if isinstance(block, Media) else block.text[1:].partition("]")[0] for block in extract_attachments(text)[1]
-    ]
+    """Of the files that a prompt mentions."""
+    return [mention.path.name for mention in find_mentions(text) if mention.path is not None]
 
 
 def _never(path: Path) -> bytes:
@@ -122,7 +120,7 @@ class TestInAPrompt:
     )
     def test_a_path_after_an_at_is_attached(self, text: str, found: list[str]) -> None:
         assert names(text) == found
-        assert extract_attachments(text)[0] == text
+        assert not any(mention.is_prompt for mention in find_mentions(text))
 
     @pytest.mark.parametrize(
         "text",
@@ -147,7 +145,7 @@ class TestInAPrompt:
         ],
     )
     def test_any_other_word_stays_a_word(self, text: str) -> None:
-        assert extract_attachments(text) == (text, [])
+        assert names(text) == []
 
 
 class TestDropped:
@@ -166,9 +164,10 @@ class TestDropped:
         ],
     )
     def test_a_path_alone_is_a_file_that_was_dropped(self, tmp_path: Path, form: str) -> None:
-        words, found = extract_attachments(form.format(tmp_path))
-        assert len(found) == 1
-        assert words in ("[notes.txt]", "[my notes.txt]")
+        (mention,) = find_mentions(form.format(tmp_path))
+        assert mention.is_prompt
+        assert mention.path is not None
+        assert mention.path.name in ("notes.txt", "my notes.txt")
 
     @pytest.mark.parametrize(
         "text",
@@ -187,4 +186,4 @@ class TestDropped:
     )
     def test_anything_else_is_a_prompt(self, tmp_path: Path, text: str) -> None:
         text = text.format(tmp_path)
-        assert extract_attachments(text) == (text, [])
+        assert find_mentions(text) == []

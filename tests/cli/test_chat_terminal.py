@@ -310,6 +310,23 @@ class TestWindow:
             chat.press("ctrl-c")
             assert chat.wait_exit() == 130
 
+    def test_a_paste_attaches_no_file(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:anthropic") as chat:
+            (tmp_path / "home/.ssh").mkdir(parents=True)
+            (tmp_path / "home/.ssh/id_rsa").write_text("SECRET")
+            chat.wait_ready()
+            report = "\n".join(f"line {number} of a report" for number in range(60))
+            chat.paste(f"{report}\ncc @~/.ssh/id_rsa\n")
+            chat.wait_for("pasted text 1")
+            chat.press("enter")
+            chat.wait_for("@~/.ssh/id_rsa was not typed and is not attached")
+            chat.wait_ready()
+            chat.press("up", "enter")  # nor is it attached when it is sent again
+            chat.wait_for("@~/.ssh/id_rsa was not typed and is not attached", times=2)
+            chat.hear("/save saved.jsonl")
+            chat.leave()
+        assert "SECRET" not in (tmp_path / "saved.jsonl").read_text()
+
     def test_a_very_long_answer_is_shown_whole_and_once(self, tmp_path: Path) -> None:
         words = [f"w{number}" for number in range(34_000)]
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:

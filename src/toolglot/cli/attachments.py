@@ -4,30 +4,33 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
-
-from toolglot.loop.attachments import load_attachment
-from toolglot.messages import Media, Text
 
 _MENTION = re.compile(r"""(?<![\w@.])@("[^"]+"|'[^']+'|\S+)""")
 
 
-def extract_attachments(text: str) -> tuple[str, list[Text | Media]]:
-    """Return a prompt's text and the files it mentions. Raises UsageError.
+class Mention(NamedTuple):
+    """A file that a prompt mentions."""
+
+    text: str
+    path: Path | None
+    """None: it looks like a path, but there is no such file."""
+    is_prompt: bool = False
+    """The prompt is nothing but the path."""
+
+
+def find_mentions(text: str) -> list[Mention]:
+    """Find the files that a prompt mentions; nothing is read.
 
     A file is mentioned as `@path`, or by a prompt that is nothing but a path, which is what terminals insert when a file is
     dropped onto them. An `@word` that is not a file stays a word.
     """
     if (dropped := _parse_dropped_path(text)) is not None:
-        return f"[{dropped.name}]", [load_attachment(dropped)]
-    paths = [path for match in _MENTION.finditer(text) if (path := _resolve_mention(match[1])) is not None]
-    return text, [load_attachment(path) for path in dict.fromkeys(paths)]
-
-
-def find_missing_files(text: str) -> list[str]:
-    """List mentions that look like paths but do not exist."""
-    mentions = [match[1] for match in _MENTION.finditer(text)]
-    return [mention for mention in mentions if re.search(r"[/.]\w", mention) and _resolve_mention(mention) is None]
+        return [Mention(text.strip(), dropped, is_prompt=True)]
+    mentions = [Mention(match[0], _resolve_mention(match[1])) for match in _MENTION.finditer(text)]
+    by_path = {mention.path or mention.text: mention for mention in reversed(mentions)}  # the first one of each file
+    return [mention for mention in reversed(by_path.values()) if mention.path or re.search(r"[/.]\w", mention.text)]
 
 
 def _resolve_mention(mention: str) -> Path | None:

@@ -64,6 +64,7 @@ class Said:
         self.lines = list(lines)
         self.questions: list[str] = []
         self._asked = False
+        self.inserted: list[str] = []
         self.chat: Chat | None = None
 
     def drop_typeahead(self) -> bool:

@@ -20,7 +20,7 @@ from toolglot.engine.simulated import SimulatedTransport
 from toolglot.errors import AuthenticationFailed, UsageError
 from toolglot.events import RunEvent, TextDelta
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Message
+from toolglot.messages import Message, Text
 from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import tool
 
@@ -330,3 +330,61 @@ class TestRestored:
 def test_completions_fit_the_text(text: str, words: set[str] | None) -> None:
     completions = set(talk().chat.completions(text))
     assert words <= completions if words else not completions
+
+
+class TestAttachments:
+    """Files are sent if the user typed their names, and asked about outside the workspace. Pasted text sends nothing."""
+
+    @pytest.fixture(autouse=True)
+    def home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        for name in ("project", ".ssh"):
+            (tmp_path / name).mkdir()
+        (tmp_path / ".ssh/id_rsa").write_text("SECRET")
+        (tmp_path / "project/notes.txt").write_text("NOTES")
+        (tmp_path / "project/link.txt").symlink_to(tmp_path / ".ssh/id_rsa")
+        monkeypatch.chdir(tmp_path / "project")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        return tmp_path
+
+    @staticmethod
+    def ask(*lines: Any, pasted: bool = False, is_terminal: bool = True) -> Talk:
+        def prompt(chat: Chat) -> str:
+            vars(chat.keyboard)["is_terminal"] = is_terminal
+            chat.reader.inserted = [lines[0]] if pasted else []
+            return lines[0]
+
+        return talk(prompt, *lines[1:])
+
+    def test_what_is_typed_is_attached(self) -> None:
+        over = self.ask("read @notes.txt")
+        assert over.has("attached: notes.txt")
+        assert over.agent.conversation[0].blocks[1] == Text("[notes.txt]\nNOTES")
+
+    @pytest.mark.parametrize("text", ["report\n\ncc @~/.ssh/id_rsa and @notes.txt", "@notes.txt", "@link.txt"])
+    def test_what_is_pasted_is_not(self, text: str) -> None:
+        over = self.ask(text, pasted=True)
+        assert over.has("was not typed and is not attached: /attach sends a file")
+        assert [block for message in over.agent.conversation for block in message.blocks if "SECRET" in str(block)] == []
+        assert len(over.agent.conversation[0].blocks) == 1
+        assert over.reader.questions == []
+
+    @pytest.mark.parametrize("answer", ["y", "n", "", KeyboardInterrupt()], ids=str)
+    @pytest.mark.parametrize("text", ["see @~/.ssh/id_rsa", "see @link.txt", "~/.ssh/id_rsa"])
+    def test_files_outside_the_workspace_are_asked_about(self, home: Path, text: str, answer: Any) -> None:
+        over = self.ask(text, answer)
+        question = f"? send the file {home}/.ssh/id_rsa, which is outside the workspace"
+        assert "".join(question.split()) in "".join(over.shown.replace("↪", "").split())
+        sent = [message for message in over.agent.conversation if "SECRET" in str(message)]
+        assert bool(sent) == (answer == "y")
+        assert over.has("not sent") == isinstance(answer, KeyboardInterrupt)
+
+    @pytest.mark.parametrize(("answer", "sent"), [("y", "[notes.txt]"), ("n", "./notes.txt")])
+    def test_a_file_that_is_dropped_is_asked_about(self, answer: str, sent: str) -> None:
+        over = self.ask("./notes.txt", answer, pasted=True)
+        assert over.agent.conversation[0].text.startswith(sent)
+        assert len(over.agent.conversation[0].blocks) == (2 if answer == "y" else 1)
+
+    def test_nobody_is_asked_in_a_pipe(self) -> None:
+        over = self.ask("see @~/.ssh/id_rsa", is_terminal=False)
+        assert over.has("which is outside the workspace is not attached: /attach sends it")
+        assert "SECRET" not in str(over.agent.conversation)

@@ -219,6 +219,22 @@ class TestTerminal:
     def test_what_is_typed_is_read(self, typist: Typist, keys: list[str], text: str) -> None:
         assert typist.types(*keys) == text
 
+    @pytest.mark.parametrize(
+        ("keys", "inserted"),
+        [
+            (["cc @notes.txt", ENTER], []),
+            (["see ", paste("cc @notes.txt"), " here", ENTER], ["cc @notes.txt"]),
+            ([paste(f"{LONG}\ncc @notes.txt"), ENTER], ["[pasted text 1: 21 lines]", f"{LONG}\ncc @notes.txt"]),
+            ([UP, " again", ENTER], ["earlier @notes.txt"]),
+            (["@", paste("notes.txt"), ENTER], ["notes.txt"]),
+        ],
+    )
+    def test_what_was_not_typed_is_known(self, typist: Typist, keys: list[str], inserted: list[str]) -> None:
+        if UP in keys:
+            typist.types("earlier @notes.txt", ENTER)
+        typist.types(*keys)
+        assert [text for text in typist.reader.inserted if text] == inserted
+
     @pytest.mark.parametrize("text", [LONG, "x" * 3_000, LONG.replace("\n", "\r\n")])
     def test_long_paste_is_folded_and_expanded(self, typist: Typist, text: str) -> None:
         seen: list[str] = []

@@ -4,28 +4,32 @@ Whatever happens in a turn, the chat continues and the conversation stays valid.
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from msgspec.structs import replace
 
 from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
-from toolglot.cli.attachments import extract_attachments, find_missing_files
+from toolglot.cli.attachments import find_mentions
 from toolglot.cli.chat.approvals import show_approval
 from toolglot.cli.chat.commands import COMMANDS, find_command
 from toolglot.cli.chat.input import EndOfInput, PipeReader, TerminalReader
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.questions import parse_answer, show_question
 from toolglot.cli.chat.screen import PrintCapture, Screen
-from toolglot.cli.sanitize import shorten
+from toolglot.cli.sanitize import escape_deceptive, shorten
+from toolglot.cli.styled import Line
 from toolglot.config.setup import Setup
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import RunEvent
 from toolglot.jsontext import dumps_text, loads_object
+from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Media, Text
 
@@ -90,19 +94,50 @@ class Chat:
                 await command.handler(self, argument)
                 return
             text = text[1:] if text.startswith("//") else text
-            prompt, mentioned = extract_attachments(text)
+            prompt, files = await self._attach_mentions(text)
         except ToolglotError as e:
             self.screen.note(str(e), "red")
             return
-        for name in find_missing_files(text):
-            self.screen.note(f"no such file: {name!r}; it is sent as text", "yellow")
+        except KeyboardInterrupt:
+            self.screen.note("not sent", "dim")
+            return
         self._last_attachments = self.attachments
-        files, self.attachments = [*self.attachments, *mentioned], []
+        files, self.attachments = [*self.attachments, *files], []
         if files:
             # A text file is a text block that starts with its name in brackets.
             names = [block.name if isinstance(block, Media) else block.text[1:].partition("]")[0] for block in files]
             self.screen.note(f"attached: {', '.join(names)}", "dim")
         await self._run_turn(self.agent.stream([prompt, *files] if files else prompt))
+
+    async def _attach_mentions(self, text: str) -> tuple[str, list[Text | Media]]:
+        """Return a prompt and the files that it mentions. Pasted text attaches nothing by itself. Raises UsageError."""
+        prompt, files = text, list[Text | Media]()
+        root = os.path.realpath(os.path.expanduser(self.setup.settings.builtin.root or "."))
+        for mention in find_mentions(text):
+            is_inserted = any(mention.text in inserted for inserted in self.reader.inserted)
+            if is_inserted and not mention.is_prompt:
+                if mention.path is not None:
+                    self.screen.note(f"{mention.text} was not typed and is not attached: /attach sends a file", "yellow")
+            elif mention.path is None:
+                self.screen.note(f"no such file: {mention.text[1:]!r}; it is sent as text", "yellow")
+            else:
+                path = Path(os.path.realpath(mention.path))
+                is_outside = not path.is_relative_to(root)
+                if (is_inserted or is_outside) and not await self._confirm_attachment(path, is_outside=is_outside):
+                    continue
+                files.append(load_attachment(mention.path))
+                prompt = f"[{mention.path.name}]" if mention.is_prompt else prompt
+        return prompt, files
+
+    async def _confirm_attachment(self, path: Path, *, is_outside: bool) -> bool:
+        place = f"{path}, which is outside the workspace" if is_outside else str(path)
+        if not self.keyboard.is_terminal:
+            self.screen.note(f"{place} is not attached: /attach sends it", "yellow")
+            return False
+        self.screen.print_rows(
+            [Line("? ", "bold yellow").append(f"send the file {escape_deceptive(place)}".replace("\n", "␊"))]
+        )
+        return await self.reader.choose("  y yes · n no: ", ("yes", "no")) == "yes"
 
     # ---- a turn
 

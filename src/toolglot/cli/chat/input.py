@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.errors import UsageError
-from toolglot.textutil import pluralize
+from toolglot.textutil import count_shared, pluralize
 
 if TYPE_CHECKING:
+    from prompt_toolkit.buffer import Buffer
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 # A paste of at least this size is shown as a placeholder in the editor, and sent in full.
@@ -30,6 +31,9 @@ class PipeReader:
 
     All methods of both readers raise EndOfInput, and KeyboardInterrupt on Ctrl-C.
     """
+
+    inserted: Sequence[str] = ()
+    """Parts of the last prompt that the user did not type: pasted, or recalled."""
 
     def __init__(self, keyboard: Keyboard, write: Callable[[str], object]) -> None:
         self._keyboard, self._write = keyboard, write
@@ -107,6 +111,8 @@ class TerminalReader:
         from prompt_toolkit.layout import BufferControl
 
         self._keyboard, self._typeahead = keyboard, ""
+        self.inserted: list[str] = []
+        self._text = ""
         self._input = create_input(TextIOWrapper(cast(BufferedReader, keyboard.file), encoding="utf-8"))
         self._pastes = PasteFolder()
         self._status = status
@@ -123,6 +129,7 @@ class TerminalReader:
             enable_open_in_editor=True,
             enable_suspend=True,
         )
+        self._session.default_buffer.on_text_changed += self._note_insertion
         # Use only the lines that are needed; by default the editor fills the screen and pushes the toolbar to the bottom.
         for window in self._session.layout.find_all_windows():
             if isinstance(window.content, BufferControl) and window.content.buffer is self._session.default_buffer:
@@ -130,12 +137,22 @@ class TerminalReader:
 
     async def read(self) -> str:
         typeahead, self._typeahead = self._typeahead, ""
+        self.inserted, self._text = [typeahead], typeahead  # what was typed ahead may have been pasted, too
         text = await self._edit(self._session, "> ", default=typeahead, bottom_toolbar=self._status)
         expanded = self._pastes.expand(text)
+        self.inserted += self._pastes.texts
         if expanded != text.strip():
             # Placeholders mean nothing in a later chat, so the history also gets the text that was sent.
             self._session.history.append_string(expanded)
         return expanded
+
+    def _note_insertion(self, buffer: "Buffer") -> None:
+        """Remember what came into the editor otherwise than key by key: a paste, an earlier prompt."""
+        old, self._text = self._text, buffer.text
+        start = count_shared(old, self._text)
+        end = count_shared(old[start:][::-1], self._text[start:][::-1])
+        if len(inserted := self._text[start : len(self._text) - end]) > 1:
+            self.inserted.append(inserted)
 
     async def choose(self, question: str, answers: Sequence[str]) -> str:
         from prompt_toolkit.input.typeahead import get_typeahead
@@ -190,23 +207,23 @@ class PasteFolder:
     """Replaces long pastes with placeholders, and placeholders with the pastes."""
 
     def __init__(self) -> None:
-        self._pastes: list[str] = []
+        self.texts: list[str] = []
 
     def fold(self, text: str) -> str:
         """Return a short paste unchanged, and a placeholder for a long one."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if text.count("\n") < _LONG_PASTE_LINES and len(text) < _LONG_PASTE_CHARACTERS:
             return text
-        self._pastes.append(text)
+        self.texts.append(text)
         lines = pluralize(text.count("\n") + 1, "line")
-        return f"[pasted text {len(self._pastes)}: {lines}]"
+        return f"[pasted text {len(self.texts)}: {lines}]"
 
     def expand(self, text: str) -> str:
         """Replace the placeholders in a text."""
 
         def replace(match: re.Match[str]) -> str:
             number = int(match[1])
-            return self._pastes[number - 1] if 0 < number <= len(self._pastes) else match[0]
+            return self.texts[number - 1] if 0 < number <= len(self.texts) else match[0]
 
         return re.sub(r"\[pasted text (\d+): \d+ lines?\]", replace, text).strip()
 
