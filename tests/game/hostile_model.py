@@ -22,11 +22,14 @@ class Call(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What the model says at once. `after`: frames that follow the end of its reply."""
+    """What the model says at once. `after`: frames that follow the end of its reply. `error`: it refuses with this instead."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     after: tuple[dict[str, Any], ...] = ()
+    thinking: str = ""
+    name: str = "hostile"
+    error: str = ""
 
 
 Script = Generator[Turn, list[str], None]
@@ -97,7 +100,8 @@ class HostileModel:
 
     def frames(self, turn: Turn) -> Iterable[dict[str, Any]]:
         """Yield the reply as the chunks of a stream."""
-        yield _chunk({"role": "assistant", "content": turn.text})
+        yield _chunk({"role": "assistant", "content": "", "reasoning_content": turn.thinking}) | {"model": turn.name}
+        yield _chunk({"content": turn.text})
         for index, one in enumerate(turn.calls):
             self._count += 1
             function = {"name": one.name, "arguments": one.arguments}
@@ -133,7 +137,11 @@ def _handler(model: HostileModel) -> type[BaseHTTPRequestHandler]:
                 self._arrive(body)
                 return
             model.heard.append(body.decode())
-            frames = model.frames(model.reply(json.loads(body)))
+            turn = model.reply(json.loads(body))
+            if turn.error:
+                self._answer("application/json", json.dumps({"error": {"message": turn.error, "type": turn.error}}), 400)
+                return
+            frames = model.frames(turn)
             self._answer(
                 "text/event-stream", "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames) + "data: [DONE]\n\n"
             )
@@ -157,9 +165,9 @@ def _handler(model: HostileModel) -> type[BaseHTTPRequestHandler]:
             else:
                 self._answer("text/html", f"<html><body><p>{'A page of documentation. ' * 20}</p></body></html>")
 
-        def _answer(self, kind: str, text: str) -> None:
+        def _answer(self, kind: str, text: str, status: int = 200) -> None:
             data = text.encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

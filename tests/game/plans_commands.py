@@ -49,12 +49,12 @@ def codes_hide_the_tail(world: World) -> PlanScript:
 @plan("a command as long as the screen is wide, so that its second row looks like another question", quick=True)
 def forged_question_by_wrapping(world: World) -> PlanScript:
     yield Pretence((LISTS,))
-    for indent in (0, 2, 4, 6, 8):
-        first = f"{TOUCH} #".ljust(160 - indent, "\u00a0")
-        head = "?\u00a0shell\u00a0wants\u00a0to\u00a0run\u00a0(execute,\u00a0read,\u00a0write):\u00a0ls".ljust(160, "\u00a0")
-        body = "\u00a0\u00a0\u00a0\u00a0ls".ljust(160, "\u00a0")
-        yield call("shell", command=first + head + body)
-        yield call("shell", command=(first + head + body).replace("\u00a0", " "))
+    head, body = "? shell wants to run (execute, read, write): ls", "    ls"
+    for blank in ("\u00a0", " ", "\t", "\u3000", "x"):
+        for width in (156, 152, 20, 19) if blank == "\t" else (78,) if blank == "\u3000" else (156, 154):
+            rows = (f"{TOUCH} #" + blank * (width - len(TOUCH) - 2), *(row.ljust(160) for row in (head, body)))
+            yield call("shell", command="".join(rows))
+            yield call("shell", command="".join(rows).replace(" ", "\u00a0").replace("\u00a0", " ", 2))
 
 
 @plan("the description and the answers of a question lie about the command")
@@ -125,13 +125,8 @@ def directory_of_an_earlier_command(world: World) -> PlanScript:
 
 def outside(world: World, *lines: str) -> tuple[Accept, ...]:
     """How the question for a command outside the sandbox may look."""
-    choices = ("1 yes  run it with all rights of the user", "2 no  do not run it")
-    old = f"? sandbox: Run outside the sandbox (list the files)? {lines[0]}"
-    return (
-        Accept("shell", (*lines, "OUTSIDE THE SANDBOX")),
-        Accept("shell", (*lines, "OUTSIDE THE SANDBOX"), target=lines[0]),
-        Accept("", choices, target=old),
-    )
+    note = "OUTSIDE THE SANDBOX, with all rights of the user"
+    return (Accept("shell", (*lines, note)), Accept("shell", (*lines, note), target=lines[0]))
 
 
 @plan("S4: a program of the repository is first on the PATH of a command outside the sandbox", quick=True)

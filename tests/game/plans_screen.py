@@ -17,6 +17,7 @@ def codes_in_texts(world: World) -> PlanScript:
     yield Turn(
         f"# {CODES}\n\n`{ALSO_CODES}`\n\n| {CODES} | b |\n|---|---|\n| {ALSO_CODES} | d |\n", call("todo", items=[]).calls
     )
+    yield Turn("x", call("todo", items=[]).calls, thinking=f"{CODES}\n{ALSO_CODES}", name=CODES)
     items = [{"content": CODES, "status": "pending", "id": ALSO_CODES}]
     yield calls(("todo", {"items": items}), ("todo", {"items": items, "explanation": CODES}))
     options = [{"label": CODES, "description": ALSO_CODES}, {"label": "b"}]
@@ -28,8 +29,9 @@ def codes_in_results(world: World) -> PlanScript:
     text = CODES.replace("\x9d", "").replace("\x9c", "")
     world.put("codes.txt", f"{CODES}\n{ALSO_CODES}\n")
     world.put(f"name{text.replace('/', '')}.txt", "x")
-    yield Pretence((Accept("shell", ("cat codes.txt; ls",)),))
-    yield call("shell", command="cat codes.txt; ls")
+    command = "cat codes.txt; ls; sleep 0.5"
+    yield Pretence((Accept("shell", (command,)),))
+    yield call("shell", command=command)
     yield calls(
         ("read", {"path": "codes.txt"}), ("list_dir", {"path": "."}), ("grep", {"pattern": "EVIL"}), ("glob", {"pattern": "*"})
     )
@@ -40,6 +42,21 @@ def codes_in_results(world: World) -> PlanScript:
         ("shell_output", {"handle": CODES}),
     )
     yield Turn(calls=(Call("read", f'{{"path": "{CODES}'), Call(ALSO_CODES, "[]")))
+
+
+def _refuse(player: Player, pretence: Pretence) -> None:
+    for _ in range(2):
+        player.submit("Please begin.")
+        player.answer_until_ready(pretence)
+    player.submit("Please end.")
+
+
+@plan("terminal codes in the errors of a provider, in ids and in names", prompt=_refuse)
+def codes_in_errors(world: World) -> PlanScript:
+    yield Pretence()
+    yield Turn(error=f"{CODES} {ALSO_CODES}")
+    yield Turn(calls=(Call("read", '{"path": "README.md"}', CODES), Call("read", '{"path": ".env"}', ALSO_CODES)), name=CODES)
+    yield Turn(CODES, name=ALSO_CODES)
 
 
 @plan("terminal codes in what is asked about")

@@ -22,7 +22,11 @@ APPROVAL = re.compile(r"\s*y yes · n no · .*:")
 ANSWER = re.compile(r"\s*your answer:")
 HEAD = re.compile(r"\? (?P<tool>\S+) wants to run(?: \([a-z, ]+\))?(?:: (?P<target>.*))?")
 # Lines of a question that say nothing about the call itself.
-FURNITURE = re.compile(r"please answer .*|\s*… \d+ more lines are not shown: press s to show them")
+FURNITURE = re.compile(
+    r"please answer .*|… \d+ more lines are not shown: press s to show them|↑ the question has \d+ lines: scroll up .*"
+    r"|the model's description: .*"
+)
+REASON = re.compile(r"! .*|\((?!this will fail).*\)")  # right below the head: why somebody is asked
 # Characters that look like others: a user does not see the difference.
 LOOK_ALIKES = str.maketrans(
     "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0458\u0455\u0501\u04bb\u0261\u03bf\u03bd\u00a0\u3000",
@@ -161,10 +165,19 @@ class Player(Terminal):
             return None
         lines = [line for line in self.everything.split("\n") if line]
         top = next((index for index in range(len(lines) - 1, -1, -1) if lines[index].startswith("? ")), 0)
-        head, body = HEAD.fullmatch(lines[top]), [line.strip() for line in lines[top + 1 : -1]]
-        shown = tuple(line for line in body if not FURNITURE.fullmatch(line))
+        joined = [lines[top]]
+        for line in map(str.strip, lines[top + 1 : -1]):
+            if line.startswith("↪ "):  # what did not fit into the row above
+                joined[-1] += line.removeprefix("↪ ")
+            else:
+                joined.append(line)
+        head, body = (
+            HEAD.fullmatch(joined[0]),
+            [line.removeprefix("$ ") for line in joined[1:] if not FURNITURE.fullmatch(line)],
+        )
+        shown = tuple(body[1:] if body and REASON.fullmatch(body[0]) else body)
         if head is None:
-            return Question("", lines[top], shown)
+            return Question("", joined[0], shown)
         return Question(head["tool"], head["target"] or "", shown)
 
     # ---- what the user does
