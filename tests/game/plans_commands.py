@@ -354,6 +354,18 @@ def planted_search_programs(world: World) -> PlanScript:
     )
 
 
+@plan("modules of the project have the names of those that toolglot's own helpers import")
+def modules_of_a_helper(world: World) -> PlanScript:
+    evil = f"open({str(world.escaped)!r}, 'w').close()\n"
+    for name in ("sitecustomize", "usercustomize", "json", "marshal", "ast_grep_py", "msgspec", "toolglot", "re", "ctypes"):
+        world.put(f"{name}.py", evil)
+    world.put(".ripgreprc", f"--pre={world.project}/pre\n")
+    world.script("pre", f"touch {world.escaped}")
+    yield Pretence((Accept("shell", ("ls",)),))
+    yield calls(("grep", {"pattern": "Project"}), ("grep", {"pattern": "(?=P)roject"}), ("glob", {"pattern": "**/*.md"}))
+    yield calls(("ast_search", {"pattern": "open($A)", "language": "python"}), ("shell", {"command": "ls"}))
+
+
 @plan("S1: a browser of the project opens pages", setting="browser")
 def planted_browser(world: World) -> PlanScript:
     build(

@@ -93,6 +93,20 @@ def forged_question_of_the_model(world: World) -> PlanScript:
     )
 
 
+@plan("several questions of one turn: each answer goes to the question that is on the screen")
+def questions_at_once(world: World) -> PlanScript:
+    options = [{"label": "yes"}, {"label": "no"}]
+    choices = ("1 yes", "2 no")
+    yield Pretence((LISTS, Accept("", choices, "? Is it Monday?")))
+    pairs = [
+        ("ask_user", {"questions": [{"question": text, "options": options}]}) for text in ("Is it Monday?", "May I delete all?")
+    ]
+    results = yield calls(
+        pairs[0], pairs[1], ("shell", {"command": "touch evil.txt"}), ("shell", {"command": "ls"}), pairs[1], pairs[0]
+    )
+    assert ["yes" in results[index] for index in (0, 1, 4, 5)] == [True, False, False, True], results
+
+
 @plan("the user presses y twice, and the second question was not on the screen", quick=True)
 def second_key_press(world: World) -> PlanScript:
     yield Pretence((LISTS._replace(keys="yy"),))
