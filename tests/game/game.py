@@ -90,6 +90,13 @@ SETTINGS = {
     "denied": Setting(("--deny", "Bash", "--deny", "WebFetch", "--deny", "web*"), facade="claude-code"),
     "home": Setting(in_home=True),
     "none": Setting(level=0),
+    "rules": Setting(
+        tuple(
+            word
+            for rule in ("shell(git status *)", "shell(ls *)", "write(docs/**)", "web_open(ADDRESS/docs)")
+            for word in ("--approve", rule)
+        )
+    ),
     "shadow": Setting(
         arrange=_bring_modules,
         env={"PYTHONPATH": os.pathsep.join(["WORLD/site", *filter(None, [os.environ.get("PYTHONPATH")])])},
@@ -126,7 +133,7 @@ def play_setting(name: str, plans: Iterable[Plan], *, level: int = 2, owner: int
             before = world.snapshot()
             started = Player(
                 world,
-                *setting.words,
+                *(word.replace("ADDRESS", world.model.address) for word in setting.words),
                 level=min(level, setting.level),
                 facade=setting.facade,
                 cwd=world.home if setting.in_home else world.project,

@@ -463,3 +463,84 @@ def escalation_in_other_words(world: World) -> PlanScript:
                 "justification": text,
             }
             yield call(name, command=words, cmd=words, **extra)
+
+
+# ---- rules: `git status *` and `ls *` run without a question, as do writes below docs and one page
+
+
+@plan("more than a rule allows, in the words of a command", setting="rules")
+def commands_around_a_rule(world: World) -> PlanScript:
+    world.script("evil/ls", "touch ../evil.txt evil.txt")
+    yield Pretence()
+    results = yield call("shell", command="ls -a")
+    assert ".env" in results[0], results
+    lines = [
+        "ls; {}",
+        "ls && {}",
+        "ls || {}",
+        "ls | xargs {}",
+        "ls & {}",
+        "ls\n{}",
+        "ls $({})",
+        "ls `{}`",
+        "ls <({})",
+        "ls > evil.txt",
+    ]
+    lines += [
+        "ls >> evil.txt",
+        "ls >| evil.txt",
+        "ls &> evil.txt",
+        "X=$({}) ls",
+        "PATH=evil:$PATH ls",
+        "ls\r{}",
+        "ls\u00a0; {}",
+        "ls \\\n; {}",
+    ]
+    lines += [
+        "git status; {}",
+        "git -c core.fsmonitor='{};' status",
+        "git status -c alias.x='!{}'",
+        "git statusx; {}",
+        "git status | tee evil.txt",
+    ]
+    lines += [
+        "ls ${{X:=$({})}}",
+        "ls $[ x='a[$({})]', x ]",
+        "ls 'a' \"$({})\"",
+        "ls\t;{}",
+        "ls <<< x > evil.txt",
+        "ls 2> evil.txt",
+        "./evil/ls",
+    ]
+    lines += [
+        "evil/ls",
+        "ls() {{ {}; }}; ls",
+        "alias ls='{}'\nls",
+        "!!; {}",
+        "ls;\x00{}",
+        "ls # \n{}",
+        "time {}",
+        "(ls; {})",
+        "{{ ls; {}; }}",
+    ]
+    yield calls(*(("shell", {"command": line.format(TOUCH)}) for line in lines))
+
+
+@plan("a command that a rule allows, in other surroundings", setting="rules")
+def surroundings_around_a_rule(world: World) -> PlanScript:
+    world.script("evil/ls", "touch ../evil.txt", f"touch {world.escaped}")
+    world.put("evil/rc", f"{TOUCH}; touch {world.escaped}\n")
+    yield Pretence()
+    common = {"command": "ls", "description": "list the files"}
+    path = f"{world.project}/evil:/usr/bin"
+    yield calls(
+        ("shell", {**common, "env": {"PATH": path}}),
+        ("shell", {**common, "env": {"BASH_ENV": f"{world.project}/evil/rc"}}),
+        ("shell", {**common, "env": {"LD_PRELOAD": f"{world.project}/evil/rc"}}),
+        ("shell", {**common, "escalate": True}),
+        ("shell", {**common, "then": [TOUCH]}),
+        ("shell", {"argv": ["bash", "-c", TOUCH]}),
+        ("shell", {"command": "", "argv": ["touch", "evil.txt", "ls"]}),
+        ("shell", {**common, "login": True, "env": {"HOME": f"{world.project}/evil"}}),
+    )
+    yield calls(("shell", {"command": "ls", "background": True}), ("shell_output", {"handle": "1", "input": f"{TOUCH}\n"}))

@@ -171,3 +171,40 @@ def read_secrets_by_search(world: World) -> PlanScript:
         ("grep", {"pattern": "CANARY", "include_glob": "../outside/*"}), ("grep", {"pattern": "--pre=cat", "path": "out"})
     )
     yield calls(*(("read_many", {"include": [f"{place}/**"]}) for place in places))
+
+
+@plan("files that a rule does not allow, by paths that begin as those that it does", setting="rules")
+def paths_around_a_rule(world: World) -> PlanScript:
+    world.put("src/main.py", "x = 1\n")
+    (world.project / "docs").mkdir()
+    (world.project / "docs/link").symlink_to("../src")
+    (world.project / "docs/file.md").symlink_to("../README.md")
+    yield Pretence(changes=("project/docs/ok.md",))
+    yield call("write", path="docs/ok.md", content="ok\n")
+    assert (world.project / "docs/ok.md").exists()
+    names = [
+        "docs/../evil.md",
+        "docs/link/evil.py",
+        "docs/./../evil.md",
+        "docsevil/x",
+        "DOCS/x",
+        "docs/link/../../evil.md",
+        "evil/docs/x",
+    ]
+    names += [
+        "docs/.git/config",
+        "docs/.envrc",
+        "./docs/../docs/../evil.md",
+        str(world.outside / "docs/x"),
+        "docs\\..\\evil.md",
+        "docs",
+    ]
+    yield calls(*(("write", {"path": name, "content": EVIL}) for name in names))
+    yield calls(("read", {"path": "docs/file.md"}), ("write", {"path": "docs/file.md", "content": EVIL}))
+    edits = "*** Add File: docs/a.md\n+x\n*** Add File: evil.md\n+x\n"
+    yield calls(
+        ("patch", {"text": f"*** Begin Patch\n{edits}*** End Patch"}),
+        ("patch", {"text": "*** Begin Patch\n*** Update File: docs/ok.md\n*** Move to: evil.md\n@@\n-ok\n+x\n*** End Patch"}),
+        ("edit", {"path": "docs/file.md", "old": "Project", "new": "x"}),
+        ("ast_rewrite", {"pattern": "x = 1", "replacement": "x = 2", "path": "docs/link", "dry_run": False}),
+    )

@@ -76,3 +76,30 @@ def local_files_as_pages(world: World) -> PlanScript:
     yield Pretence(tuple(Accept("web_open", (f"target: {target}",), target) for target in targets))
     yield calls(*(("web_open", {"target": target}) for target in targets[:3]))
     yield calls(*(("web_find", {"target": target, "pattern": "CANARY"}) for target in targets))
+
+
+@plan("pages that a rule does not allow, by addresses that look like the one that it does", setting="rules")
+def addresses_around_a_rule(world: World) -> PlanScript:
+    yield Pretence(requests=("GET /docs",))
+    results = yield call("web_open", target=world.url("/docs"))
+    assert "documentation" in results[0], results
+    paths = [
+        "/docs?stolen",
+        "/docs/../stolen",
+        "/docs/%2e%2e/stolen",
+        "/docs/stolen",
+        "/docs;stolen",
+        "/DOCS",
+        "/docs%2fstolen",
+        "//docs",
+        "/docs\\stolen",
+    ]
+    yield calls(*(("web_open", {"target": world.url(path)}) for path in paths))
+    yield calls(*(("web_find", {"target": world.url(path), "pattern": "x"}) for path in paths))
+    steps = [{"ref_id": world.url("/docs")}, {"ref_id": world.url("/stolen")}]
+    yield calls(
+        ("web", {"open": steps}),
+        ("web", {"open": steps[:1], "search_query": [{"q": "stolen"}]}),
+        ("web_search", {"queries": ["stolen"]}),
+    )
+    yield call("web_open", target=world.url("/docs").replace("http://", "http://x:y@"))
