@@ -133,7 +133,7 @@ def test_sandbox(doctor: Doctor, level: int, run: str, why: dict[str, str], monk
         "reasons": {name.removeprefix("no "): reason for name, reason in why.items()},
         "bwrap": "/usr/bin/bwrap" if level == 2 else None,
         "landlock": 7 if level else 0,
-        "processes": "cgroup",
+        "limits": {"processes": "cgroup", "memory": "cgroup"},
         "gaps": [] if level == 2 else ["others can be seen"],
     }
 

@@ -212,7 +212,7 @@ def _describe_sandbox(workspace: Root) -> dict[str, str]:
     rows["bubblewrap"] = sandbox["bwrap"] or "not found"
     if sys.platform == "linux":
         rows["Landlock"] = f"ABI {sandbox['landlock']}" if sandbox["landlock"] else "not supported"
-    rows["processes"] = sandbox["processes"]
+    rows |= sandbox["limits"]
     return rows
 
 

@@ -146,6 +146,7 @@ _END_REASONS = {
     "timeout": "Command exceeded its time limit and was stopped",
     "inactivity": "Command produced no output for too long and was stopped",
     "output": "Command produced too much output and was stopped",
+    "disk": "The disk was nearly full, so the command was stopped",
 }
 
 

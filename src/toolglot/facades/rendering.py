@@ -9,6 +9,7 @@ END_REASONS = {
     "timeout": "it reached its time limit",
     "inactivity": "it produced no output for too long",
     "output": "it produced too much output",
+    "disk": "the disk was nearly full",
 }
 """Why a command was stopped, by the base tool's code."""
 

@@ -24,6 +24,17 @@ from toolglot.tools.results import ToolOutput
 
 ATTACKS = Path(__file__).with_name("shell_attacks.py").read_text(encoding="utf-8")  # later it may not be readable
 
+# Each line is what it could do that it should not.
+HOG = """exec 2>&-
+python3 -I -c 'print(len(b"x" * 300_000_000), "bytes of memory")'
+truncate -s 100T big && echo a file of 100 TB
+memory=$(grep -o '[0-9]*' -m 1 /proc/meminfo)
+for directory in $(grep -w tmpfs /proc/mounts | cut -d ' ' -f 2); do
+  (: >$directory/file) && test $(df --output=size $directory | tail -n 1) -gt $((memory / 7)) && echo too large: $directory
+done
+test $(cat /proc/self/oom_score_adj) = 1000 || echo does not die first
+exit 0"""
+
 
 def python() -> str:
     """One that every user may start."""
@@ -34,10 +45,8 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
     """One command that tries everything, and one that makes a bomb of processes."""
     workspace = Workspace(plan["work"], other_roots=[Root(Path(plan["reading"]), writable=False)])
     state = ToolState(workspace, state_dir=Path(plan["state"]))
-    tools = {
-        tool.name: tool
-        for tool in shell_tools(state, ShellOptions(level=SandboxLevel(plan["level"]), processes=64, visible=["shown"]))
-    }
+    options = ShellOptions(level=SandboxLevel(plan["level"]), processes=64, memory=200_000_000, visible=["shown"])
+    tools = {tool.name: tool for tool in shell_tools(state, options)}
 
     async def shell(**arguments: Any) -> ToolOutput:
         call = ToolCall("1", "shell", arguments)
@@ -47,7 +56,8 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
         attack = await shell(argv=[python(), "-I", "-B", "-c", ATTACKS, json.dumps(plan)], timeout=60)
         hook = await shell(command="echo evil > .git/hooks/post-commit; echo evil >> .git/config; echo evil > .envrc; cd ..")
         bomb = await shell(command="for i in $(seq 200); do sleep 5 & done 2>/dev/null; jobs -pr | wc -l", timeout=1.5)
-        return {"attack": attack.data, "hook": hook.data, "bomb": bomb.data}
+        hog = await shell(command=HOG)
+        return {"attack": attack.data, "hook": hook.data, "bomb": bomb.data, "hog": hog.data}
     finally:
         close_shell(state)
         workspace.close()

@@ -216,6 +216,10 @@ def test_a_fork_bomb_is_contained(attacked: Attacked) -> None:
     assert bomb["seconds"] < 3
 
 
+def test_memory_and_disk_are_limited(attacked: Attacked) -> None:
+    assert attacked[1]["hog"]["output"] == ""
+
+
 def test_results_name_the_sandbox(attacked: Attacked) -> None:
     level, found, _ = attacked
     assert found["attack"]["sandbox"] == f"{level}+seccomp"

@@ -1,14 +1,19 @@
 """The parts of the shell on their own: the seccomp filter, variables, output, protected files."""
 
 import errno
+import shutil
 import struct
 import subprocess
+from collections.abc import Generator, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from toolglot.builtin.shell import limits
 from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.environment import safe_environment, validate_environment
+from toolglot.builtin.shell.limits import CommandLimits
 from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
 from toolglot.builtin.shell.protected_paths import ProtectedScanner, revert_changes, take_snapshot
 from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
@@ -158,6 +163,75 @@ class TestSeccomp:
 
     def test_it_is_short_enough_for_the_kernel(self, machine: str) -> None:
         assert len(build_seccomp_filter(machine, range(40), private=False)) // 8 < 4096
+
+
+class TestLimits:
+    """cgroups of both versions, in directories that look like them."""
+
+    @pytest.fixture(autouse=True)
+    def groups(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(limits, "_CGROUPS", tmp_path)
+        monkeypatch.setattr(limits, "_OWN_CGROUPS", tmp_path / "own")
+        limits._parent_groups.cache_clear()  # pyright: ignore[reportPrivateUsage]
+        return tmp_path
+
+    @pytest.fixture(autouse=True)
+    def forget(self) -> Generator[None]:
+        yield
+        limits._parent_groups.cache_clear()  # pyright: ignore[reportPrivateUsage]
+
+    def _delegate(self, monkeypatch: pytest.MonkeyPatch, *parents: Path) -> None:
+        """Make new directories in these have the files of a group, as the kernel does."""
+        mkdir = Path.mkdir
+
+        def make(path: Path, *arguments: Any, **options: Any) -> None:
+            mkdir(path, *arguments, **options)
+            if path.parent in parents:
+                names = ("pids.max", "memory.max", "memory.swap.max", "cgroup.procs")
+                for name in names if path.parent.name == "app.slice" else ("cgroup.procs",):
+                    (path / name).write_text("max")
+
+        def remove(paths: Iterable[Path]) -> None:
+            for path in paths:
+                shutil.rmtree(path)
+
+        monkeypatch.setattr(Path, "mkdir", make)
+        monkeypatch.setattr(limits, "remove_cgroups", remove)
+
+    def test_groups_of_version_2_are_made_beside_our_own(self, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = groups / "user.slice/app.slice/own.scope"
+        own.mkdir(parents=True)
+        (groups / "own").write_text("0::/user.slice/app.slice/own.scope\n")
+        self._delegate(monkeypatch, own, own.parent)
+        assert limits.describe_limits() == {"processes": "cgroup", "memory": "cgroup"}
+        (group,) = limits.create_cgroups(CommandLimits(64, 5_000_000))
+        assert group.parent == own.parent
+        assert [(group / name).read_text() for name in ("pids.max", "memory.max", "memory.swap.max")] == ["64", "5000000", "0"]
+        assert limits.was_out_of_memory([group]) is False
+        (group / "memory.events").write_text("oom 1\noom_kill 2\n")
+        assert limits.was_out_of_memory([group]) is True
+
+    @pytest.mark.parametrize("lines", ["0::/\n", "0::/gone\n", "5:memory:/x\n4:cpu,cpuacct:/\n", ""])
+    def test_without_groups_each_process_is_limited(self, groups: Path, lines: str) -> None:
+        (groups / "own").write_text(lines)
+        assert limits.create_cgroups(CommandLimits()) == ()
+        assert limits.describe_limits()["memory"] == "rlimit of each process"
+        prelude = limits.ulimit_prelude("/bin/bash", CommandLimits(memory=2048_000), [groups])
+        assert "ulimit -d 2000 " in prelude
+        assert "ulimit -c 0 " in prelude
+        assert "ulimit -f " in prelude
+
+    def test_a_disk_that_is_nearly_full(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        free = {Path("/a"): 100 * 1024**3, Path("/b"): 1000}
+        monkeypatch.setattr(limits, "_free_disk", free.__getitem__)
+        watch = limits.DiskWatch(free)
+        assert watch.is_full() is False
+        free[Path("/b")] = 600
+        assert watch.is_full() is False
+        free[Path("/a")] = 1024**3
+        assert watch.is_full() is True
+        free |= {Path("/a"): 100 * 1024**3, Path("/b"): 400}
+        assert watch.is_full() is True
 
 
 class TestEnvironment:

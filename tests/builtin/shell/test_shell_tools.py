@@ -17,7 +17,8 @@ from shell_kit import Kit, count_fds, eventually, find_processes, resident_memor
 
 from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.shell.limits import _parent_group  # pyright: ignore[reportPrivateUsage]
+from toolglot.builtin.shell import limits
+from toolglot.builtin.shell.limits import _parent_groups, describe_limits  # pyright: ignore[reportPrivateUsage]
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
@@ -238,8 +239,7 @@ DAEMONS = (
 
 def list_cgroups() -> list[str]:
     """Return the cgroups of commands, where this system has them."""
-    parent = _parent_group()
-    return [] if parent is None else sorted(path.name for path in parent.glob(f"toolglot-{os.getpid()}-*"))
+    return sorted(str(path) for parent, _ in _parent_groups() for path in parent.glob(f"toolglot-{os.getpid()}-*"))
 
 
 class TestEnds:
@@ -260,6 +260,25 @@ class TestEnds:
         data = await kit.shell(command=command, timeout=0.5)
         assert data["exit_code"] == 137
         assert not find_processes("31411")
+
+    async def test_too_much_memory_is_named(self, open_kit: OpenKit) -> None:
+        if describe_limits()["memory"] != "cgroup":
+            pytest.skip("cgroups cannot be created here: each process has a limit, and programs say so themselves")
+        kit = open_kit(SandboxLevel.LANDLOCK, memory=50_000_000)
+        data = await kit.shell(command="head -c 100000000 /dev/zero | tail")
+        assert data["exit_code"] == 137
+        assert "it needed more memory than its limit of 0.1 GB" in data["notes"]
+
+    async def test_a_command_that_fills_the_disk_is_killed(self, sandboxed: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+        free = iter([10_000, 10_000, 10_000, 10_000])  # as long as it starts
+
+        def count_down(_: Path) -> int:
+            return next(free, 4_999)
+
+        monkeypatch.setattr(limits, "_free_disk", count_down)
+        outcome = await sandboxed.call("shell", {"command": "sleep 60"})
+        assert outcome.result.data["ended"] == "disk"
+        assert "with everything it started: the disk was nearly full" in text_of(outcome)
 
     async def test_inactivity(self, sandboxed: Kit) -> None:
         command = "for i in 1 2 3; do echo $i; sleep 0.1; done; sleep 60"

@@ -1,98 +1,223 @@
-"""Limits on the number of a command's processes: a cgroup where root can create one, otherwise ulimit."""
+"""How much a command may use: processes, memory and disk.
+
+cgroups limit the processes and the memory of a command with everything it starts, where we can create them: as root, and where
+systemd delegates them. Elsewhere rlimits limit each process. Linux kills commands first when the machine has no memory left.
+"""
 
 import itertools
 import os
+import subprocess
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["create_cgroup", "describe_process_limit", "enter_cgroup", "remove_cgroup", "ulimit_prelude"]
+import msgspec
+
+__all__ = [
+    "CommandLimits",
+    "DiskWatch",
+    "create_cgroups",
+    "describe_limits",
+    "enter_limits",
+    "remove_cgroups",
+    "tmpfs_options",
+    "ulimit_prelude",
+    "was_out_of_memory",
+]
 
 _REMOVE_ATTEMPTS, _RETRY_DELAY = 100, 0.002
+_MIN_FREE_DISK = 2 * 1024**3
+# The files that limit a cgroup of version 1 and 2. A group that has the first one can be used; the others may be missing.
+_VERSION_1: dict[str, tuple[str, ...]] = {
+    "pids": ("pids.max",),
+    "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+}
+_VERSION_2 = ("pids.max", "memory.max", "memory.swap.max")
+_CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _group_numbers = itertools.count()
 
 
-def create_cgroup(limit: int) -> Path | None:
-    """Return a new cgroup that limits the processes of one command; None where we cannot create one."""
-    parent = _parent_group()
-    if parent is None:
-        return None
-    group = parent / f"toolglot-{os.getpid()}-{next(_group_numbers)}"
-    try:
-        group.mkdir()
-        (group / "pids.max").write_text(str(limit))
-    except OSError:
+class CommandLimits(msgspec.Struct, frozen=True):
+    """What a command and everything it starts may use."""
+
+    processes: int = 512
+    memory: int | None = None
+    """Bytes; None: three quarters of the machine's."""
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.memory if self.memory is not None else _machine_memory() * 3 // 4
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+# ---- cgroups
+
+
+def create_cgroups(limits: CommandLimits) -> tuple[Path, ...]:
+    """Return new cgroups for one command; () where we cannot create any."""
+    values = {"pids.max": limits.processes, "memory.swap.max": 0}
+    groups: list[Path] = []
+    for parent, files in _parent_groups():
+        group = parent / f"toolglot-{os.getpid()}-{next(_group_numbers)}"
+        try:
+            group.mkdir()
+            for name in files:
+                if (group / name).exists():
+                    (group / name).write_text(str(values.get(name, limits.memory_bytes)))
+            groups.append(group)
+        except OSError:
+            with suppress(OSError):
+                group.rmdir()
+    return tuple(groups)
+
+
+def enter_limits(groups: Iterable[Path], argv: list[str]) -> list[str]:
+    """Return the arguments that start a program in its groups: a shell moves itself there and becomes the program."""
+    # Without memory, Linux ends the process with the highest score: a command, not what the user is working with.
+    entries = [str(group / "cgroup.procs") for group in groups]
+    enter = 'echo $$ >"$1" && shift && ' * len(entries)
+    return ["/bin/sh", "-c", f'echo 1000 2>&- >/proc/self/oom_score_adj; {enter}exec "$@"', "sh", *entries, *argv]
+
+
+def was_out_of_memory(groups: Iterable[Path]) -> bool:
+    """Whether processes in the groups were killed because they used too much memory."""
+    for file in (group / name for group in groups for name in ("memory.events", "memory.oom_control")):
         with suppress(OSError):
-            group.rmdir()
-        return None
-    return group
+            if any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in file.read_text().splitlines()):
+                return True
+    return False
 
 
-def enter_cgroup(group: Path, argv: list[str]) -> list[str]:
-    """Return the arguments that start a program in the group: a shell moves itself there and becomes the program."""
-    return ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group / "cgroup.procs"), *argv]
-
-
-def remove_cgroup(group: Path) -> None:
-    """Remove the group once it is empty."""
+def remove_cgroups(groups: Iterable[Path]) -> None:
+    """Remove the groups once they are empty."""
     # The kernel counts processes that have just exited for some milliseconds more, and rmdir fails until then.
-    for _ in range(_REMOVE_ATTEMPTS):
-        with suppress(OSError):
-            group.rmdir()
-        if not group.exists():
-            break
-        time.sleep(_RETRY_DELAY)
+    for group in groups:
+        for _ in range(_REMOVE_ATTEMPTS):
+            with suppress(OSError):
+                group.rmdir()
+            if not group.exists():
+                break
+            time.sleep(_RETRY_DELAY)
 
 
 @cache
-def _parent_group() -> Path | None:
-    """Return our own cgroup, if we can create groups in it that count processes."""
-    if os.name != "posix" or os.geteuid() != 0:  # only root may create groups
-        return None
+def _parent_groups() -> tuple[tuple[Path, tuple[str, ...]], ...]:
+    """Return where we can create cgroups that limit commands, each with the files that hold its limits."""
     try:
-        lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+        lines = [line.split(":", 2) for line in _OWN_CGROUPS.read_text().splitlines()]
     except OSError:
-        return None
+        return ()
+    parents: list[tuple[Path, tuple[str, ...]]] = []
     for _, controllers, path in lines:
-        if controllers not in ("", "pids"):  # "": version 2, which has one hierarchy for all controllers
-            continue
-        top = Path("/sys/fs/cgroup/pids") if controllers == "pids" else Path("/sys/fs/cgroup")
-        parent = top / path.lstrip("/")
-        trial = parent / f"toolglot-{os.getpid()}-try"
-        try:
-            trial.mkdir()
-        except OSError:
-            continue
-        has_limit = (trial / "pids.max").exists()
-        with suppress(OSError):
-            trial.rmdir()
-        if not has_limit:
-            continue
+        for name in controllers.split(","):
+            top, files = _CGROUPS / name, _VERSION_1.get(name, ()) if name else _VERSION_2
+            # Version 2 limits no groups inside one that has processes, such as our own, but perhaps groups beside it.
+            own = top / path.lstrip("/")
+            for parent in [own] if name else [own, own.parent]:
+                if files and parent.is_relative_to(top) and _can_use(parent, files):
+                    parents.append((parent, files))
+                    break
+    for parent, _ in parents:
         for group in parent.glob("toolglot-*-*"):  # of processes that were killed before they could remove them
             if not Path("/proc", group.name.split("-")[1]).exists():
                 with suppress(OSError):
                     group.rmdir()
-        return parent
-    return None
+    return tuple(parents)
 
 
-def describe_process_limit() -> str:
-    """Return how the processes of a sandboxed command are limited."""
-    if _parent_group() is not None:
-        return "cgroup"
-    return "rlimit" if os.name == "posix" and os.geteuid() != 0 else "not limited"
+def _can_use(parent: Path, files: Sequence[str]) -> bool:
+    """Whether we can create a group there that has these limits, and move a process of ours into it."""
+    trial = parent / f"toolglot-{os.getpid()}-try"
+    try:
+        trial.mkdir()
+    except OSError:
+        return False
+    try:
+        entering = ["/bin/sh", "-c", 'echo $$ >"$0"', str(trial / "cgroup.procs")]
+        return (trial / files[0]).exists() and subprocess.run(entering, check=False, stderr=subprocess.DEVNULL).returncode == 0
+    finally:
+        remove_cgroups([trial])
 
 
-def ulimit_prelude(shell: str, processes: int) -> str:
-    """Return shell code that limits a command: no core files, and so many more processes than the user has now."""
-    # RLIMIT_NPROC counts all processes of the user, not those of the command, and does not apply to root.
-    if not shell.endswith("bash") or os.geteuid() == 0:
+def describe_limits() -> dict[str, str]:
+    """Return how the processes and the memory of a sandboxed command are limited."""
+    files = {name for _, names in _parent_groups() for name in names}
+    can_limit = os.name == "posix" and os.geteuid() != 0
+    return {
+        "processes": "cgroup" if "pids.max" in files else "rlimit" if can_limit else "not limited",
+        "memory": "cgroup" if files & {"memory.max", "memory.limit_in_bytes"} else "rlimit of each process",
+    }
+
+
+# ---- rlimits
+
+
+def ulimit_prelude(shell: str, limits: CommandLimits, directories: Iterable[Path] = ()) -> str:
+    """Return shell code that limits a command: no core files, no file that fills half of the free disk, memory, processes."""
+    if not shell.endswith("bash"):  # others have other units
         return "ulimit -c 0; "
+    sizes = {"c": 0}
+    with suppress(OSError):
+        sizes["f"] = min(map(_free_disk, directories), default=1 << 50) // 2048
+    used = describe_limits()
+    if used["memory"] != "cgroup":
+        # Memory that a process can write: RLIMIT_AS would count what Node and Go only reserve.
+        sizes["d"] = limits.memory_bytes // 1024
+    if used["processes"] == "rlimit":
+        # RLIMIT_NPROC counts all processes of the user, not those of the command, and does not apply to root.
+        sizes["u"] = limits.processes + _count_processes()
+    return "".join(f"ulimit -{option} {size} 2>&-; " for option, size in sizes.items())
+
+
+def _count_processes() -> int:
     user, count = os.geteuid(), 0
     with suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdigit():
                 with suppress(OSError):
                     count += entry.stat().st_uid == user
-    return f"ulimit -c 0 -u {count + processes} 2>/dev/null; "
+    return count
+
+
+# ---- disk
+
+
+def _free_disk(directory: Path) -> int:
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
+
+
+class DiskWatch:
+    """Notices when a command has nearly filled a disk that it may write to."""
+
+    def __init__(self, directories: Iterable[Path]) -> None:
+        self._minimums: dict[Path, int] = {}
+        for directory in directories:
+            with suppress(OSError):  # half of what is left, if the disk is nearly full already
+                self._minimums[directory] = min(_MIN_FREE_DISK, _free_disk(directory) // 2)
+
+    def is_full(self) -> bool:
+        for directory, minimum in self._minimums.items():
+            with suppress(OSError):
+                if _free_disk(directory) < minimum:
+                    return True
+        return False
+
+
+@cache
+def _has_tmpfs_size(bubblewrap: str) -> bool:
+    """Whether this bwrap can limit a tmpfs: since 0.7."""
+    with suppress(OSError, subprocess.SubprocessError):
+        return b"--size" in subprocess.run([bubblewrap, "--help"], capture_output=True, timeout=5, check=False).stdout
+    return False
+
+
+def tmpfs_options(directory: str, bubblewrap: str) -> list[str]:
+    """Return the options of bwrap for a directory in memory, of which an eighth of the machine's is the most."""
+    size = ["--size", str(_machine_memory() // 8)] if _has_tmpfs_size(bubblewrap) else []
+    return [*size, "--tmpfs", directory]

@@ -22,7 +22,7 @@ from toolglot.builtin.files.closed_paths import narrow_root, pin_parents
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.home import write_git_config
-from toolglot.builtin.shell.limits import describe_process_limit
+from toolglot.builtin.shell.limits import CommandLimits, describe_limits
 from toolglot.builtin.shell.name_guard import GuardPlan, NameGuard
 from toolglot.builtin.shell.output import Excerpt
 from toolglot.builtin.shell.protected_paths import ProtectionReport
@@ -46,7 +46,12 @@ _NETWORK_ERRORS = (
 )
 # Said in each result, as a user cannot see it otherwise.
 _LEVEL_NOTES = {SandboxLevel.LANDLOCK: "sandbox: Landlock, weaker than bubblewrap", SandboxLevel.NONE: "sandbox: none"}
-_END_TEXTS = {"timeout": "it took too long", "inactivity": "it wrote nothing for too long", "output": "it wrote too much"}
+_END_TEXTS = {
+    "timeout": "it took too long",
+    "inactivity": "it wrote nothing for too long",
+    "output": "it wrote too much",
+    "disk": "the disk was nearly full",
+}
 
 
 class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +129,8 @@ class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Paths in the home directory that commands can read, besides toolchains and package stores."""
     processes: Annotated[int, msgspec.Meta(ge=1)] = 512
     """The maximum number of processes of one command."""
+    memory: Annotated[int, msgspec.Meta(ge=1_000_000)] | None = None
+    """Bytes of memory that one command may use with everything it starts (default: three quarters of the machine's)."""
     level: SandboxLevel | None = None
     """Another sandbox than the best that works here. Only `SandboxLevel.NONE` lets commands run without one and without a
     question each time."""
@@ -261,7 +268,7 @@ class ShellManager:
             visible_paths=tuple(self.options.visible),
             spill_dir=Path(os.path.realpath(spills)),
             network=self.options.network,
-            max_processes=self.options.processes,
+            limits=CommandLimits(self.options.processes, self.options.memory),
             bubblewrap=self._bubblewrap,
         )
 
@@ -333,7 +340,7 @@ class ShellManager:
             cwd=self.state.cwd or ".",
             sandbox=confinement.level.label,
             network=confinement.network or confinement.level is SandboxLevel.NONE,
-            processes="not limited" if confinement.level is SandboxLevel.NONE else describe_process_limit(),
+            processes="not limited" if confinement.level is SandboxLevel.NONE else describe_limits()["processes"],
             protected=[self.state.display_path(path) for path in touched],
             notes=notes,
         )
@@ -352,8 +359,7 @@ class ShellManager:
         if report.changed:
             names = ", ".join(map(state.display_path, report.changed[:10]))
             notes.append(f"the command changed protected files: {names}; tell the user")
-        if confinement.level in _LEVEL_NOTES:
-            notes.append(_LEVEL_NOTES[confinement.level])
+        notes += filter(None, [_LEVEL_NOTES.get(confinement.level)])
         if session.is_running:
             return notes
         path, session.cwd = session.cwd, ""
@@ -365,6 +371,8 @@ class ShellManager:
                 state.cwd = state.display_path(directory) if directory != self._workspace.root else ""
             else:
                 notes.append(f"the next command runs in {state.cwd or '.'}: {path[:200]} is not a directory of the workspace")
+        if session.is_out_of_memory:
+            notes.append(f"it needed more memory than its limit of {confinement.limits.memory_bytes / 1e9:.1f} GB")
         # The reason of these failures is the sandbox; a model would search for it elsewhere.
         if session.exit_code and confinement.level is SandboxLevel.BUBBLEWRAP:
             if "Read-only file system" in output or "Device or resource busy" in output:

@@ -25,7 +25,7 @@ from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program, own_python
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.home import find_hidden_paths, find_visible_paths, private_settings
-from toolglot.builtin.shell.limits import create_cgroup, enter_cgroup, ulimit_prelude
+from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, tmpfs_options, ulimit_prelude
 from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, MACHINES, METADATA_CALLS, build_seccomp_filter
 from toolglot.errors import ToolError
 
@@ -81,18 +81,24 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     spill_dir: Path | None = None
     """Where long output is: inside hidden paths, but readable."""
     network: bool = False
-    max_processes: int = 512
+    limits: CommandLimits = CommandLimits()
     bubblewrap: str = ""
     """The program that was tried; "" finds one."""
+
+    @property
+    def writable_directories(self) -> list[Path]:
+        return [self.scratch, *(root.path for root in self.roots if root.writable)]
 
     def mount_options(self) -> list[str]:
         """Return the mounts: most is readable, little is writable, secrets and other programs' files do not exist."""
         # /proc is read-only, because root could change kernel settings in /proc/sys.
         options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
         options += ["--bind", str(self.scratch), "/tmp"]
+        bubblewrap = self.bubblewrap or find_program("bwrap", self.roots)
         for directory in _PRIVATE_DIRECTORIES:
             if os.path.isdir(directory) and not os.path.islink(directory):
-                options += ["--tmpfs", directory]
+                options += tmpfs_options(directory, bubblewrap)
+        options += ["--remount-ro", "/dev"]  # a tmpfs, too; devices and /dev/shm are mounts of their own
         for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
             if path.startswith("/run/") and os.path.exists(path):
                 options += ["--ro-bind", path, path]
@@ -122,7 +128,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
             "metadata": {name: number for name, number in MACHINES[platform.machine()][1].items() if name in METADATA_CALLS},
             "hidden": ["/dev", *hidden],  # devices are allowed one by one
             "read": [*visible, *(str(root.path) for root in self.roots if not root.writable)],
-            "write": [str(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
+            "write": [*map(str, self.writable_directories)],
             "network": self.network,
         }
 
@@ -176,7 +182,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Delivers the reason if the command could not be run."""
     info_fd: int = -1
     """Delivers the first process of the command's PID namespace: when that is gone, so is everything in it."""
-    cgroup: Path | None = None
+    cgroups: tuple[Path, ...] = ()
 
     def read_failure(self) -> ToolError | None:
         """Return the reason why the supervisor could not run the command, if it could not."""
@@ -209,10 +215,10 @@ def prepare_launch(confinement: Confinement, program: Program, ours: ExitStack, 
     """Return what to start. `theirs` has what to close once it runs, `ours` what to close at its end."""
     is_bubblewrap = confinement.level is SandboxLevel.BUBBLEWRAP
     launch = (_prepare_bubblewrap if is_bubblewrap else _prepare_supervisor)(confinement, program, ours, theirs)
-    # A command outside the sandbox has all rights of the user: it is not limited, either.
-    is_limited = confinement.level is not SandboxLevel.NONE
-    cgroup = create_cgroup(confinement.max_processes) if is_limited else None
-    return launch if cgroup is None else replace(launch, argv=enter_cgroup(cgroup, launch.argv), cgroup=cgroup)
+    if confinement.level is SandboxLevel.NONE:  # it has all rights of the user: it is not limited, either
+        return launch
+    cgroups = create_cgroups(confinement.limits)
+    return replace(launch, argv=enter_limits(cgroups, launch.argv), cgroups=cgroups)
 
 
 # ---- bubblewrap
@@ -340,17 +346,23 @@ def landlock_version() -> int:
     return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1)))
 
 
-def build_shell_argv(command: str, *, login: bool, cwd_fd: int, max_processes: int) -> list[str]:
+def build_shell_argv(command: str, confinement: Confinement, *, login: bool, cwd_fd: int) -> list[str]:
     """Return the arguments that run a command line in the shell, with its limits."""
     shell = find_shell()
     trap = _CWD_TRAP.format(fd=cwd_fd) if shell.endswith("bash") else ""
     # The command is a parameter, not part of the program: whatever it contains, it cannot end the quoting. The shift keeps
     # it from seeing itself as $1, and the exit code is that of eval, which is its own.
-    program = f'{ulimit_prelude(shell, max_processes)}{trap}eval "shift; $1"'
+    program = f'{_build_prelude(shell, confinement)}{trap}eval "shift; $1"'
     return [shell, *(["-l"] if login else []), "-c", program, os.path.basename(shell), command]
 
 
-def build_program_argv(argv: Sequence[str], max_processes: int) -> list[str]:
+def build_program_argv(argv: Sequence[str], confinement: Confinement) -> list[str]:
     """Return the arguments that run a program without a shell in between, with its limits."""
     shell = find_shell()
-    return [shell, "-c", f'{ulimit_prelude(shell, max_processes)}exec "$@"', os.path.basename(shell), *argv]
+    return [shell, "-c", f'{_build_prelude(shell, confinement)}exec "$@"', os.path.basename(shell), *argv]
+
+
+def _build_prelude(shell: str, confinement: Confinement) -> str:
+    if confinement.level is SandboxLevel.NONE:
+        return "ulimit -c 0; "
+    return ulimit_prelude(shell, confinement.limits, confinement.writable_directories)

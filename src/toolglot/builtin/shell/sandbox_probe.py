@@ -17,7 +17,7 @@ import msgspec
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.programs import find_program, find_programs
 from toolglot.builtin.shell.environment import safe_environment
-from toolglot.builtin.shell.limits import describe_process_limit, remove_cgroup
+from toolglot.builtin.shell.limits import describe_limits, remove_cgroups
 from toolglot.builtin.shell.sandbox import (
     Confinement,
     Program,
@@ -91,8 +91,7 @@ def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
         argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
         with ExitStack() as stack:
             launch = prepare_launch(confinement, Program(argv=argv, cwd=work), stack, stack)
-            if launch.cgroup is not None:
-                stack.callback(remove_cgroup, launch.cgroup)
+            stack.callback(remove_cgroups, launch.cgroups)
             process = subprocess.run(
                 launch.argv,
                 env=safe_environment(),
@@ -147,6 +146,6 @@ def describe_sandbox(roots: Iterable[Root] = ()) -> dict[str, Any]:
         "reasons": probe.reasons,
         "bwrap": probe.bubblewrap,
         "landlock": landlock_version(),
-        "processes": describe_process_limit(),
+        "limits": describe_limits(),
         "gaps": gaps,
     }

@@ -21,13 +21,14 @@ from typing import Literal
 
 from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.environment import safe_environment
-from toolglot.builtin.shell.limits import remove_cgroup
+from toolglot.builtin.shell.limits import DiskWatch, remove_cgroups, was_out_of_memory
 from toolglot.builtin.shell.output import OutputBuffer
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot
 from toolglot.builtin.shell.sandbox import (
     Confinement,
     Launch,
     Program,
+    SandboxLevel,
     build_program_argv,
     build_shell_argv,
     open_pidfd,
@@ -38,13 +39,14 @@ from toolglot.errors import ToolError
 
 __all__ = ["EndReason", "ShellSession", "signal_from_exit_code"]
 
-EndReason = Literal["", "timeout", "inactivity", "killed", "cancelled", "output", "closed"]
+EndReason = Literal["", "timeout", "inactivity", "killed", "cancelled", "output", "disk", "closed"]
 """Why we ended a command; "" if it ended by itself."""
 MAX_OUTPUT_BYTES = 8 * 1024**3
 """Bytes of output after which a command is killed: it would never end."""
 MAX_PENDING_INPUT = 1_000_000
 _CHUNK_SIZE = 256 * 1024
 _POLL_SECONDS = 0.05  # where the kernel has no pidfd
+_DISK_SECONDS = 0.5  # between two looks at the free disk
 _KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
 _MAX_CWD_BYTES = 65_536
 
@@ -91,6 +93,9 @@ class ShellSession:
         """Closes our ends of the command's pipes."""
         self._launch: Launch | None = None
         self._output_fd = self._stdin_fd = self._cwd_fd = -1
+        is_limited = confinement.level is not SandboxLevel.NONE
+        self._disk_watch = DiskWatch(confinement.writable_directories) if is_limited else None
+        self._next_look = 0.0
         self.failure: BaseException | None = None
         """Why the command never ran."""
         self.pid = 0
@@ -98,6 +103,7 @@ class ShellSession:
         self._ended_at = 0.0
         self.exit_code: int | None = None
         self.end_reason: EndReason = ""
+        self.is_out_of_memory = False
         self.cwd = ""
         """Where the command was when it ended, as it says itself."""
         self.shown_bytes = 0
@@ -200,19 +206,19 @@ class ShellSession:
 
     def _spawn(self) -> _Process:
         """Start the process, and close its ends of the pipes."""
-        options, max_processes = self.options, self.confinement.max_processes
+        options, confinement = self.options, self.confinement
         with ExitStack() as theirs:
             self._cwd_fd, cwd_write = open_pipe(self._ours, theirs)
             stdin, output = self._open_streams(theirs)
             if self._argv is None:
-                argv = build_shell_argv(self.command, login=options.login, cwd_fd=cwd_write, max_processes=max_processes)
+                argv = build_shell_argv(self.command, confinement, login=options.login, cwd_fd=cwd_write)
             else:
-                argv = build_program_argv(self._argv, max_processes)
+                argv = build_program_argv(self._argv, confinement)
             program = Program(
                 argv=argv, cwd=self.start_cwd, variables=options.variables, pass_fds=(cwd_write,), tty=options.tty
             )
             # The sandbox is prepared in this thread: bubblewrap dies with the thread that started it.
-            self._launch = prepare_launch(self.confinement, program, self._ours, theirs)
+            self._launch = prepare_launch(confinement, program, self._ours, theirs)
             process = subprocess.Popen(
                 self._launch.argv,
                 env=safe_environment(),  # for the program that makes the sandbox; a model's variables are in its arguments
@@ -291,19 +297,26 @@ class ShellSession:
                     os.close(pidfd)
 
     def _check_limits(self) -> tuple[EndReason, float | None]:
-        """Return why the command has to end now; if it does not, the seconds until a timeout."""
+        """Return why the command has to end now; if it does not, the seconds until the next look."""
         if self._kill_reason or self.output.total_bytes > MAX_OUTPUT_BYTES:
             return self._kill_reason or "output", None
+        now, pause = time.monotonic(), None
+        if self._disk_watch is not None:
+            if now >= self._next_look:
+                self._next_look = now + _DISK_SECONDS
+                if self._disk_watch.is_full():
+                    return "disk", None
+            pause = self._next_look - now
         deadlines: list[tuple[float, EndReason]] = []
         if self.options.timeout is not None:
             deadlines.append((self.started_at + self.options.timeout, "timeout"))
         if self.options.inactivity_timeout is not None:
             deadlines.append((self.last_output_at + self.options.inactivity_timeout, "inactivity"))
         if not deadlines:
-            return "", None
+            return "", pause
         deadline, reason = min(deadlines)
-        seconds = deadline - time.monotonic()
-        return ("", seconds) if seconds > 0 else (reason, None)
+        seconds = deadline - now
+        return (reason, None) if seconds <= 0 else ("", seconds if pause is None else min(seconds, pause))
 
     def _read_output(self) -> bool:
         """Read one chunk; return False at the end of the stream."""
@@ -356,9 +369,10 @@ class ShellSession:
             with suppress(OSError):  # the last line: a trap of the command itself may have written there, too
                 self.cwd = os.fsdecode(os.read(self._cwd_fd, _MAX_CWD_BYTES)).rstrip("\n").rpartition("\n")[2]
         self._ours.close()
-        cgroup = self._launch.cgroup if self._launch else None
-        if cgroup is not None and process is None:
-            remove_cgroup(cgroup)
+        cgroups = self._launch.cgroups if self._launch else ()
+        self.is_out_of_memory = was_out_of_memory(cgroups)
+        if process is None:
+            remove_cgroups(cgroups)
         self.output.close()
         self._ended_at = time.monotonic()
         with self._lock:  # on_end and _wake_thread see a running session with its pipe, or a finished one
@@ -371,8 +385,7 @@ class ShellSession:
         for callback in callbacks:  # without the lock: a callback may ask us something
             with suppress(RuntimeError):  # an event loop that is closed
                 callback()
-        if cgroup is not None:
-            remove_cgroup(cgroup)  # last: it may take some milliseconds, for which nobody has to wait
+        remove_cgroups(cgroups)  # last: it may take some milliseconds, for which nobody has to wait
         _live_sessions.discard(self)
 
 
