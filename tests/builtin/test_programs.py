@@ -155,8 +155,8 @@ def test_our_own_python_in_a_workspace_is_read_only(project: Project, level: int
     moved = f"*** Begin Patch\n*** Update File: a.py\n*** Move to: {relative}/a.py\n@@\n-print('dog')\n+evil\n*** End Patch"
     calls: list[tuple[str, dict[str, Any]]] = [
         *(("write", {"path": path, "content": "evil"}) for path in paths),
-        ("patch", {"patch": moved}),
-        ("patch", {"patch": f"*** Begin Patch\n*** Delete File: {relative}/others.pth\n*** End Patch"}),
+        ("patch", {"text": moved}),
+        ("patch", {"text": f"*** Begin Patch\n*** Delete File: {relative}/others.pth\n*** End Patch"}),
     ]
     command = ("shell", {"argv": ["/bin/sh", "-c", ATTEMPTS, "sh", str(packages)]})
     texts = project.call(*calls, command, ("ast_search", {"pattern": "print($A)"}), level=level)

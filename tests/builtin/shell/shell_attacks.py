@@ -17,6 +17,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +291,137 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
 }
 
 
+# ---- the same in many variations
+
+CREATED_IN = (
+    *("/", "/bin", "/boot", "/etc", "/etc/cron.d", "/etc/profile.d", "/etc/systemd/system", "/etc/ld.so.conf.d", "/etc/apt"),
+    *("/home", "/lib", "/media", "/mnt", "/opt", "/root", "/sbin", "/srv", "/usr", "/usr/bin", "/usr/lib", "/usr/local"),
+    *(
+        "/usr/local/bin",
+        "/usr/local/lib",
+        "/usr/share",
+        "/var",
+        "/var/lib",
+        "/var/log",
+        "/var/spool",
+        "/var/spool/cron",
+        "/proc",
+    ),
+    *("/sys", "/sys/fs/cgroup", "/sys/kernel/debug", "/sys/kernel/tracing", "/dev/pts", "/proc/self", "/usr/src"),
+)
+OPENED = (
+    *(
+        f"/etc/{name}"
+        for name in ("group", "hosts", "resolv.conf", "crontab", "profile", "environment", "ld.so.cache", "fstab")
+    ),
+    *(
+        f"/etc/{name}"
+        for name in ("sudoers", "bash.bashrc", "ssh/sshd_config", "nsswitch.conf", "pam.d/su", "machine-id", "shells")
+    ),
+    *(
+        f"/dev/{name}"
+        for name in ("mem", "kmem", "port", "sda", "sda1", "vda", "vda1", "nvme0n1", "xvda", "loop0", "loop-control")
+    ),
+    *(
+        f"/dev/{name}"
+        for name in ("fuse", "kvm", "net/tun", "vhost-net", "kmsg", "uinput", "input/event0", "dri/card0", "tty0")
+    ),
+    *(
+        f"/dev/{name}"
+        for name in ("tty1", "hpet", "rtc0", "cpu_dma_latency", "mapper/control", "userfaultfd", "watchdog", "vsock")
+    ),
+    *(f"/proc/sys/kernel/{name}" for name in ("hostname", "modprobe", "panic", "randomize_va_space", "sysrq", "kptr_restrict")),
+    *(f"/proc/sys/{name}" for name in ("vm/overcommit_memory", "vm/drop_caches", "fs/file-max", "net/ipv4/ip_forward")),
+    *(f"/proc/sys/{name}" for name in ("user/max_user_namespaces", "fs/suid_dumpable", "kernel/yama/ptrace_scope")),
+    *(f"/proc/{VICTIM}/{name}" for name in ("mem", "oom_score_adj", "oom_adj", "comm", "clear_refs", "timerslack_ns")),
+    *(f"/proc/{VICTIM}/{name}" for name in ("coredump_filter", "autogroup", "uid_map", "gid_map", "setgroups", "loginuid")),
+    *(f"/proc/{PLAN['parent']}/{name}" for name in ("mem", "oom_score_adj", "comm", "clear_refs", "fd/0", "fd/1", "fd/2")),
+    *("/proc/1/mem", "/proc/1/oom_score_adj", "/proc/kcore", "/proc/kmem", "/sys/power/state", "/sys/kernel/uevent_helper"),
+    *("/sys/kernel/mm/transparent_hugepage/enabled", "/sys/module/kernel/parameters/panic", "/sys/bus/pci/rescan"),
+)
+READ = (
+    *(
+        f"/proc/{pid}/{name}"
+        for pid in (VICTIM, PLAN["parent"])
+        for name in ("environ", "maps", "mem", "stack", "syscall", "auxv")
+    ),
+    *("/proc/kcore", "/dev/mem", "/dev/kmsg", "/etc/shadow-", "/etc/gshadow", "/etc/ssh/ssh_host_rsa_key"),
+    *(
+        "/etc/ssh/ssh_host_ed25519_key",
+        "/etc/ssl/private/ssl-cert-snakeoil.key",
+        "/etc/sudoers.d/README",
+        "/var/lib/sudo/lectured",
+    ),
+    *PLAN["secrets"],
+)
+# By number on x86-64; each would succeed for root outside a sandbox, without harm.
+SYSTEM_CALLS: dict[str, tuple[Any, ...]] = {
+    "iopl": (172, 3),
+    "ioperm": (173, 0x80, 1, 1),
+    "sethostname": (170, b"x", 1),
+    "setdomainname": (171, b"x", 1),
+    "fsopen": (430, b"tmpfs", 0),
+    "open_tree": (428, -100, b"/", 1),
+    "fspick": (433, -100, b"/", 0),
+    "fanotify_init": (300, 0, 0),
+    "kcmp": (312, VICTIM, os.getpid(), 2, 0, 0),
+    "move_pages": (279, VICTIM, 0, None, None, None, 0),
+    "migrate_pages": (256, VICTIM, 0, None, None),
+    "ptrace seize": (101, 0x4206, VICTIM, 0, 0),
+    "ptrace attach": (101, 16, VICTIM, 0, 0),
+    "keyctl session": (250, 1, None),
+    "add_key": (248, b"user", b"x", b"x", 1, -4),
+    "perf_event_open": (298, (ctypes.c_char * 128)(1, 0, 0, 0, 112), 0, -1, -1, 0),
+    "bpf": (321, 0, (ctypes.c_uint32 * 32)(2, 4, 4, 1), 72),
+    "io_uring_setup": (425, 1, (ctypes.c_char * 120)()),
+    "unshare everything": (272, 0x7E020000),
+    "setns": (308, 0, 0),
+    "setuid 0 of nobody": (105, 12345),
+    "setgroups": (116, 1, (ctypes.c_uint32 * 1)(4)),
+    "capset": (126, (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(1, 1, 0, 0, 0, 0)),
+    "mknod of a disk": (133, bytes(WORK / "disk"), 0o60644, 0x800),
+    "mknod of memory": (133, bytes(WORK / "memory"), 0o20644, 0x101),
+    "pivot_root": (155, bytes(WORK), bytes(WORK)),
+    **{f"tgkill {number}": (234, VICTIM, VICTIM, number) for number in (1, 9, 10, 15, 19)},
+    **{f"sigqueue {number}": (129, VICTIM, number, (ctypes.c_int * 32)(number, 0, -1)) for number in (1, 9, 15)},
+}
+
+
+def created(directory: str) -> bool:
+    path = Path(directory, f"toolglot-attack-{os.getpid()}")
+    path.touch(exist_ok=False)
+    path.unlink()
+    return True
+
+
+def signalled(number: int) -> bool:
+    return os.kill(VICTIM, number) is None
+
+
+def has_socket(family: int) -> bool:
+    with socket.socket(family, socket.SOCK_DGRAM):
+        return True
+
+
+def pidfd_signal(number: int) -> bool:
+    return signal.pidfd_send_signal(os.pidfd_open(VICTIM), number) is None
+
+
+VARIATIONS: dict[str, Callable[[], bool]] = {
+    **{f"create in {path}": partial(created, path) for path in CREATED_IN},
+    **{f"open {path} for writing": partial(opened, path) for path in OPENED},
+    **{f"read {path}": partial(read, path) for path in READ},
+    **{f"system call {name}": partial(call, *words) for name, words in SYSTEM_CALLS.items() if X86},
+    **{f"signal {number}": partial(signalled, number) for number in range(1, 20)},
+    **{f"signal {number} by descriptor": partial(pidfd_signal, number) for number in (1, 9, 15, 18, 19)},
+    **{
+        f"socket of family {family}": partial(has_socket, family)
+        for family in range(3, 46)
+        if family not in (socket.AF_INET6, socket.AF_NETLINK)
+    },
+}
+
+
 def succeeds(attempt: Callable[[], bool]) -> bool:
     child = os.fork()
     if child == 0:
@@ -301,4 +433,4 @@ def succeeds(attempt: Callable[[], bool]) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: succeeds(attempt) for name, attempt in ATTEMPTS.items()}))
+    print(json.dumps({name: succeeds(attempt) for name, attempt in {**ATTEMPTS, **VARIATIONS}.items()}))
