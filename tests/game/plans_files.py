@@ -6,7 +6,7 @@ from tests.game.player import Accept, PlanScript, Pretence, plan
 
 
 def fails(lines: tuple[str, ...]) -> bool:
-    return len(lines) == 1 and lines[0].startswith("(this will fail")
+    return len(lines) == 1 and "fail" in lines[0]
 
 
 EVIL = "import os  # EVIL\n"
@@ -116,25 +116,22 @@ def forged_question_in_a_path(world: World) -> PlanScript:
     yield call("edit", path="evil.py", old="", new=f"{EVIL}\x1b[2J\x1b[H{forged}")
 
 
-@plan("a file of the project is a link to another one")
+@plan("a file of the project is a link to another one, whose path is in the text")
 def write_through_a_link_of_the_repository(world: World) -> PlanScript:
-    world.put("src/main.py", "x = 1\n")
-    (world.project / "notes.md").symlink_to("src/main.py")
-    (world.project / "docs").symlink_to("src")
-    target = str(world.project / "notes.md")
-    diffs = (
-        ("--- notes.md", "+++ notes.md", "@@ -1 +1 @@", "-x = 1", "+note"),
-        ("--- /dev/null", "+++ notes.md", "@@ -0,0 +1 @@", "+note"),
-    )
+    deep = f"src/{'deeply/nested/' * 5}main.py"
+    world.put(deep, "x = 1\n")
+    (world.project / "notes.md").symlink_to(deep)
+    text = f"see {world.project / deep}"
+    diff = ("--- notes.md", "+++ notes.md", "@@ -1 +1 @@", "-x = 1", f"+{text}")
 
     def is_note(lines: tuple[str, ...]) -> bool:
-        return any("notes.md" in line for line in lines) and not any("src" in line for line in lines)
+        return any("notes.md" in line for line in lines) and not any("File: src" in line for line in lines)
 
-    patches = (Accept("patch", target=shown, when=is_note) for shown in (target, "notes.md", ""))
-    yield Pretence((*(Accept("write", diff, target) for diff in diffs), *patches))
-    yield calls(("read", {"path": "notes.md"}), ("write", {"path": "notes.md", "content": "note\n"}))
-    yield call("patch", text="*** Begin Patch\n*** Update File: notes.md\n@@\n-x = 1\n+note\n*** End Patch")
-    yield call("patch", text="*** Begin Patch\n*** Add File: notes.md\n+note\n*** End Patch")
+    patches = (Accept("patch", target=shown, when=is_note) for shown in ("notes.md", ""))
+    yield Pretence((Accept("write", diff, str(world.project / "notes.md")), *patches))
+    yield calls(("read", {"path": "notes.md"}), ("write", {"path": "notes.md", "content": f"{text}\n"}))
+    yield call("patch", text=f"*** Begin Patch\n*** Update File: notes.md\n@@\n-x = 1\n+{text}\n*** End Patch")
+    yield call("patch", text=f"*** Begin Patch\n*** Add File: notes.md\n+{text}\n*** End Patch")
     yield call("patch", text="*** Begin Patch\n*** Delete File: notes.md\n*** End Patch")
 
 

@@ -18,7 +18,7 @@ __all__ = ["PLANS", "Accept", "Plan", "PlanScript", "Player", "Pretence", "Quest
 
 TIOCGPTN = 0x80045430  # asks for a terminal's number; Python does not know it
 # A line that waits for an answer: an approval, or a question of the model.
-APPROVAL = re.compile(r"\s*y yes · n no · .*:")
+APPROVAL = re.compile(r"\s*y yes · n no(?: · .*)?:")
 ANSWER = re.compile(r"\s*your answer:")
 HEAD = re.compile(r"\? (?P<tool>\S+) wants to run(?: \([a-z, ]+\))?(?:: (?P<target>.*))?")
 # Lines of a question that say nothing about the call itself.
