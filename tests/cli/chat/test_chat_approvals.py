@@ -64,6 +64,15 @@ def test_question_names_tool_effects_and_target(approval: ApprovalRequest, head:
     assert shown(approval) == (f"{head}\n", True)
 
 
+@pytest.mark.parametrize(
+    ("preview", "is_left_out"), [("$ {}\nin: .", True), ("+++ notes.md\n+see {}", False), ("see {}", False)]
+)
+def test_a_long_target_is_left_out_only_if_it_is_the_command(preview: str, is_left_out: bool) -> None:
+    target = "/project/" + "deeply/nested/" * 5 + "main.py"
+    text, _ = shown(asked({}, preview=preview.format(target), target=target), width=200)
+    assert (text.splitlines()[0] == "? edit wants to run (write)") is is_left_out
+
+
 class TestArguments:
     @pytest.mark.parametrize(
         ("value", "lines"),

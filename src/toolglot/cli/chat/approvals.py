@@ -20,8 +20,9 @@ def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool =
     effects = ", ".join(sorted(approval.effects))
     head = Line("? ", "bold yellow").append(_escape_line(approval.tool), "bold")
     head.append(f" wants to run ({effects})" if len(approval.effects) < 4 else " wants to run", "yellow")
-    # A command is its own target: a long one is not shown twice.
-    is_repeated = len(approval.target) > 60 and all(line in approval.preview for line in approval.target.split("\n"))
+    # A command is its own target: a long one is not shown twice. Text that a model writes cannot look like one: it has no "$ ".
+    commands = {line[2:] for line in approval.preview.split("\n") if line.startswith(("$ ", "> "))}
+    is_repeated = len(approval.target) > 60 and commands.issuperset(approval.target.split("\n"))
     if approval.target and not is_repeated:
         head.append(f": {_escape_line(approval.target)}")
     lines = [head]
