@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import logging
 import os
+import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +17,7 @@ from tests.builtin.file_kit import snapshot
 
 from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tools import builtins
-from toolglot.errors import UsageError
+from toolglot.errors import MalformedData, UsageError
 from toolglot.events import RunDone, RunResult
 from toolglot.facades.catalog import list_facades
 from toolglot.jsontext import loads
@@ -490,6 +494,50 @@ def test_a_call_that_was_changed_in_the_file_does_not_run() -> None:
     assert vault.ran == ["put a.txt=1"]
 
 
+JUNK: list[Any] = [None, True, 0, 1, -1, "", "yes", "put", "get", "b", [], {}, [0], {"0": "yes"}, {"key": "b", "value": "9"}]
+
+
+def mutate(value: Any, rng: random.Random) -> None:
+    """Remove or replace something in a JSON value, at any depth."""
+    node: Any = value
+    while True:
+        keys = [*cast(Any, node)] if isinstance(node, dict) else [*range(len(node))]
+        if not keys:
+            return
+        key = rng.choice(keys)
+        if isinstance(node[key], dict | list) and rng.random() < 0.8:
+            node = cast(Any, node[key])
+        elif rng.random() < 0.3:
+            del node[key]
+            return
+        else:
+            node[key] = deepcopy(rng.choice(JUNK))
+            return
+
+
+def test_whatever_is_changed_in_a_file_only_what_was_shown_can_run() -> None:
+    """Random changes of the run in the header; then yes to the id, to the fingerprint, or to both."""
+    talker, vault, first = paused(f'{PUT} call get {{"key": "a"}}')
+    data, rng, refused = talker.save(), random.Random(14), 0
+    [request] = first.pending
+    logging.disable(logging.WARNING)
+    for _ in range(400):
+        header, _, messages = data.partition(b"\n")
+        fields = json.loads(header)
+        for _ in range(rng.randint(1, 4)):
+            mutate(fields["run"], rng)
+        vault.ran.clear()
+        key = rng.choice([request.id, request.fingerprint, ""])
+        try:
+            other = loaded(json.dumps(fields, separators=(",", ":")).encode() + b"\n" + messages, vault)
+            run(other.resume({key: True} if key else {}))
+        except (MalformedData, UsageError):
+            refused += 1
+        assert vault.ran in ([], ["put a=1"] if key == request.fingerprint else []), fields
+    logging.disable(logging.NOTSET)
+    assert 0 < refused < 400
+
+
 def test_a_changed_run_is_not_made_good_by_saving_it_again() -> None:
     talker, vault, first = paused()
     other = loaded(talker.save().replace(b'"a"', b'"b"'), vault)
@@ -537,9 +585,19 @@ def test_the_key_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert talker.save() == data, "the key stays"
     assert key.read_bytes() not in data
-    key.write_bytes(b"")  # as another process would see it for a moment
+    key.write_bytes(b"")
     with pytest.raises(UsageError, match="is not enough"):
         run(loaded(data, vault).resume({first.pending[0].id: True}))
+
+
+def test_agents_that_save_for_the_first_time_together_have_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
+    talkers = [paused() for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        files = [*pool.map(Orchestrator.save, [talker for talker, _, _ in talkers])]
+    for (_, vault, first), data in zip(talkers, files, strict=True):
+        assert run(loaded(data, vault).resume({first.pending[0].id: True})).stop == "end"
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["approval.key"]
 
 
 def test_without_a_place_for_the_key_only_fingerprints_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import hmac
 import os
 import re
 import secrets
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,12 +52,17 @@ def _read_key() -> bytes:
         key = _key_file().read_bytes().strip()
     except OSError:
         return b""
-    return key if len(key) == _KEY_LENGTH else b""  # another process is about to write it
+    return key if len(key) == _KEY_LENGTH else b""
 
 
 def _create_key() -> bytes:
-    with suppress(OSError, UsageError):  # a directory that cannot be written; a file that another process creates now
+    with suppress(OSError, UsageError):  # a directory that cannot be written; a key that another process has just created
         file = ensure_private_directory(_key_file().parent) / _KEY_FILE
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
-            new.write(secrets.token_hex(_KEY_LENGTH // 2))
+        handle, name = tempfile.mkstemp(dir=file.parent)  # for its owner only
+        try:
+            with open(handle, "w") as new:
+                new.write(secrets.token_hex(_KEY_LENGTH // 2))
+            os.link(name, file)  # complete or not there, and never replaced
+        finally:
+            os.unlink(name)
     return _read_key()
