@@ -19,7 +19,8 @@ def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     for name in original:
         if name.startswith(("TOOLGLOT_", "XDG_")) or name in environment.KEY_VARIABLES:
             del os.environ[name]
-    os.environ["HOME"] = os.environ["USERPROFILE"] = str(tmp_path)
+    (home := tmp_path.with_name(f"{tmp_path.name}-home")).mkdir()  # not in the workspace
+    os.environ["HOME"] = os.environ["USERPROFILE"] = str(home)
     user_file = tmp_path / "user" / "config.toml"
     user_file.parent.mkdir()
     user_file.touch()

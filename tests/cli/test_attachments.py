@@ -20,6 +20,7 @@ def directory(isolated_home: Path) -> Path:
     (isolated_home / "docs").mkdir()
     (isolated_home / "docs" / "guide.md").write_text("# Guide")
     (isolated_home / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    Path("~/notes.txt").expanduser().write_text("notes at home")
     return isolated_home
 
 
