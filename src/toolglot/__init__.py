@@ -173,6 +173,7 @@ if TYPE_CHECKING:
     from toolglot.tools.options import SchemaToolOptions as SchemaToolOptions, ToolOptions as ToolOptions
     from toolglot.tools.registry import ToolRegistry as ToolRegistry
     from toolglot.tools.results import ToolOutput as ToolOutput
+    from toolglot.tools.rules import Subject as Subject
     from toolglot.tools.tool import (
         Tool as Tool,
         tool as tool,
@@ -259,6 +260,7 @@ _HOMES = {
     "tools.options": "SchemaToolOptions ToolOptions",
     "tools.registry": "ToolRegistry",
     "tools.results": "ToolOutput",
+    "tools.rules": "Subject",
     "tools.tool": "Tool tool tool_from_definition tool_from_schema tools_of",
     "facades.toml_loader": "load_facade",
     "facades.catalog": "facade_for_model find_facade list_facades",

@@ -127,7 +127,7 @@ def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, mon
         (work / "a.txt").write_text("before\n")
         tools = coding_tools(work, names=["read", "write"], options=own)
         assert not state.exists() or number  # nothing is created before it is needed
-        agent = Orchestrator("simulator", tools=tools, facade="neutral")
+        agent = Orchestrator("simulator", tools=tools, facade="neutral", config=ToolConfig(approve=["write"]))
         agent.run_sync('call read_file {"path": "a.txt"} then call write_file {"path": "a.txt", "content": "after"}')
         assert (work / "a.txt").read_text() == "after"
         (backup,) = (state / "backups").iterdir()
@@ -150,7 +150,7 @@ def test_a_home_that_cannot_be_written_is_a_warning(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "file" / "state"))
-    agent = Orchestrator("simulator", tools=coding_tools(tmp_path), facade="neutral")
+    agent = Orchestrator("simulator", tools=coding_tools(tmp_path), facade="neutral", config=ToolConfig(approve=["write"]))
     assert [record.getMessage() for record in caplog.records] == [
         f"files are changed without backups: {tmp_path}/file/state/backups cannot be written; pass state_dir=, or backups=False"
     ]
@@ -181,7 +181,7 @@ def test_a_tool_needs_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("ask", "asking"), [
-    (None, {"shell", "write", "edit", "web_open"}),
+    (None, {"shell", "write", "edit", "web_open", "web_search"}),
     (("network",), {"web_open", "web_search"}),
 ])  # fmt: skip
 def test_which_tools_ask(
@@ -194,7 +194,7 @@ def test_which_tools_ask(
     )
     loaded = configured_builtins(settings)
     loaded.close()
-    policy = ToolPolicy(ToolConfig(approval_effects=frozenset(ask or ())))
+    policy = ToolPolicy(ToolConfig(approval_effects=ask), can_ask=True)
     names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}
     tools = [tool for tool in loaded.tools if tool.name in names]
     assert {tool.name for tool in tools if policy.judge(tool).action == "ask"} == asking

@@ -81,7 +81,7 @@ LINES = "1\tone\n2\ttwo\n"
         (("read", {"path": "b.txt"}), 1, "", "toolglot: .*b.txt.*\n"),
         (("read", {"path": "../a.txt"}), 1, "", ".* outside the workspace.*\n"),
         (("picture", None, "--tools", "call_tools:picture"), 0, "see\n\\[image image/png a.png\\]\n", ""),
-        (("risky", {"what": "it"}, *RISKY), 1, "", "toolglot: risky needs approval \\(use --yes to approve\\)\n"),
+        (("risky", {"what": "it"}, *RISKY), 1, "", "toolglot: risky needs approval \\(use --approve RULE, or --yes\\)\n"),
         (("risky", {"what": "it"}, *RISKY, "--yes"), 0, "did it\n", "noise\n"),
         (("nope",), 2, "", "toolglot: There is no such tool: 'nope'; known: ask_user, .*, edit, .*, shell, .*, write\n"),
         (
@@ -190,7 +190,7 @@ CHANGES = [("write", WRITE), ("edit", {"path": "a.txt", "old": "one", "new": "ne
 class TestApproval:
     @pytest.mark.parametrize(("tool", "arguments"), CHANGES)
     def test_a_change_is_refused_without_a_terminal_and_without_yes(self, tool: str, arguments: Any, directory: Path) -> None:
-        assert call(tool, arguments) == (1, "", f"toolglot: {tool} needs approval (use --yes to approve)\n")
+        assert call(tool, arguments) == (1, "", f"toolglot: {tool} needs approval (use --approve RULE, or --yes)\n")
         assert (directory / "a.txt").read_text() == "one\ntwo\n"
 
     @pytest.mark.parametrize(("tool", "arguments"), CHANGES)
@@ -229,12 +229,12 @@ class TestApproval:
         words = ("note", {"text": "hi"}, "--tools", "call_tools:note")
         assert call(*words) == (0, "hi\n", "")
         os.environ["TOOLGLOT_POLICY_ASK"] = "write"
-        assert call(*words) == (1, "", "toolglot: note needs approval (use --yes to approve)\n")
+        assert call(*words) == (1, "", "toolglot: note needs approval (use --approve RULE, or --yes)\n")
 
     def test_lines_are_refused_without_yes_even_in_a_terminal(self, directory: Path) -> None:
         line = json_lines({"id": 1, "tool": "write", "arguments": WRITE})
         outcome = run_cli("call", "--jsonl", stdin=line, is_terminal=True)
-        assert (outcome.code, outcome.err) == (1, "toolglot: write needs approval (use --yes to approve)\n")
+        assert (outcome.code, outcome.err) == (1, "toolglot: write needs approval (use --approve RULE, or --yes)\n")
         assert outcome.records()[0]["error"]["kind"] == "rejected"
         assert (directory / "a.txt").read_text() == "one\ntwo\n"
 

@@ -221,7 +221,7 @@ class TestTools:
     def test_missing_approval_ends_the_run_with_3(self) -> None:
         code, out, err = run_with_tools("call risky {}")
         assert (code, out) == (3, "")
-        assert "risky needs approval (use --yes to approve)" in err
+        assert "risky needs approval (use --approve RULE, or --yes)" in err
 
     def test_max_iterations(self) -> None:
         prompt = 'call look {"what": "1"} then call look {"what": "2"} then call look {"what": "3"}'

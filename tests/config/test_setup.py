@@ -195,7 +195,7 @@ class TestRules:
         assert (found.retry.max_retries, found.allowed_tools, found.parallel) == (7, None, None)
 
     def test_a_limit_has_one_name_in_the_configuration_and_in_python(self) -> None:
-        own_names = {"allow", "deny", "ask", "keep_env"}  # patterns, effects and the environment
+        own_names = {"allow", "ask", "keep_env"}  # patterns, effects and the environment
         units = {"max_per_minute", "max_requests_per_minute", "max_tokens_per_minute"}  # a Rate in Python
         assert {*PolicySettings.__struct_fields__} - {*ToolConfig.__struct_fields__} == own_names | units
 

@@ -45,10 +45,4 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, requi
         web=configured_web(settings),
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())
-    loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)
-    if settings.policy.ask is None:
-        asking = {"write", "execute", "network"}
-        loaded.tools = [
-            tool.replace(approval=True) if tool.effects & asking and not tool.quiet else tool for tool in loaded.tools
-        ]
-    return loaded
+    return builtins(root, options=options, state_dir=state_dir, ask=ask)

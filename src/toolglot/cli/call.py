@@ -20,7 +20,7 @@ import msgspec
 
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
-from toolglot.cli.options import FACADE, JSON, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
+from toolglot.cli.options import APPROVE, FACADE, JSON, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import write_json_line
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare
@@ -36,6 +36,7 @@ from toolglot.messages import Foreign, Media, Text, ToolCall
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolDefinition
 from toolglot.schema.arguments import make_example
+from toolglot.tools.calls import base_call
 from toolglot.tools.executor import ApprovalRequest, Approve, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
@@ -59,11 +60,22 @@ class _Line(msgspec.Struct):
 @ROOT
 @FACADE
 @NO_SANDBOX
+@APPROVE
 @YES
+@click.option("--explain", is_flag=True, help="Say what would happen with the call, and why, without running it.")
 @click.option("--jsonl", is_flag=True, help="Read one call per line from stdin and write one result per line.")
 @JSON
 @LOGGING
-def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, jsonl: bool, json: bool, **flags: Any) -> int:
+def call(
+    tool: str | None,
+    arguments: str | None,
+    model: str | None,
+    yes: bool,
+    explain: bool,
+    jsonl: bool,
+    json: bool,
+    **flags: Any,
+) -> int:
     """Run a tool as a model would.
 
     ARGUMENTS are JSON; use - to read them from stdin. The sandbox, limits and audit log apply.
@@ -78,7 +90,7 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
         raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
     with prepare(Flags(**flags), want_builtin=True, require_read=False) as cli_setup, asyncio.Runner() as runner:
         has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
-        approve: Approve | None = approve_all if yes else _ask_for_approval if has_user else None
+        approve: Approve = approve_all if yes else _ask_for_approval if has_user else lambda _: "later"
         executor, facade = _create_executor(cli_setup, model, approve)
 
         def execute(call: ToolCall) -> ToolOutcome:
@@ -91,10 +103,12 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
                     raise UsageError(f"{call.name} is a model's name for {names}: call that, or name the model with -m")
             for repair in outcome.repairs:
                 print(f"toolglot: {escape_controls(str(repair))}", file=sys.stderr)
-            if approve is None and outcome.result.error_kind == "rejected":
-                print(f"toolglot: {shorten(call.name, 60)} needs approval (use --yes to approve)", file=sys.stderr)
+            if not (yes or has_user) and outcome.result.error_kind == "rejected":
+                print(f"toolglot: {shorten(call.name, 60)} needs approval (use --approve RULE, or --yes)", file=sys.stderr)
             return outcome
 
+        if explain and tool is not None:
+            return _explain(executor, facade, _parse_call(tool, arguments, facade, cli_setup.tools))
         if jsonl:
             exit_code = _call_lines(execute)
         elif tool is None:
@@ -104,12 +118,22 @@ def call(tool: str | None, arguments: str | None, model: str | None, yes: bool, 
             exit_code = int(outcome.result.is_error)
             if outcome.result.error_kind == "not_found" and not outcome.ran:  # there is no such tool
                 exit_code = 2
-            if json:
-                write_json_line(sys.stdout, _outcome_record(1, outcome))
-            elif approve is not None or outcome.result.error_kind != "rejected":
-                _print_outcome(outcome)
+            _print_outcome(outcome, json=json, is_reported=not (yes or has_user))
         _warn_running_commands(cli_setup)
     return exit_code
+
+
+def _explain(executor: ToolExecutor, facade: BoundFacade | None, call: ToolCall) -> int:
+    """Print the policy's verdict about a call; the exit code is 1 if it would be refused."""
+    interpreted = call if facade is None else facade.interpret(call)
+    base, tool = base_call(interpreted), executor.find_tool(interpreted)
+    if tool is None:
+        raise UsageError(f"{call.name} cannot be explained: no tool has this name, or its arguments are not valid")
+    executor.policy.check_allowed(tool, call.name)
+    verdict = executor.policy.judge(tool, base, tool.bind(base).arguments)
+    verb = {"run": "runs", "ask": "asks", "refuse": "is refused"}[verdict.action]
+    print(escape_controls(f"{tool.name} {verb}: {verdict.reason}"))
+    return int(verdict.action == "refuse")
 
 
 def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, tools: list[Any]) -> ToolCall:
@@ -162,13 +186,18 @@ def _ask_for_approval(approval: ApprovalRequest) -> bool:
         signal.signal(signal.SIGINT, handler)
 
 
-def _create_executor(
-    cli_setup: CliSetup, model: str | None, approve: Approve | None
-) -> tuple[ToolExecutor, BoundFacade | None]:
+def _create_executor(cli_setup: CliSetup, model: str | None, approve: Approve) -> tuple[ToolExecutor, BoundFacade | None]:
     """Create the executor, with the facade whose names the calls may use."""
     registry, setup = ToolRegistry(cli_setup.tools), cli_setup.setup
     config = setup.tool_config(cli_setup.model, [tool.name for tool in registry])
-    executor = ToolExecutor(registry, config, approve=approve, audit=setup.open_audit_log(), run_id="call")
+    executor = ToolExecutor(
+        registry,
+        config,
+        approve=approve,
+        audit=setup.open_audit_log(),
+        run_id="call",
+        find_base_tools=lambda name: () if name in registry else find_base_tools(name),
+    )
     facade = setup.resolve_facade(registry)
     if facade == "auto" and model is None:
         return executor, None
@@ -195,9 +224,15 @@ def _warn_running_commands(cli_setup: CliSetup) -> None:
         print(f"toolglot: {note}", file=sys.stderr)
 
 
-def _print_outcome(outcome: ToolOutcome) -> None:
+def _print_outcome(outcome: ToolOutcome, *, json: bool, is_reported: bool) -> None:
+    """Print a result. `is_reported`: a call that needs approval was reported already."""
     result = outcome.result
+    if json:
+        write_json_line(sys.stdout, _outcome_record(1, outcome))
+        return
     if result.is_error:
+        if is_reported and result.error_kind == "rejected":
+            return
         print(f"toolglot: {escape_controls(_MODEL_MARKUP.sub('', result.text))}", file=sys.stderr)
         return
     for block in result.content:

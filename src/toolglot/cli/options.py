@@ -41,6 +41,9 @@ JSON = click.option("--json", is_flag=True, help="Print JSON.")
 JSONL = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
 YES = click.option("-y", "--yes", is_flag=True, help="Approve every call that needs approval, but none outside a sandbox.")
 NO_SANDBOX = click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all your rights.")
+APPROVE = click.option(
+    "--approve", multiple=True, metavar="RULE", help="Run calls that match without asking: 'shell(pytest *)'. Repeatable."
+)
 TOOLS = click.option(
     "--tools", multiple=True, metavar="NAME", help="Load tools of FILE.py, MODULE or MODULE:OBJECT. Repeatable."
 )
@@ -65,7 +68,8 @@ AGENT = _combine(
     TOOLS,
     click.option("--system", help="System prompt."),
     click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable."),
-    click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer tools that match. Repeatable."),
+    click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer tools, or run calls, that match. Repeatable."),
+    APPROVE,
     click.option("--max-iterations", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
     click.option("--base-url", help="Override the provider's base URL."),
     ROOT,

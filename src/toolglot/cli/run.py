@@ -62,7 +62,7 @@ def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **f
 
 def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, flags: Flags) -> int:
     with prepare(flags) as cli_setup:
-        agent = cli_setup.create_agent(approve=approve_all if yes else None)
+        agent = cli_setup.create_agent(approve=approve_all if yes else lambda _: "later")
         content = [prompt, *map(load_attachment, attach)]
         if cli_setup.model_reason:
             print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
@@ -170,7 +170,7 @@ class _TextPresenter:
                 notes = [f"lost: {escape_invisible(str(loss))}" for loss in result.losses]
                 if result.stop == "approval":
                     names = ", ".join(request.tool for request in result.pending)
-                    notes.append(f"{names} needs approval (use --yes to approve)")
+                    notes.append(f"{names} needs approval (use --approve RULE, or --yes)")
                 elif result.stop != "end":
                     notes.append(describe_stop(result.stop))
                 for note in notes:

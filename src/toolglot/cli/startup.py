@@ -53,6 +53,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None = None
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    approve: tuple[str, ...] = ()
     max_iterations: int | None = None
     base_url: str | None = None
     verbose: int = 0
@@ -169,9 +170,10 @@ def prepare(
 
 def _load_configuration(flags: Flags) -> Configuration:
     configuration = read_configuration(flags=flags.to_settings())
-    if flags.deny:  # --deny adds to the configured list instead of replacing it
-        denied = (*configuration.settings.policy.deny, *flags.deny)
-        configuration = read_configuration(flags={**flags.to_settings(), "policy.deny": denied})
+    policy = configuration.settings.policy
+    if flags.deny or flags.approve:  # they add to the configured lists instead of replacing them
+        lists = {"policy.deny": (*policy.deny, *flags.deny), "policy.approve": (*policy.approve, *flags.approve)}
+        configuration = read_configuration(flags={**flags.to_settings(), **lists})
     return configuration
 
 
@@ -236,7 +238,7 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
         raise UnknownName("tool in --allow", pattern, names)
     unmatched = find_unmatched_rules(setup.settings, names)
     for pattern in unmatched[:_MAX_WARNINGS]:
-        rule = "--deny" if pattern in flags.deny else "a configured rule"
+        rule = "--deny" if pattern in flags.deny else "--approve" if pattern in flags.approve else "a configured rule"
         print(f"toolglot: {rule} names {escape_invisible(repr(pattern))}, but no tool matches it", file=sys.stderr)
     if more := unmatched[_MAX_WARNINGS:]:
         print(f"toolglot: and {len(more)} more rules that no tool matches", file=sys.stderr)

@@ -67,7 +67,7 @@ class ToolFilter(msgspec.Struct, frozen=True, kw_only=True):
     allow: Annotated[tuple[str, ...] | None, Setting(trust="subset")] = None
     """Names or patterns (`git_*`) of the tools to offer; unset: all."""
     deny: Annotated[tuple[str, ...], _SUPERSET] = ()
-    """Names or patterns of tools that are never offered."""
+    """Names or patterns of tools that are never offered, and rules for calls that are refused: `shell(git push *)`."""
 
 
 class PolicySettings(ToolFilter, frozen=True, kw_only=True):
@@ -76,6 +76,9 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
     ask: Annotated[tuple[Effect, ...] | None, _SUPERSET] = None
     """Effects that need approval: read, write, execute, network; a tool's own declaration takes precedence. Unset: in a
     conversation, built-in tools ask before they write, run commands or use the network; other tools if they say so."""
+    approve: tuple[str, ...] = ()
+    """Rules for calls that run without approval: `shell(pytest *)`, `write(src/**)`, `web_open(docs.python.org)`, or the name
+    of a tool."""
     max_iterations: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_iterations
     """Maximum requests with tools for one prompt."""
     timeout: Annotated[_Positive | NoLimit, _LOWER] = _DEFAULT_CONFIG.timeout or "none"

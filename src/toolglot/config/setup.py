@@ -42,6 +42,7 @@ from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, RequestRate, ToolConfig
 from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.rules import ACTS_AS
 from toolglot.type_parameters import Data, OutputValue
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
@@ -168,7 +169,8 @@ class Setup:
         policy, sections = self.settings.policy, _provider_sections(self.settings, self.resolve_model(model))
         requests, tokens = policy.max_requests_per_minute, policy.max_tokens_per_minute
         names = tuple(names)
-        filters = [_to_base_names(each, names) for each in (policy, *(section.tools for section in sections))]
+        own_filters = (policy, *(section.tools for section in sections))
+        filters = [_to_base_names(each, names) for each in own_filters]
         allowed_tools = None
         if any(each.allow is not None or each.deny for each in filters):
             allowed_tools = frozenset(name for name in names if all(_is_allowed(name, each) for each in filters))
@@ -179,7 +181,9 @@ class Setup:
             run_timeout=_to_optional_limit(policy.run_timeout),
             max_parallel=policy.max_parallel,
             allowed_tools=allowed_tools,
-            approval_effects=frozenset(policy.ask or ()),
+            approval_effects=policy.ask,
+            approve=policy.approve,
+            deny=tuple(rule for each in own_filters for rule in each.deny if "(" in rule),
             max_uses=_by_tool(policy.max_uses, names),
             rates={name: Rate(calls, 60) for name, calls in _by_tool(policy.max_per_minute, names).items()},
             request_rates={
@@ -313,13 +317,14 @@ def _merge_provider_sections(settings: Settings, model: str) -> ProviderSettings
 def find_unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     """The patterns that match none of the names, nor a built-in tool under a model's own name for it."""
     names = tuple(names)
-    return tuple(pattern for pattern in patterns if not _matches_any(_base_patterns(pattern, names), names))
+    return tuple(pattern for pattern in patterns if not _matches_any(_base_patterns(pattern.partition("(")[0], names), names))
 
 
 def find_unmatched_rules(settings: Settings, names: Iterable[str]) -> tuple[str, ...]:
     """The patterns in rules of the configuration that match no tool, whether built-in tools are used or not."""
     policy = settings.policy
-    return find_unmatched(dict.fromkeys((*policy.deny, *policy.max_uses, *policy.max_per_minute)), (*names, *BASE_TOOLS))
+    patterns = dict.fromkeys((*policy.deny, *policy.approve, *policy.max_uses, *policy.max_per_minute))
+    return find_unmatched(patterns, (*names, *BASE_TOOLS))
 
 
 def _to_base_names(tool_filter: ToolFilter, names: tuple[str, ...]) -> ToolFilter:
@@ -327,7 +332,8 @@ def _to_base_names(tool_filter: ToolFilter, names: tuple[str, ...]) -> ToolFilte
     allow = tool_filter.allow
     if allow is not None:
         allow = tuple(name for pattern in allow for name in _base_patterns(pattern, names))
-    deny = tuple(name for pattern in tool_filter.deny for name in (pattern, *_native_names(pattern, names)))
+    patterns = (pattern for pattern in tool_filter.deny if "(" not in pattern)  # the others are rules about calls
+    deny = tuple(name for pattern in patterns for name in (pattern, *_native_names(pattern, names)))
     return replace(tool_filter, allow=allow, deny=deny)
 
 
@@ -356,7 +362,9 @@ def _matches_any(patterns: tuple[str, ...], names: tuple[str, ...]) -> bool:
 
 def _is_allowed(name: str, tool_filter: ToolFilter) -> bool:
     allow = tool_filter.allow
-    return (allow is None or _matches_any(allow, (name,))) and not _matches_any(tool_filter.deny, (name,))
+    return (allow is None or _matches_any(allow, (name,))) and not _matches_any(
+        tool_filter.deny, (name, *ACTS_AS.get(name, ()))
+    )
 
 
 def _to_optional_limit(limit: Number | str) -> Number | None:

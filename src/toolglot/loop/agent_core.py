@@ -13,7 +13,7 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import find_facade
+from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
 from toolglot.loop.background_loop import run_sync
@@ -297,8 +297,14 @@ class AgentCore(Generic[Data, OutputValue]):
             audit=self._audit,
             metrics=self.metrics,
             data=self.data,
+            find_base_tools=self._find_base_tools,
         )
         return ConversationState(conversation, executor)
+
+    def _find_base_tools(self, name: str) -> tuple[str, ...]:
+        """Return the built-in tools that models know under a name, for rules."""
+        # The facade tables are loaded only for programs that use built-in tools.
+        return find_base_tools(name) if name not in self.registry and BASE_TOOLS.intersection(self.tool_names) else ()
 
     def new_run(self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, doubt: str = "") -> Run:
         """Return a run over a conversation, or one that was saved. `doubt`: why that one cannot be trusted."""

@@ -125,6 +125,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
                 log.warning("the tools have changed since the run was saved")
             doubt = "" if is_intact(data.encode() if isinstance(data, str) else data) else DOUBT
             state.paused = self.new_run(conversation, self.config, run_state, doubt)
+            state.executor.policy.can_ask = True  # a run that waits shows that somebody decides: later calls wait too
         self._check_idle()
         self._state = state
 

@@ -1,6 +1,6 @@
 """How tools are run; immutable data."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,6 +9,7 @@ from msgspec import Meta
 from toolglot.approvals import Effect
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolChoice
+from toolglot.tools.rules import parse_rule
 from toolglot.value_checks import check_values
 
 __all__ = ["Effect", "Rate", "RequestRate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
@@ -88,8 +89,14 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that run in parallel."""
     allowed_tools: Collection[str] | None = None
     """Names of the tools that may run; others are not shown to the model."""
-    approval_effects: Collection[Effect] = frozenset()
-    """Effects that need approval; a tool's own `approval` takes precedence."""
+    approval_effects: Collection[Effect] | None = None
+    """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools need it to write, to run
+    commands and to use the network; with nobody to ask (`approve=`), they are refused. Empty: nothing needs it."""
+    approve: Sequence[str] = ()
+    """Rules for calls that run without approval: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a
+    tool's name."""
+    deny: Sequence[str] = ()
+    """Rules for calls that are refused; they take precedence."""
     max_uses: dict[str, int] = {}
     """Calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
     rates: dict[str, Rate] = {}
@@ -112,5 +119,7 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_values(self)
+        for rule in (*self.approve, *self.deny):
+            parse_rule(rule)
         for provider in {pattern.partition(":")[0] for pattern in self.request_rates} - {"simulator"}:
             resolve_profile(provider)  # raises UnknownName

@@ -60,12 +60,13 @@ class ToolExecutor:
         store: ResultStore | None = None,
         data: Any = None,
         run_id: str = "",
+        find_base_tools: Callable[[str], Iterable[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.registry, self.config = registry, config
         self.metrics = metrics or ToolMetrics()
         self.store = store if store is not None else ResultStore()
-        self.policy = ToolPolicy(config)
+        self.policy = ToolPolicy(config, can_ask=approve is not None, find_base_tools=find_base_tools)
         self.data, self.model = data, ""
         self.approve = approve
         self.hooks = hooks if isinstance(hooks, HookChain) else HookChain(hooks)
@@ -159,7 +160,7 @@ class ToolExecutor:
         """Return whether a call runs or is asked about. Raises ToolError if it may not run."""
         verdict = self.policy.judge(tool, call, arguments)
         if verdict.action == "refuse":
-            raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code="approval_required")
+            raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code=verdict.code)
         return Verdict("ask", doubt, each_time=True) if doubt and verdict.action == "run" else verdict
 
     # ---- approvals

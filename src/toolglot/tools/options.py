@@ -5,10 +5,12 @@ from typing import Any, TypedDict
 
 from toolglot.request import ToolExample
 from toolglot.tools.config import Effect, Rate
+from toolglot.tools.rules import Subject
 
-__all__ = ["Describe", "SchemaToolOptions", "ToolOptions"]
+__all__ = ["Describe", "SchemaToolOptions", "Scope", "ToolOptions"]
 
 Describe = Callable[[dict[str, Any]], str]
+Scope = Callable[[dict[str, Any]], Iterable[Subject]]
 
 
 class SchemaToolOptions(TypedDict, total=False):
@@ -38,11 +40,15 @@ class SchemaToolOptions(TypedDict, total=False):
     """Calls per time."""
     approval: bool | None
     """True always asks, False never, None leaves it to `ToolConfig.approval_effects`."""
-    quiet: bool
-    """Built in, it does not ask by default: its effects stay within toolglot, or in what the user has approved already."""
+    quiet: bool | Callable[[dict[str, Any]], bool]
+    """Built in, it does not ask by default, or not with these arguments: its effects stay within toolglot, or in what the user
+    has approved already."""
     always_ask: Describe | None
     """Returns why a call with these arguments needs an answer of its own, which no rule and no "always" gives ("it runs
     outside the sandbox"); "" if it does not."""
+    scope: Scope | None
+    """Returns what a call with these arguments is about, for rules such as `shell(git status *)`; without it, rules with a
+    pattern never allow a call."""
     target: Describe | None
     """Returns what a call with these arguments touches, for the approver and the audit log."""
     preview: Describe | None

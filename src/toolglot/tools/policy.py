@@ -5,6 +5,7 @@ often · does somebody have to approve it. The policy remembers one conversation
 """
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, cast
 
 import msgspec
@@ -12,8 +13,10 @@ import msgspec
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import dumps
 from toolglot.messages import ToolCall, ToolResult
+from toolglot.request import BUILTIN_TAG
 from toolglot.tools.audit import DecidedBy
-from toolglot.tools.config import Rate, ToolConfig
+from toolglot.tools.config import Effect, Rate, ToolConfig
+from toolglot.tools.rules import RuleSet, Subject
 from toolglot.tools.tool import Tool
 
 __all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy", "Verdict"]
@@ -22,6 +25,16 @@ _HISTORY_SIZE = 24  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many warnings is asked for its final answer
 LOOP_TOOLS = frozenset({"final_answer", "read_result"})  # tools that the loop itself adds
 REPEATED_CALL = "repeated_call"  # the error code of a call that is refused because it repeats
+_EFFECT_VERBS: dict[Effect, str] = {
+    "read": "read",
+    "write": "change files",
+    "execute": "run commands",
+    "network": "use the network",
+}
+_NOBODY_TO_ASK = (
+    "nobody can be asked for approval (in Python, pass approve=…, a rule in ToolConfig(approve=[…]), or"
+    " ToolConfig(approval_effects=()) to allow everything)"
+)
 _WHITESPACE = re.compile(r"\s+")
 
 
@@ -30,6 +43,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     action: Literal["run", "ask", "refuse"]
     reason: str = ""
+    code: str = ""
+    """The error code of a refusal."""
     decided_by: DecidedBy = "policy"
     each_time: bool = False
     """Only an answer to this very call lets it run: no rule, no earlier "always", no --yes."""
@@ -52,10 +67,19 @@ class _PastCall(msgspec.Struct, gc=False):
 class ToolPolicy:
     """Decides on the calls of one conversation."""
 
-    __slots__ = ("_always_allowed", "_denials", "_recent", "_start_times", "_warned", "config", "uses")
+    __slots__ = (
+        *("_always_allowed", "_denials", "_find_base_tools", "_recent", "_rules", "_start_times", "_warned"),
+        *("can_ask", "config", "uses"),
+    )
 
-    def __init__(self, config: ToolConfig) -> None:
+    def __init__(
+        self, config: ToolConfig, *, can_ask: bool = False, find_base_tools: Callable[[str], Iterable[str]] | None = None
+    ) -> None:
         self.config = config
+        self._find_base_tools = find_base_tools
+        self._rules: tuple[ToolConfig, RuleSet] | None = None
+        self.can_ask = can_ask
+        """Whether there is somebody who approves calls."""
         self.uses: dict[tuple[str, str], int] = {}
         """Calls that were started, by namespace and name of the tool."""
         self._start_times: dict[tuple[str, str], list[float]] = {}
@@ -126,19 +150,56 @@ class ToolPolicy:
 
     def judge(self, tool: Tool, call: ToolCall | None = None, arguments: dict[str, Any] | None = None) -> Verdict:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
-        if tool.always_ask is not None and arguments is not None and (reason := tool.always_ask(arguments)):
-            return Verdict("ask", reason, each_time=True)
-        asking = tool.effects.intersection(self.config.approval_effects)
+        if tool.name in LOOP_TOOLS:
+            return Verdict("run", "it needs no approval")
+        rules = self._find_rules()
+        subjects = _find_subjects(tool, arguments) if arguments is not None and rules.has_patterns_for(tool.name) else None
+        denial, is_certain = rules.find_denial(tool.name, subjects) or (None, False)
+        if is_certain:
+            return Verdict("refuse", f"{denial} denies it", code="denied", decided_by="rule")
+        if arguments is not None and tool.always_ask is not None and (reason := tool.always_ask(arguments)):
+            return self._ask(tool, reason, each_time=True)
+        if denial is not None and arguments is not None:
+            return self._ask(tool, f"{denial} may deny it")
+        asking = self._effects_to_approve(tool, arguments)
         if tool.approval is False or (tool.approval is None and not asking):
-            return Verdict("run", "the tool needs no approval")
+            return Verdict("run", "it needs no approval")
+        approvals, problem = rules.find_approval(tool.name, subjects)
+        if approvals:
+            reason = f"{' and '.join(map(str, approvals))} {'allow' if len(approvals) > 1 else 'allows'} it"
+            return Verdict("run", reason, decided_by="rule")
         if tool.key in self._always_allowed:
-            return Verdict("run", "the user always allows the tool", "user")
-        return Verdict("ask", "the tool asks for approval" if tool.approval else f"its effects: {', '.join(sorted(asking))}")
+            return Verdict("run", "you always allow this tool", decided_by="user")
+        reason = "the tool always asks"
+        if not tool.approval:
+            reason = f"it can {' and '.join(_EFFECT_VERBS[effect] for effect in _EFFECT_VERBS if effect in asking)}"
+        return self._ask(tool, f"{reason}, and {problem or 'no rule allows it'}")
+
+    def _ask(self, tool: Tool, reason: str, *, each_time: bool = False) -> Verdict:
+        """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""
+        if self.can_ask or tool.approval or self.config.approval_effects is not None or BUILTIN_TAG not in tool.tags:
+            return Verdict("ask", reason, each_time=each_time)
+        return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}", code="approval_required")
+
+    def _find_rules(self) -> RuleSet:
+        if self._rules is None or self._rules[0] is not self.config:
+            self._rules = self.config, RuleSet(self.config.approve, self.config.deny, self._find_base_tools)
+        return self._rules[1]
+
+    def _effects_to_approve(self, tool: Tool, arguments: dict[str, Any] | None) -> frozenset[Effect]:
+        """Return the effects of a call that need approval."""
+        if (effects := self.config.approval_effects) is not None:
+            return tool.effects.intersection(effects)
+        if BUILTIN_TAG not in tool.tags:
+            return frozenset()
+        quiet = tool.quiet if isinstance(tool.quiet, bool) else arguments is not None and tool.quiet(arguments)
+        return frozenset() if quiet else tool.effects - {"read"}
 
     @property
     def approval_rules(self) -> Any:
         """What of the configuration decides on approvals, as data: an approval counts only under the rules of its time."""
-        return sorted(self.config.approval_effects)
+        effects = self.config.approval_effects
+        return None if effects is None else sorted(effects), self.config.approve, self.config.deny
 
     # ---- what happened
 
@@ -172,6 +233,16 @@ class ToolPolicy:
 
 def _refusal(reason: str, code: str, kind: ToolErrorKind = "limit") -> ToolError:
     return ToolError(f"The call did not run: {reason}.", kind=kind, code=code)
+
+
+def _find_subjects(tool: Tool, arguments: dict[str, Any]) -> list[Subject] | None:
+    """Return what a call is about; None if its tool does not say."""
+    if tool.scope is None:
+        return None
+    try:
+        return list(tool.scope(arguments))
+    except Exception as e:  # a path or an address that is not valid: no rule can allow it
+        return [Subject("other", str(e))]
 
 
 def _can_write(tool: Tool | None) -> bool:

@@ -47,7 +47,7 @@ from toolglot.schema.output import OutputType
 from toolglot.schema.signatures import evaluate_annotations, function_doc, function_name, list_parameters
 from toolglot.tools.config import ANY_EFFECT, Effect, Rate
 from toolglot.tools.context import Context
-from toolglot.tools.options import Describe, SchemaToolOptions, ToolOptions
+from toolglot.tools.options import Describe, SchemaToolOptions, Scope, ToolOptions
 from toolglot.tools.results import collect_async_generator, collect_generator
 from toolglot.type_parameters import Parameters, Returned
 
@@ -98,8 +98,9 @@ class Tool(Generic[Parameters, Returned]):
     max_uses: int | None = None
     rate: Rate | None = None
     approval: bool | None = None
-    quiet: bool = False
+    quiet: bool | Callable[[dict[str, Any]], bool] = False
     always_ask: Describe | None = None
+    scope: Scope | None = None
     target: Describe | None = None
     preview: Describe | None = None
     max_result: int | None = None

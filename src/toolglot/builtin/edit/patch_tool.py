@@ -117,12 +117,17 @@ class _PatchTool:
     def target(self, arguments: dict[str, Any]) -> str:
         """Return the files that the paths of a patch lead to; a path itself if it is not allowed."""
         names: list[str] = []
-        for op in _parse_arguments(arguments):
-            for path in filter(None, (op.path, op.move_to if isinstance(op, UpdateFile) else "")):
-                names.append(path)
-                with suppress(ToolError):
-                    names[-1] = self._state.display_path(self._state.workspace.resolve(path))
+        for path in list_patched_paths(arguments):
+            names.append(path)
+            with suppress(ToolError):
+                names[-1] = self._state.display_path(self._state.workspace.resolve(path))
         return ", ".join(dict.fromkeys(names))
+
+
+def list_patched_paths(arguments: dict[str, Any]) -> list[str]:
+    """Return the paths that a patch names. Raises ToolError."""
+    ops = _parse_arguments(arguments)
+    return [path for op in ops for path in (op.path, op.move_to if isinstance(op, UpdateFile) else "") if path]
 
 
 def _parse_ops(text: str, operations: Sequence[PatchOperation] | None) -> list[PatchOp]:

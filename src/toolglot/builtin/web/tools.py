@@ -161,7 +161,6 @@ def web_tools(client: WebClient) -> list[Tool]:
         Tool(
             tools.web_search,
             **common,
-            quiet=True,
             timeout=60,
             target=lambda arguments: "; ".join(map(str, arguments.get("queries", ()))),
             examples=[{"queries": ["python 3.13 release date"], "allowed_domains": ["python.org"]}],
@@ -177,7 +176,7 @@ def web_tools(client: WebClient) -> list[Tool]:
         Tool(
             tools.web_find,
             **common,
-            quiet=True,
+            quiet=tools.is_kept,
             timeout=MAX_TIMEOUT + 30,
             target=tools.describe_target,
             examples=[{"target": "w1", "pattern": "release date"}],
@@ -346,6 +345,14 @@ class _WebTools:
         results += await asyncio.gather(*steps)
         text = "\n\n---\n\n".join(result.text for result in results)
         return ToolOutput(text, {"parts": to_data(results)}, is_error=all(result.is_error for result in results))
+
+    def is_kept(self, arguments: dict[str, Any]) -> bool:
+        """Return whether the page of a call was opened already, so that nothing is sent."""
+        try:
+            url = self._resolve_target(str(arguments.get("target", "")))
+        except ToolError:  # the call will fail
+            return True
+        return self._pages.get_fresh(url) is not None
 
     def describe_target(self, arguments: dict[str, Any]) -> str:
         value = arguments.get("target", "")

@@ -1,0 +1,259 @@
+"""Splits a command line into the programs that bash would start, as far as it consists of plain words. Pure.
+
+Invariant: a line that is fully understood (`unclear` is empty) runs exactly the words that are returned. Whatever bash would
+expand, substitute, assign or redirect makes a line unclear; its words are then only good enough to refuse it.
+"""
+
+import re
+from fnmatch import fnmatchcase
+
+import msgspec
+
+__all__ = ["CommandLine", "find_denied_words", "match_words", "split_command"]
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.ASCII | re.DOTALL)
+# Redirections that touch no file: to and from /dev/null, and between the standard streams.
+_HARMLESS_REDIRECTION = re.compile(r"(?:[012]?(?:>>?|<)[ \t]*/dev/null|[12]?>&[12]|&>>?[ \t]*/dev/null)(?=[ \t\n;&|]|$)")
+_UNCLEAR = {
+    "$": "a variable or a substitution",
+    "`": "a substitution",
+    "*": "a file name pattern",
+    "?": "a file name pattern",
+    "[": "a file name pattern",
+    "{": "braces",
+    "}": "braces",
+    "(": "parentheses",
+    ")": "parentheses",
+    "<": "a redirection",
+    ">": "a redirection",
+    "#": "a comment",
+    "~": "a home directory (~)",
+}
+_RESERVED = frozenset(
+    {
+        *("!", "[[", "]]", "{", "}", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function"),
+        *("if", "in", "select", "then", "time", "until", "while"),
+    }
+)
+# DATA: programs that run a command or a script given in their own words: a rule for them covers only the words it has.
+RUNNERS = frozenset(
+    {
+        *(".", "ash", "bash", "builtin", "busybox", "command", "csh", "dash", "doas", "env", "eval", "exec", "fish", "ksh"),
+        *("sh", "source", "su", "sudo", "tcsh", "trap", "zsh", "chroot", "chrt", "entr", "flock", "gdb", "ionice", "ltrace"),
+        *("nice", "nohup", "nsenter", "parallel", "perf", "proot", "script", "setarch", "setpriv", "setsid", "ssh", "stdbuf"),
+        *("strace", "systemd-run", "taskset", "time", "timeout", "unshare", "valgrind", "watch", "xargs", "bwrap"),
+        # Their scripts can start programs.
+        *("awk", "ed", "emacs", "ex", "gawk", "less", "man", "mawk", "more", "nano", "nvim", "sed", "vi", "view", "vim"),
+    }
+)
+# DATA: options by which other programs start programs or write files, by program or subcommand; no wildcard covers these.
+RISKY_OPTIONS: dict[str, tuple[str, ...]] = {
+    "ack": ("--pager",),
+    "ag": ("--pager",),
+    "bat": ("--pager",),
+    "fd": ("-x", "-X", "--exec", "--exec-batch"),
+    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
+    "find": ("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"),
+    "gcc": ("-fplugin", "-wrapper", "-B", "-specs"),
+    "git": ("--config-env", "--exec-path", "--exec", "--ext-diff", "--output", "--upload-pack", "--receive-pack", "--textconv"),
+    "git archive": ("-o",),
+    "git bisect": ("run",),
+    "git clone": ("-c", "-u", "--config", "--template"),
+    "git difftool": ("-x", "--extcmd"),
+    "git grep": ("-O", "--open-files-in-pager"),
+    "git rebase": ("-x",),
+    "git submodule": ("foreach",),
+    "go": ("-exec", "-toolexec", "--exec", "--toolexec", "-vettool", "--vettool"),
+    "hg": ("--config",),
+    "rg": ("--pre", "--hostname-bin"),
+    "rsync": ("-e", "--rsh", "--rsync-path"),
+    "scp": ("-S", "-o"),
+    "sort": ("-o", "--output", "--compress-program"),
+    "split": ("--filter",),
+    "svn": ("--config-option", "--diff-cmd", "--diff3-cmd", "--editor-cmd"),
+    "tar": (
+        *("-I", "-F", "--use-compress-program", "--to-command", "--checkpoint-action", "--rsh-command"),
+        *("--info-script", "--new-volume-script", "--rmt-command"),
+    ),
+    "tree": ("-o",),
+    "wget": ("-O", "-o", "-e", "--execute", "--output-document", "--use-askpass"),
+    "zip": ("-T", "--unzip-command"),
+}
+# What stands before their subcommand can change what it does (git -c core.pager=…), so that a wildcard covers none of it.
+_WITH_SUBCOMMANDS = frozenset({"git", "hg", "svn"})
+_LONG_WITH_ONE_DASH = frozenset({"find", "gcc", "go"})
+_MAX_DEPTH = 3  # of commands in the words of commands
+
+
+class CommandLine(msgspec.Struct, frozen=True):
+    """The commands of a line, each as its words."""
+
+    commands: tuple[tuple[str, ...], ...]
+    unclear: str = ""
+    """What the line contains beside plain words; "" if it is understood."""
+
+
+def split_command(line: str) -> CommandLine:
+    """Return the commands of a line, joined by `;`, `&&`, `||`, `|`, `&` or newlines."""
+    lexer = _Lexer(line)
+    lexer.read()
+    commands: list[tuple[str, ...]] = []
+    for words in lexer.commands:
+        start = 0
+        while start < len(words) and (words[start] in _RESERVED or _ASSIGNMENT.match(words[start])):
+            is_reserved = words[start] in _RESERVED
+            lexer.note(f"the word {words[start]!r}" if is_reserved else "an assignment")
+            start += 1
+        if words[start:]:
+            commands.append(tuple(words[start:]))
+    return CommandLine(tuple(commands), lexer.unclear)
+
+
+class _Lexer:
+    """Reads the words of a line as bash does before it expands them."""
+
+    def __init__(self, line: str) -> None:
+        self._line, self._position = line, 0
+        self._word: str | None = None
+        self.commands: list[list[str]] = [[]]
+        self.unclear = ""
+
+    def note(self, unclear: str) -> None:
+        self.unclear = self.unclear or unclear
+
+    def read(self) -> None:
+        line, size = self._line, len(self._line)
+        while self._position < size:
+            char = line[self._position]
+            redirection = _HARMLESS_REDIRECTION.match(line, self._position) if self._word is None else None
+            if redirection is not None:
+                self._position = redirection.end()
+                continue
+            self._position += 1
+            match char:
+                case " " | "\t":
+                    self._end_word()
+                case "'":
+                    end = line.find("'", self._position)
+                    if end < 0:
+                        self.note("an open quote")
+                        end = size
+                    self._add(line[self._position : end])
+                    self._position = end + 1
+                case '"':
+                    self._read_double_quoted()
+                case "\\":
+                    if line[self._position : self._position + 1] in ("", "\n"):
+                        self.note("a line that is continued")
+                    self._add(line[self._position : self._position + 1].strip("\n"))
+                    self._position += 1
+                case ";" | "&" | "|" | "\n" | "(" | ")" | "`" | "<" | ">":
+                    if char in _UNCLEAR:
+                        self.note(_UNCLEAR[char])
+                    self._end_command()
+                case _:
+                    self._read_plain(char)
+        self._end_command()
+
+    def _read_plain(self, char: str) -> None:
+        begins = self._word is None
+        if char in "#~":  # special only where a word begins, or a path within it
+            if begins or (char == "~" and (self._word or "")[-1:] in ("=", ":")):
+                self.note(_UNCLEAR[char])
+        elif char in _UNCLEAR:
+            self.note(_UNCLEAR[char])
+        elif not char.isprintable():
+            self.note("a character that cannot be seen")
+        self._add(char)
+
+    def _read_double_quoted(self) -> None:
+        self._add("")
+        while self._position < len(self._line):
+            char = self._line[self._position]
+            self._position += 1
+            if char == '"':
+                return
+            if char == "\\" and self._line[self._position : self._position + 1] in ("$", "`", '"', "\\", "\n"):
+                char = self._line[self._position].strip("\n")
+                self._position += 1
+            elif char in "$`":
+                self.note(_UNCLEAR[char])
+            self._add(char)
+        self.note("an open quote")
+
+    def _add(self, text: str) -> None:
+        self._word = (self._word or "") + text
+
+    def _end_word(self) -> None:
+        if self._word is not None:
+            self.commands[-1].append(self._word)
+            self._word = None
+
+    def _end_command(self) -> None:
+        self._end_word()
+        if self.commands[-1]:
+            self.commands.append([])
+
+
+# ---- rules
+
+
+def match_words(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    """Return whether a rule that allows commands covers one. A last `*` in it stands for any further words but risky ones."""
+    is_open = pattern[-1] == "*"
+    fixed = pattern[:-1] if is_open else pattern
+    if len(words) < len(fixed) or (len(words) > len(fixed) and not is_open):
+        return False
+    if not all(map(fnmatchcase, words, fixed)):
+        return False
+    program = words[0].rpartition("/")[2]
+    free = [word for index, word in enumerate(words) if index >= len(fixed) or fixed[index] != word]
+    if program in _WITH_SUBCOMMANDS and len(fixed) == 1 and free and free[0].startswith("-"):
+        return False
+    if free and (program in RUNNERS or any(_is_risky(words, word) for word in fixed)):
+        return False
+    return not any(_is_risky(words, word) for word in free)
+
+
+def _is_risky(words: tuple[str, ...], word: str) -> bool:
+    """Return whether a word of a command is, or may abbreviate or contain, an option that starts programs or writes files."""
+    program, name = words[0].rpartition("/")[2], word.partition("=")[0]
+    subcommand = next((part for part in words[1:] if not part.startswith("-")), "")
+    for option in (*RISKY_OPTIONS.get(program, ()), *RISKY_OPTIONS.get(f"{program} {subcommand}", ())):
+        if word == option or name == option:
+            return True
+        if option.startswith("--"):
+            if len(name) > 2 and option.startswith(name):
+                return True
+        elif program in _LONG_WITH_ONE_DASH:
+            if len(option) == 2 and name.startswith(option):
+                return True
+        elif option.startswith("-") and option[1] in word and (program == "tar" or re.match(r"-[^-]", word)):
+            return True  # in a group of short options, or with its value
+    return False
+
+
+def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 0) -> bool | None:
+    """Return whether a rule that denies commands covers one of a line, also if other programs run it; None if it may.
+
+    Unlike one that allows, such a rule covers further words, and a program wherever it is.
+    """
+    fixed = pattern[:-1] if pattern[-1] == "*" and len(pattern) > 1 else pattern
+    verdict: bool | None = None if line.unclear else False
+    for words in line.commands:
+        is_runner = words[0].rpartition("/")[2] in RUNNERS or any(_is_risky(words, word) for word in words[1:])
+        for start in range(len(words) if is_runner else 1):
+            candidate = (words[start].rpartition("/")[2], *words[start + 1 :])
+            for choice in (candidate, words[start:]):
+                if len(choice) >= len(fixed) and all(map(fnmatchcase, choice, fixed)):
+                    return True
+            remaining = iter(candidate)
+            if all(any(fnmatchcase(word, part) for word in remaining) for part in fixed):
+                verdict = None  # `git -C x push` may be what `git push` denies
+        for word in words[1:] if is_runner and depth < _MAX_DEPTH else ():
+            if re.search(r"\s", word):  # sh -c 'SCRIPT', eval 'SCRIPT'
+                inner = find_denied_words(pattern, split_command(word), depth + 1)
+                if inner:
+                    return True
+                verdict = None if inner is None else verdict
+    return verdict

@@ -1,0 +1,239 @@
+"""Rules about calls: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a tool's name alone. Pure.
+
+A rule that allows must cover everything that a call is about; what it cannot judge, it does not allow. A rule that denies needs
+to cover only one thing, and wins.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from toolglot.errors import UsageError
+from toolglot.tools.command_words import find_denied_words, match_words, split_command
+
+__all__ = ["Rule", "RuleSet", "Subject", "parse_rule"]
+
+_RULE = re.compile(r"(?P<tool>[^()\s]+)(?:\((?P<pattern>.*)\))?")
+_ADDRESS = re.compile(
+    r"(?:(?P<scheme>https?)://)?(?P<host>\*|(?:\*\.)?[^\s/:@*?#]+)(?::(?P<port>\d{1,5}))?(?P<path>/[^\s?#]*)?"
+)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# Calling the first does what the others do: a rule for these applies to it too.
+ACTS_AS: dict[str, tuple[str, ...]] = {
+    "web": ("web_search", "web_open", "web_find"),
+    "web_find": ("web_open",),
+}
+# `write(src/**)` is about every tool that changes files; `write` alone names the one tool.
+_CHANGING_FILES = frozenset({"write", "edit", "multi_edit", "insert", "patch", "notebook_edit", "ast_rewrite"})
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """One thing that a call is about.
+
+    command: a line for bash. path: a real path, absolute, with the `root` that rules are relative to. address: a URL.
+    text: anything else. other: what no pattern can describe, so that only a rule for the whole tool allows the call.
+    """
+
+    kind: Literal["command", "path", "address", "text", "other"]
+    value: str
+    root: str = ""
+
+    def __str__(self) -> str:
+        return self.value if len(self.value) <= 120 else self.value[:119] + "…"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A rule as it was written, and its parts. A rule without a pattern is about every call of the tool."""
+
+    text: str
+    tool: str
+    pattern: str = ""
+
+    def __str__(self) -> str:
+        return f"the rule {self.text!r}"
+
+
+@cache
+def parse_rule(text: str) -> Rule:
+    """Read a rule: TOOL or TOOL(PATTERN). Raises UsageError."""
+    match = _RULE.fullmatch(text.strip())
+    problem = ""
+    if match is None:
+        problem = "write TOOL or TOOL(PATTERN), such as shell(git status *)"
+    elif match["pattern"] is not None:
+        pattern = match["pattern"].strip()
+        if not pattern or not pattern.isprintable():
+            problem = "the pattern in parentheses must be visible text on one line"
+        elif pattern.startswith("~"):
+            problem = "a path is relative to the root of the tools, or absolute; ~ is not expanded"
+        elif ".." in pattern.split("/"):
+            problem = "a path in a rule has no '..'"
+    if problem or match is None:
+        raise UsageError(f"{text!r} is not a rule: {problem}")
+    return Rule(text, match["tool"], (match["pattern"] or "").strip())
+
+
+class RuleSet:
+    """The rules of a policy. `find_base_tools`: returns the tools that models know under a name (`Bash`)."""
+
+    def __init__(
+        self, approve: Sequence[str], deny: Sequence[str], find_base_tools: Callable[[str], Iterable[str]] | None = None
+    ) -> None:
+        self.approve, self.deny = tuple(map(parse_rule, approve)), tuple(map(parse_rule, deny))
+        self._find_base_tools = cache(find_base_tools) if find_base_tools is not None else None
+
+    def has_patterns_for(self, tool: str) -> bool:
+        """Return whether a rule needs to know what the calls of a tool are about."""
+        return any(rule.pattern and self._is_about(rule, tool) for rule in (*self.approve, *self.deny))
+
+    def find_denial(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[Rule, bool] | None:
+        """Return a rule that denies a call, and whether it certainly does; None if there is none."""
+        doubtful: Rule | None = None
+        for rule in self._rules_for(self.deny, tool):
+            if not rule.pattern:
+                return rule, True
+            verdicts = [_is_denied(rule.pattern, subject) for subject in subjects or ()]
+            if True in verdicts:
+                return rule, True
+            if not verdicts or None in verdicts:
+                doubtful = rule
+        return None if doubtful is None else (doubtful, False)
+
+    def find_approval(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[tuple[Rule, ...], str]:
+        """Return the rules that together allow a call; without any, what they do not allow ("" if none is for the tool)."""
+        rules = self._rules_for(self.approve, tool)
+        if whole := [rule for rule in rules if not rule.pattern]:
+            return (whole[0],), ""
+        if not rules or not subjects:
+            return (), ""
+        used: dict[Rule, None] = {}
+        for subject in subjects:
+            for part, problem in _split(subject):
+                match = None if problem else next((rule for rule in rules if _is_allowed(rule.pattern, part)), None)
+                if match is None:
+                    return (), problem or f"no rule allows {str(part)!r}"
+                used[match] = None
+        return tuple(used), ""
+
+    def _rules_for(self, rules: Iterable[Rule], tool: str) -> list[Rule]:
+        return [rule for rule in rules if self._is_about(rule, tool)]
+
+    def _is_about(self, rule: Rule, tool: str) -> bool:
+        names = {tool, *ACTS_AS.get(tool, ())}
+        if rule.pattern and tool in _CHANGING_FILES:
+            names.add("write")
+        if any(fnmatchcase(name, rule.tool) for name in names):
+            return True
+        return self._find_base_tools is not None and not names.isdisjoint(self._find_base_tools(rule.tool))
+
+
+# ---- subjects and patterns
+
+
+def _split(subject: Subject) -> list[tuple[Subject, str]]:
+    """Return the parts of a subject that rules must allow one by one, each with the reason why none can."""
+    if subject.kind == "other":
+        return [(subject, f"no pattern covers {subject}")]
+    if subject.kind != "command":
+        return [(subject, "")]
+    line = split_command(subject.value)
+    if line.unclear or not line.commands:
+        return [(subject, f"the command contains {line.unclear}" if line.unclear else "there is no command")]
+    return [(Subject("command", shlex.join(words)), "") for words in line.commands]
+
+
+def _is_allowed(pattern: str, subject: Subject) -> bool:
+    match subject.kind:
+        case "command":
+            return match_words(_pattern_words(pattern), split_command(subject.value).commands[0])
+        case "path":
+            return _match_path(pattern, subject)
+        case "address":
+            return _match_address(pattern, subject.value, is_denial=False)
+        case _:
+            return fnmatchcase(subject.value, pattern)
+
+
+def _is_denied(pattern: str, subject: Subject) -> bool | None:
+    """Return whether a pattern denies a subject; None if that cannot be told."""
+    match subject.kind:
+        case "command":
+            return find_denied_words(_pattern_words(pattern), split_command(subject.value))
+        case "path":
+            return _match_path(pattern, subject)
+        case "address":
+            return _match_address(pattern, subject.value, is_denial=True)
+        case "text":
+            return fnmatchcase(subject.value, pattern)
+        case "other":
+            return None
+
+
+@cache
+def _pattern_words(pattern: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(pattern)) or ("",)
+    except ValueError:  # an open quote: no word is like it
+        return ("",)
+
+
+def _match_path(pattern: str, subject: Subject) -> bool:
+    path, root = subject.value, subject.root.rstrip("/") + "/"
+    if not pattern.startswith("/"):
+        if path + "/" == root:
+            path = "."
+        elif path.startswith(root):
+            path = path.removeprefix(root)
+        else:
+            return False
+    return _translate_path(pattern.removeprefix("./")).fullmatch(path) is not None
+
+
+@cache
+def _translate_path(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern in which `*` and `?` stay within a name, and `**` stands for any number of directories."""
+    if pattern.endswith("/"):
+        pattern += "**"
+    regex = ""
+    for segment in (segments := pattern.split("/"))[:-1]:
+        regex += "(?:[^/]+/)*" if segment == "**" else _translate_name(segment) + "/"
+    return re.compile(regex + (".+" if segments[-1] == "**" else _translate_name(segments[-1])), re.DOTALL)
+
+
+def _translate_name(segment: str) -> str:
+    return "".join("[^/]*" if char == "*" else "[^/]" if char == "?" else re.escape(char) for char in segment)
+
+
+def _match_address(pattern: str, url: str, *, is_denial: bool) -> bool:
+    """Return whether a URL is at the host of a pattern, and below its path. A denial covers subdomains and any port."""
+    wanted = _ADDRESS.fullmatch(pattern.lower() if "/" not in pattern else pattern)
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").rstrip("."), parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return False
+    if wanted is None or not host or parts.scheme not in _DEFAULT_PORTS or "@" in parts.netloc or "\\" in url:
+        return False
+    name = wanted["host"].lower()
+    same_host = name in ("*", host) or (name.startswith("*.") and host.endswith(name[1:]))
+    if is_denial:
+        same_host = same_host or host.endswith("." + name.removeprefix("*."))
+    if not same_host or (wanted["scheme"] or parts.scheme) != parts.scheme:
+        return False
+    if wanted["port"] is not None or not is_denial:
+        expected = int(wanted["port"]) if wanted["port"] is not None else _DEFAULT_PORTS[parts.scheme]
+        if port != expected and name != "*":
+            return False
+    if wanted["path"] is None:
+        return True
+    path = parts.path or "/"
+    # A query is where secrets could be sent; and a server may read an encoded path as another one.
+    if parts.query or parts.fragment or "?" in url or "%" in path or ".." in path:
+        return is_denial
+    return _translate_path(wanted["path"]).fullmatch(path) is not None
