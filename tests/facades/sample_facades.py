@@ -21,7 +21,7 @@ def base_tools(files: dict[str, str] | None = None, ran: list[str] | None = None
     """Built-in tools on files in memory; `ran` hears of every command."""
     disk, heard = files if files is not None else {"a.txt": "one\ntwo\nthree\n"}, ran if ran is not None else []
 
-    @tool(effects="read", tags={BUILTIN_TAG})
+    @tool(effects="read", tags={BUILTIN_TAG}, quiet=True)
     async def read(path: str, start_line: int = 1, end_line: int | None = None) -> ToolOutput:
         """Reads a file."""
         if path not in disk:
@@ -30,31 +30,31 @@ def base_tools(files: dict[str, str] | None = None, ran: list[str] | None = None
         lines = disk[path].splitlines()[start_line - 1 : end_line]
         return ToolOutput("\n".join(lines), data={"lines": lines, "first": start_line})
 
-    @tool(effects="write", tags={BUILTIN_TAG})
+    @tool(effects="write", tags={BUILTIN_TAG}, quiet=True)
     async def write(path: str, content: str, mode: str = "overwrite") -> str:
         """Writes a file."""
         disk[path] = disk.get(path, "") + content if mode == "append" else content
         return f"wrote {path}"
 
-    @tool(effects="write", tags={BUILTIN_TAG})
+    @tool(effects="write", tags={BUILTIN_TAG}, quiet=True)
     async def edit(path: str, old: str, new: str, count: str = "one") -> str:
         """Replaces text in a file."""
         disk[path] = disk[path].replace(old, new, -1 if count == "all" else 1)
         return f"edited {path}"
 
-    @tool(effects="execute", tags={BUILTIN_TAG})
+    @tool(effects="execute", tags={BUILTIN_TAG}, quiet=True)
     async def shell(command: str, timeout: float = 10) -> str:
         """Runs a command."""
         heard.append(command)
         return f"$ {command}: {timeout:g}"
 
-    @tool(effects="write", tags={BUILTIN_TAG})
+    @tool(effects="write", tags={BUILTIN_TAG}, quiet=True)
     async def patch(text: str) -> str:
         """Applies a patch."""
         heard.append(text)
         return f"patched {len(text)}"
 
-    @tool(effects="read", tags={BUILTIN_TAG})
+    @tool(effects="read", tags={BUILTIN_TAG}, quiet=True)
     async def ast_search(pattern: str) -> str:
         """Looks for code."""
         return f"no {pattern}"

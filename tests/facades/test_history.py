@@ -340,7 +340,7 @@ def test_a_body_that_is_looked_at_is_the_one_that_is_sent() -> None:
 
 
 def hanging(started: asyncio.Event) -> list[Tool]:
-    @tool(effects="execute", tags={"builtin"})
+    @tool(effects="execute", tags={"builtin"}, quiet=True)
     async def shell(command: str, timeout: float = 10) -> str:
         """Never comes back."""
         started.set()

@@ -54,7 +54,7 @@ def test_real_calls_read_as_the_model_expects(facade_id: str, tmp_path: Path) ->
         tools=tools.tools,
         facade=facade_id,
         approve=lambda request: True,
-        config=ToolConfig(max_iterations=100, max_repeats=0),
+        config=ToolConfig(approval_effects=(), max_iterations=100, max_repeats=0),
     )
     script = "\nthen ".join(f"call {name} {dumps_text(arguments)}" for name, arguments in (record["call"] for record in calls))
     try:

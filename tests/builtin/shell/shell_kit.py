@@ -49,7 +49,7 @@ class Kit:
         if level is SandboxLevel.NONE and approve is None:
             approve = lambda _: "yes"  # noqa: E731
         registry = ToolRegistry(list(self.tools.values()))
-        self.executor = ToolExecutor(registry, approve=approve, config=config or ToolConfig(max_repeats=0))
+        self.executor = ToolExecutor(registry, approve=approve, config=config or ToolConfig(approval_effects=(), max_repeats=0))
         self.progress: list[str] = []
         self._count = 0
 
