@@ -197,4 +197,4 @@ def test_which_tools_ask(
     policy = ToolPolicy(ToolConfig(approval_effects=ask), can_ask=True)
     names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}
     tools = [tool for tool in loaded.tools if tool.name in names]
-    assert {tool.name for tool in tools if policy.judge(tool).action == "ask"} == asking
+    assert {tool.name for tool in tools if policy.judge(tool, arguments={}).action == "ask"} == asking

@@ -77,7 +77,7 @@ def test_what_a_line_says() -> None:
         "outcome": "ok",
         "retries": 0,
         "decided_by": "policy",
-        "reason": "the tool needs no approval",
+        "reason": "it needs no approval",
     }
 
 
@@ -172,7 +172,7 @@ async def test_a_call_that_was_cancelled_is_in_the_log() -> None:
 
 # ---- every path of a run
 
-ASKS, NOT_TODAY = "the tool asks for approval", Deny("not today")
+ASKS, NOT_TODAY = "the tool always asks, and no rule allows it", Deny("not today")
 
 
 def say_yes(_: ApprovalRequest) -> bool:
@@ -184,7 +184,7 @@ def say_no(_: ApprovalRequest) -> Deny:
 
 
 PATHS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {  # options, decision on resume, what the line says
-    "runs": ({}, None, {"ran": True, "decided_by": "policy", "reason": "the tool needs no approval"}),
+    "runs": ({}, None, {"ran": True, "decided_by": "policy", "reason": "it needs no approval"}),
     "approved": ({"approve": say_yes}, None, {"ran": True, "approved": True, "decided_by": "user", "reason": ASKS}),
     "denied": ({"approve": say_no}, None, {"ran": False, "approved": False, "decided_by": "user"}),
     "approved later": ({"approve": None}, True, {"ran": True, "approved": True, "decided_by": "user", "reason": ASKS}),

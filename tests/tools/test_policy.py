@@ -261,7 +261,7 @@ def test_the_question_says_what_would_be_done_to_what() -> None:
     [question] = desk.asked
     assert (question.call, question.id, question.tool) == (made, made.id, "write")
     assert (question.effects, question.target) == ({"write"}, "/home/a.txt")
-    assert (question.arguments, question.reason) == ({"path": "a.txt"}, "its effects: write")
+    assert (question.arguments, question.reason) == ({"path": "a.txt"}, "it can change files, and no rule allows it")
 
 
 def test_always_means_no_more_questions_about_this_tool() -> None:

@@ -4,6 +4,7 @@ Paths are real ones, with links resolved. What a rule cannot describe (variables
 own, so that a rule for a command or an address does not cover it.
 """
 
+import os
 import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -18,59 +19,61 @@ from toolglot.tools.rules import Subject
 __all__ = ["builtin_scopes"]
 
 Arguments = dict[str, Any]
-_WITH_PATH = ("read", "view_image", "write", "edit", "multi_edit", "insert", "notebook_edit", "ast_search", "ast_rewrite")
-_WITH_DIRECTORY = ("grep", "glob", "list_dir")
+_READING = ("read", "view_image", "ast_search", "grep", "glob", "list_dir")
+_CHANGING = ("write", "edit", "multi_edit", "insert", "notebook_edit", "ast_rewrite")
 
 
 def builtin_scopes(state: ToolState, pages: PageStore) -> dict[str, Scope]:
     """Return the scope of each built-in tool that has one, by name."""
     root = str(state.workspace.root)
 
-    def path_subject(path: Any) -> Subject:
-        return Subject("path", str(state.workspace.resolve(str(path or "."))), root)
+    def path_subject(path: Any, tool: str = "") -> Subject:
+        return Subject("path", str(state.workspace.resolve(str(path or "."))), root, tool)
 
     def address_subject(target: Any) -> Subject:
         url = pages.resolve_target(str(target))
         parse_site(url)  # raises ToolError for what is not the address of a page
-        return Subject("address", url)
+        return Subject("address", url, tool="web_open")
 
-    def of_path(arguments: Arguments) -> Iterator[Subject]:
-        yield path_subject(arguments.get("path"))
+    def of_change(arguments: Arguments) -> Iterator[Subject]:
+        yield (subject := path_subject(arguments.get("path"), "write"))
+        if os.path.isdir(subject.value):
+            yield Subject("other", f"all files below {subject.value}", tool="write")
 
     def of_patch(arguments: Arguments) -> Iterator[Subject]:
-        yield from map(path_subject, list_patched_paths(arguments))
+        return (path_subject(path, "write") for path in list_patched_paths(arguments))
+
+    def of_command(arguments: Arguments) -> Iterator[Subject]:
+        argv = cast(list[Any] | None, arguments.get("argv"))
+        lines = [shlex.join(map(str, argv)) if argv else str(arguments.get("command") or "")]
+        yield from (Subject("command", line) for line in (*lines, *map(str, arguments.get("then") or ())) if line)
+        for name, value in cast(dict[str, Any], arguments.get("env") or {}).items():
+            yield Subject("other", f"the variable {name}={value}")
+        if arguments.get("stdin") is not None:
+            yield Subject("other", "the input of the command")
 
     def of_page(arguments: Arguments) -> Iterator[Subject]:
         target = arguments.get("target")
         yield from map(address_subject, cast(list[Any], target) if isinstance(target, list) else [target])
         if arguments.get("link") is not None:
-            yield Subject("other", f"link {arguments['link']} of the page")
+            yield Subject("other", f"link {arguments['link']} of the page", tool="web_open")
 
     def of_steps(arguments: Arguments) -> Iterator[Subject]:
-        yield from (Subject("text", str(step.get("q"))) for step in _steps(arguments, "search_query"))
+        yield from (Subject("text", str(step.get("q")), tool="web_search") for step in _steps(arguments, "search_query"))
         for step in (*_steps(arguments, "open"), *_steps(arguments, "find")):
             yield from of_page({"target": step.get("ref_id"), "link": step.get("link")})
 
     scopes: dict[str, Callable[[Arguments], Iterator[Subject]]] = {
-        **dict.fromkeys((*_WITH_PATH, *_WITH_DIRECTORY), of_path),
+        **dict.fromkeys(_READING, lambda arguments: iter([path_subject(arguments.get("path"))])),
+        **dict.fromkeys(_CHANGING, of_change),
         "patch": of_patch,
-        "shell": _of_command,
+        "shell": of_command,
         "web_open": of_page,
         "web_find": of_page,
         "web_search": lambda arguments: (Subject("text", str(query)) for query in arguments.get("queries") or ()),
         "web": of_steps,
     }
     return {name: cast(Scope, scope) for name, scope in scopes.items()}
-
-
-def _of_command(arguments: Arguments) -> Iterator[Subject]:
-    argv = cast(list[Any] | None, arguments.get("argv"))
-    lines = [shlex.join(map(str, argv)) if argv else str(arguments.get("command") or "")]
-    yield from (Subject("command", line) for line in (*lines, *map(str, arguments.get("then") or ())) if line)
-    for name, value in cast(dict[str, Any], arguments.get("env") or {}).items():
-        yield Subject("other", f"the variable {name}={value}")
-    if arguments.get("stdin") is not None:
-        yield Subject("other", "the input of the command")
 
 
 def _steps(arguments: Arguments, kind: str) -> list[Arguments]:

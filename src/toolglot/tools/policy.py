@@ -16,7 +16,7 @@ from toolglot.messages import ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.audit import DecidedBy
 from toolglot.tools.config import Effect, Rate, ToolConfig
-from toolglot.tools.rules import RuleSet, Subject
+from toolglot.tools.rules import RuleSet, find_subjects
 from toolglot.tools.tool import Tool
 
 __all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy", "Verdict"]
@@ -153,7 +153,9 @@ class ToolPolicy:
         if tool.name in LOOP_TOOLS:
             return Verdict("run", "it needs no approval")
         rules = self._find_rules()
-        subjects = _find_subjects(tool, arguments) if arguments is not None and rules.has_patterns_for(tool.name) else None
+        subjects = None
+        if arguments is not None and tool.scope is not None and (rules.approve or rules.deny):
+            subjects = find_subjects(tool.scope, arguments)
         denial, is_certain = rules.find_denial(tool.name, subjects) or (None, False)
         if is_certain:
             return Verdict("refuse", f"{denial} denies it", code="denied", decided_by="rule")
@@ -233,16 +235,6 @@ class ToolPolicy:
 
 def _refusal(reason: str, code: str, kind: ToolErrorKind = "limit") -> ToolError:
     return ToolError(f"The call did not run: {reason}.", kind=kind, code=code)
-
-
-def _find_subjects(tool: Tool, arguments: dict[str, Any]) -> list[Subject] | None:
-    """Return what a call is about; None if its tool does not say."""
-    if tool.scope is None:
-        return None
-    try:
-        return list(tool.scope(arguments))
-    except Exception as e:  # a path or an address that is not valid: no rule can allow it
-        return [Subject("other", str(e))]
 
 
 def _can_write(tool: Tool | None) -> bool:

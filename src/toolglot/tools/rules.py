@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,20 +17,18 @@ import msgspec
 from toolglot.errors import UsageError
 from toolglot.tools.command_words import find_denied_words, match_words, split_command
 
-__all__ = ["Rule", "RuleSet", "Subject", "parse_rule"]
+__all__ = ["Rule", "RuleSet", "Subject", "find_subjects", "parse_rule"]
 
 _RULE = re.compile(r"(?P<tool>[^()\s]+)(?:\((?P<pattern>.*)\))?")
 _ADDRESS = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>\*|(?:\*\.)?[^\s/:@*?#]+)(?::(?P<port>\d{1,5}))?(?P<path>/[^\s?#]*)?"
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# Calling the first does what the others do: a rule for these applies to it too.
+# Calling the first does what the others do: whoever denies one of these denies it too.
 ACTS_AS: dict[str, tuple[str, ...]] = {
     "web": ("web_search", "web_open", "web_find"),
     "web_find": ("web_open",),
 }
-# `write(src/**)` is about every tool that changes files; `write` alone names the one tool.
-_CHANGING_FILES = frozenset({"write", "edit", "multi_edit", "insert", "patch", "notebook_edit", "ast_rewrite"})
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -38,11 +36,13 @@ class Subject(msgspec.Struct, frozen=True):
 
     command: a line for bash. path: a real path, absolute, with the `root` that rules are relative to. address: a URL.
     text: anything else. other: what no pattern can describe, so that only a rule for the whole tool allows the call.
+    `tool`: another tool whose rules apply to it, too: what `edit` changes is also the subject of rules for `write`.
     """
 
     kind: Literal["command", "path", "address", "text", "other"]
     value: str
     root: str = ""
+    tool: str = ""
 
     def __str__(self) -> str:
         return self.value if len(self.value) <= 120 else self.value[:119] + "…"
@@ -79,6 +79,14 @@ def parse_rule(text: str) -> Rule:
     return Rule(text, match["tool"], (match["pattern"] or "").strip())
 
 
+def find_subjects(scope: Callable[[dict[str, Any]], Iterable[Subject]], arguments: dict[str, Any]) -> list[Subject]:
+    """Return what a call is about."""
+    try:
+        return list(scope(arguments))
+    except Exception as e:  # a path or an address that is not valid: no rule can allow it
+        return [Subject("other", str(e))]
+
+
 class RuleSet:
     """The rules of a policy. `find_base_tools`: returns the tools that models know under a name (`Bash`)."""
 
@@ -88,87 +96,67 @@ class RuleSet:
         self.approve, self.deny = tuple(map(parse_rule, approve)), tuple(map(parse_rule, deny))
         self._find_base_tools = cache(find_base_tools) if find_base_tools is not None else None
 
-    def has_patterns_for(self, tool: str) -> bool:
-        """Return whether a rule needs to know what the calls of a tool are about."""
-        return any(rule.pattern and self._is_about(rule, tool) for rule in (*self.approve, *self.deny))
-
     def find_denial(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[Rule, bool] | None:
         """Return a rule that denies a call, and whether it certainly does; None if there is none."""
         doubtful: Rule | None = None
-        for rule in self._rules_for(self.deny, tool):
+        for rule in self.deny:
             if not rule.pattern:
-                return rule, True
-            verdicts = [_is_denied(rule.pattern, subject) for subject in subjects or ()]
-            if True in verdicts:
-                return rule, True
-            if not verdicts or None in verdicts:
+                if self._is_about(rule, tool, *ACTS_AS.get(tool, ())):
+                    return rule, True
+            elif subjects:
+                about = [subject for subject in subjects if self._is_about(rule, tool, subject.tool)]
+                verdicts = [_matches(rule.pattern, subject, is_denial=True) for subject in about]
+                if True in verdicts:
+                    return rule, True
+                doubtful = rule if None in verdicts else doubtful
+            elif self._is_about(rule, tool):  # the tool does not say what the call is about
                 doubtful = rule
         return None if doubtful is None else (doubtful, False)
 
     def find_approval(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[tuple[Rule, ...], str]:
         """Return the rules that together allow a call; without any, what they do not allow ("" if none is for the tool)."""
-        rules = self._rules_for(self.approve, tool)
-        if whole := [rule for rule in rules if not rule.pattern]:
-            return (whole[0],), ""
-        if not rules or not subjects:
-            return (), ""
+        for rule in self.approve:
+            if not rule.pattern and self._is_about(rule, tool):
+                return (rule,), ""
         used: dict[Rule, None] = {}
-        for subject in subjects:
-            for part, problem in _split(subject):
-                match = None if problem else next((rule for rule in rules if _is_allowed(rule.pattern, part)), None)
-                if match is None:
-                    return (), problem or f"no rule allows {str(part)!r}"
+        for subject in subjects or ():
+            if not (rules := [rule for rule in self.approve if self._is_about(rule, tool, subject.tool)]):
+                return (), ""
+            parts, problem = [subject], f"no pattern covers {subject}" if subject.kind == "other" else ""
+            if subject.kind == "command":  # each of its commands must be allowed
+                line = split_command(subject.value)
+                parts = [Subject("command", shlex.join(words)) for words in line.commands]
+                problem = f"the command contains {line.unclear}" if line.unclear else "" if parts else "there is no command"
+            for part in () if problem else parts:
+                covering = (rule for rule in rules if not rule.pattern or _matches(rule.pattern, part, is_denial=False))
+                if (match := next(covering, None)) is None:
+                    problem = f"no rule allows {str(part)!r}"
+                    break
                 used[match] = None
+            if problem:
+                return (), problem
         return tuple(used), ""
 
-    def _rules_for(self, rules: Iterable[Rule], tool: str) -> list[Rule]:
-        return [rule for rule in rules if self._is_about(rule, tool)]
-
-    def _is_about(self, rule: Rule, tool: str) -> bool:
-        names = {tool, *ACTS_AS.get(tool, ())}
-        if rule.pattern and tool in _CHANGING_FILES:
-            names.add("write")
-        if any(fnmatchcase(name, rule.tool) for name in names):
+    def _is_about(self, rule: Rule, *names: str) -> bool:
+        """Return whether a rule is for one of these tools, by our name for it or by a model's own."""
+        if any(fnmatchcase(name, rule.tool) for name in names if name):
             return True
-        return self._find_base_tools is not None and not names.isdisjoint(self._find_base_tools(rule.tool))
+        return self._find_base_tools is not None and not {*names}.isdisjoint(self._find_base_tools(rule.tool))
 
 
 # ---- subjects and patterns
 
 
-def _split(subject: Subject) -> list[tuple[Subject, str]]:
-    """Return the parts of a subject that rules must allow one by one, each with the reason why none can."""
-    if subject.kind == "other":
-        return [(subject, f"no pattern covers {subject}")]
-    if subject.kind != "command":
-        return [(subject, "")]
-    line = split_command(subject.value)
-    if line.unclear or not line.commands:
-        return [(subject, f"the command contains {line.unclear}" if line.unclear else "there is no command")]
-    return [(Subject("command", shlex.join(words)), "") for words in line.commands]
-
-
-def _is_allowed(pattern: str, subject: Subject) -> bool:
+def _matches(pattern: str, subject: Subject, *, is_denial: bool) -> bool | None:
+    """Return whether a pattern covers a subject; None if that cannot be told."""
     match subject.kind:
         case "command":
-            return match_words(_pattern_words(pattern), split_command(subject.value).commands[0])
+            words, line = _pattern_words(pattern), split_command(subject.value)
+            return find_denied_words(words, line) if is_denial else match_words(words, line.commands[0])
         case "path":
             return _match_path(pattern, subject)
         case "address":
-            return _match_address(pattern, subject.value, is_denial=False)
-        case _:
-            return fnmatchcase(subject.value, pattern)
-
-
-def _is_denied(pattern: str, subject: Subject) -> bool | None:
-    """Return whether a pattern denies a subject; None if that cannot be told."""
-    match subject.kind:
-        case "command":
-            return find_denied_words(_pattern_words(pattern), split_command(subject.value))
-        case "path":
-            return _match_path(pattern, subject)
-        case "address":
-            return _match_address(pattern, subject.value, is_denial=True)
+            return _match_address(pattern, subject.value, is_denial=is_denial)
         case "text":
             return fnmatchcase(subject.value, pattern)
         case "other":
