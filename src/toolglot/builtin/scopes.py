@@ -16,7 +16,7 @@ from toolglot.builtin.web.pages import PageStore
 from toolglot.tools.options import Scope
 from toolglot.tools.rules import Subject
 
-__all__ = ["builtin_scopes"]
+__all__ = ["builtin_scopes", "command_subjects"]
 
 Arguments = dict[str, Any]
 _READING = ("read", "view_image", "ast_search", "grep", "glob", "list_dir")
@@ -43,15 +43,6 @@ def builtin_scopes(state: ToolState, pages: PageStore) -> dict[str, Scope]:
     def of_patch(arguments: Arguments) -> Iterator[Subject]:
         return (path_subject(path, "write") for path in list_patched_paths(arguments))
 
-    def of_command(arguments: Arguments) -> Iterator[Subject]:
-        argv = cast(list[Any] | None, arguments.get("argv"))
-        lines = [shlex.join(map(str, argv)) if argv else str(arguments.get("command") or "")]
-        yield from (Subject("command", line) for line in (*lines, *map(str, arguments.get("then") or ())) if line)
-        for name, value in cast(dict[str, Any], arguments.get("env") or {}).items():
-            yield Subject("other", f"the variable {name}={value}")
-        if arguments.get("stdin") is not None:
-            yield Subject("other", "the input of the command")
-
     def of_page(arguments: Arguments) -> Iterator[Subject]:
         target = arguments.get("target")
         yield from map(address_subject, cast(list[Any], target) if isinstance(target, list) else [target])
@@ -67,13 +58,24 @@ def builtin_scopes(state: ToolState, pages: PageStore) -> dict[str, Scope]:
         **dict.fromkeys(_READING, lambda arguments: iter([path_subject(arguments.get("path"))])),
         **dict.fromkeys(_CHANGING, of_change),
         "patch": of_patch,
-        "shell": of_command,
+        "shell": command_subjects,
         "web_open": of_page,
         "web_find": of_page,
         "web_search": lambda arguments: (Subject("text", str(query)) for query in arguments.get("queries") or ()),
         "web": of_steps,
     }
     return {name: cast(Scope, scope) for name, scope in scopes.items()}
+
+
+def command_subjects(arguments: Arguments) -> Iterator[Subject]:
+    """Yield the command lines of a call, and whatever else decides what they do."""
+    argv = cast(list[Any] | None, arguments.get("argv"))
+    lines = [shlex.join(map(str, argv)) if argv else str(arguments.get("command") or "")]
+    yield from (Subject("command", line) for line in (*lines, *map(str, arguments.get("then") or ())) if line)
+    for name, value in cast(dict[str, Any], arguments.get("env") or {}).items():
+        yield Subject("other", f"the variable {name}={value}")
+    if arguments.get("stdin") is not None:
+        yield Subject("other", "the input of the command")
 
 
 def _steps(arguments: Arguments, kind: str) -> list[Arguments]:
