@@ -210,6 +210,7 @@ def test_what_changes_while_somebody_thinks_is_asked_about_again() -> None:
     run(agent("anthropic", tools=vault.tools, config=WRITES, approve=approve).run(PUT))
     assert [request.preview for request in asked] == ["nothing -> 1", "changed meanwhile -> 1"]
     assert len({request.fingerprint for request in asked}) == 2
+    assert "has changed since it was approved" in asked[1].reason
     assert vault.ran == ["put a=1"]
 
 
@@ -238,6 +239,7 @@ def test_a_paused_call_that_would_do_something_else_by_now_waits_again(live: boo
     again = run(resumed(talker, {first.pending[0].id: True}, live=live))
     assert (again.stop, vault.ran) == ("approval", [])
     assert [request.preview for request in again.pending] == ["changed meanwhile -> 1"]
+    assert "has changed since it was approved" in again.pending[0].reason
     assert run(resumed(talker, {again.pending[0].id: True}, live=live)).stop == "end"
     assert vault.ran == ["put a=1"]
     check(talker.conversation)

@@ -203,8 +203,10 @@ class ToolExecutor:
                 return prepared
             request = await self._make_request(prepared)
             prepared = replace(prepared, target=request.target)
-            if ruling is not None and ruling.fingerprint == request.fingerprint and isinstance(ruling.answer, Allow):
-                return self._allow(prepared, ruling.answer)
+            if ruling is not None and isinstance(ruling.answer, Allow):
+                if ruling.fingerprint == request.fingerprint:
+                    return self._allow(prepared, ruling.answer)
+                request = replace(request, reason=f"what it would do has changed since it was approved; {request.reason}")
             if self.approve is None:
                 return request
             answer: Any = self.approve(request)
