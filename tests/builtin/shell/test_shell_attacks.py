@@ -139,7 +139,7 @@ def _visible_directory() -> str:
 
 
 @cache
-def _attacked(level: int, user: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def attack(level: int, user: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the command says, and what is seen from outside."""
     base = Path(tempfile.mkdtemp(prefix="toolglot-world-", dir=_visible_directory()))
     base.chmod(0o755)
@@ -170,7 +170,7 @@ def attacked(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], dict[
     level, user = request.param
     if os.getuid() != 0 and user == "root":
         pytest.skip("this needs root")
-    found, seen = _attacked(LEVELS[level], USERS[user] if os.getuid() == 0 else os.getuid())
+    found, seen = attack(LEVELS[level], USERS[user] if os.getuid() == 0 else os.getuid())
     assert "broken" not in found, found["broken"]
     if "skip" in found:
         pytest.skip(f"{level} does not work here: {found['skip']}")

@@ -1,0 +1,133 @@
+"""Attack everything, and print one table: `python -m tests.attack [--quick]`. Exit code 1: something got through.
+
+A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, the tests that attack, and the hostile
+model of `tests/game`; as root and as an ordinary user where both are possible. Takes about half an hour on two cores.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from math import ceil
+from pathlib import Path
+from subprocess import PIPE, run
+from tempfile import TemporaryDirectory
+from time import monotonic
+from xml.etree import ElementTree
+
+import msgspec
+
+TESTS = Path(__file__).parents[1]
+NOBODY = 65534
+USERS = {"root": 0, "user": NOBODY} if os.getuid() == 0 else {"user": os.getuid()}
+# Tries of each tool: a million together.
+RACES = {
+    **dict.fromkeys(("read", "read_many", "glob", "list_dir", "write", "edit", "patch", "notebook_edit"), 100_000),
+    **dict.fromkeys(("ast_search", "ast_rewrite"), 40_000),
+    "grep": 10_000,  # a process for each
+}
+WALK_RACES = dict.fromkeys(("read", "glob", "write", "edit"), 30_000)
+CONTROL = 20_000
+KILLS = 225  # of each of four scenarios
+ATTACK_TESTS = (
+    *("builtin/files", "builtin/shell", "builtin/web", "builtin/test_bad_input.py", "builtin/test_programs.py"),
+    *("builtin/search/test_grep.py", "config", "tools", "cli", "test_secrets.py", "test_redact.py", "simulator/test_server.py"),
+)
+
+
+class Row(msgspec.Struct):
+    """What was tried, how often, and how often it got through."""
+
+    name: str
+    user: str
+    tries: int
+    leaks: int
+    seconds: float = 0.0
+
+
+def run_python(*arguments: str) -> str:
+    """Run a module; return what it prints."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(str(TESTS / name) for name in ("builtin", "builtin/shell"))}
+    process = run([sys.executable, *arguments], cwd=TESTS.parent, env=variables, stdout=PIPE, text=True, check=False)
+    if process.returncode not in (0, 1):
+        sys.exit(f"{' '.join(arguments)} ended with {process.returncode}")
+    return process.stdout
+
+
+def attack(user: str, module: str, *arguments: str) -> list[Row]:
+    """Run a module of ours that prints rows, as this user."""
+    begin = monotonic()
+    lines = run_python("-m", f"tests.attack.{module}", "--user", str(USERS[user]), *arguments).splitlines()
+    seconds = (monotonic() - begin) / max(1, len(lines))
+    return [msgspec.convert({**msgspec.json.decode(line), "user": user, "seconds": seconds}, Row) for line in lines]
+
+
+def race(user: str, tries: float, *arguments: str) -> list[Row]:
+    return attack(user, "races", "--tries", str(ceil(tries)), *arguments)
+
+
+def kill(user: str, kills: float) -> list[Row]:
+    return attack(user, "kills", "--kills", str(ceil(kills)))
+
+
+def plan(scale: float) -> Iterator[Callable[[], list[Row]]]:
+    for user in USERS:
+        share = scale / len(USERS)
+        yield partial(race, user, CONTROL * share, "control")
+        yield from (partial(race, user, tries * share, tool) for tool, tries in RACES.items())
+        yield from (partial(race, user, tries * share, "--walk", tool) for tool, tries in WALK_RACES.items())
+        yield partial(kill, user, KILLS * share)
+        yield from (partial(attack, user, "probes", level) for level in ("bwrap", "landlock"))
+
+
+def run_tests() -> Row:
+    begin = monotonic()
+    with TemporaryDirectory() as directory:
+        report = Path(directory, "report.xml")
+        paths = [str(TESTS / name) for name in ATTACK_TESTS]
+        run_python("-m", "pytest", "-q", "--numprocesses=auto", "--dist=worksteal", f"--junitxml={report}", *paths)
+        suite = next(ElementTree.parse(report).iter("testsuite")).attrib
+    tries = int(suite["tests"]) - int(suite["skipped"])
+    failed = int(suite["failures"]) + int(suite["errors"])
+    return Row("tests that attack", next(iter(USERS)), tries, failed, monotonic() - begin)
+
+
+def play(user: str, level: int) -> Row:
+    begin = monotonic()
+    lines = run_python("-m", "tests.game", "--level", str(level), "--user", user).splitlines()
+    failed = sum(line.startswith("FAILED") for line in lines)
+    tries = failed + sum(line.startswith("held") for line in lines)
+    return Row(f"hostile model: {'bubblewrap' if level == 2 else 'Landlock'}", user, tries, failed, monotonic() - begin)
+
+
+def execute(scale: float, *, everything: bool) -> Iterator[Row]:
+    def call(step: Callable[[], list[Row]]) -> list[Row]:
+        return step()
+
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as executor:  # a race takes two processors
+        for rows in executor.map(call, plan(scale)):
+            yield from rows
+    if everything:
+        yield run_tests()
+        yield from (play(user, level) for user in USERS for level in (2, 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the races and kills; no tests, no game")
+    quick = parser.parse_args().quick
+    totals: dict[str, list[int]] = {}
+    for row in execute(0.01 if quick else 1, everything=not quick):
+        print(f"{row.name:42}{row.user:8}{row.tries:10,} tries{row.leaks:6,} got through{row.seconds:9.1f} s", flush=True)
+        total = totals.setdefault(row.name if row.name == "race: control" else row.name.partition(":")[0], [0, 0])
+        total[0], total[1] = total[0] + row.tries, total[1] + row.leaks
+    print(f"\n{'attack':30}{'tries':>12}{'got through':>14}")
+    for name, (tries, leaks) in totals.items():
+        print(f"{name:30}{tries:12,}{leaks:14,}{'   (no tool: the race is real)' if name == 'race: control' else ''}")
+    sys.exit(any(leaks for name, (_, leaks) in totals.items() if name != "race: control"))
+
+
+if __name__ == "__main__":
+    main()
