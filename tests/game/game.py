@@ -38,6 +38,7 @@ class Setting(NamedTuple):
     words: tuple[str, ...] = ()
     facade: str = "neutral"
     level: int = 2
+    size: tuple[int, int] = (160, 50)
     arrange: Callable[[World], None] = _nothing
     env: dict[str, str] = {}  # noqa: RUF012
     """WORLD stands for its directory."""
@@ -89,6 +90,7 @@ SETTINGS = {
     "codex": Setting(facade="codex"),
     "denied": Setting(("--deny", "Bash", "--deny", "WebFetch", "--deny", "web*"), facade="claude-code"),
     "home": Setting(in_home=True),
+    "narrow": Setting(size=(100, 12)),
     "none": Setting(level=0),
     "rules": Setting(
         tuple(
@@ -128,6 +130,7 @@ def play_setting(name: str, plans: Iterable[Plan], *, level: int = 2, owner: int
     setting, rest = SETTINGS[name], list(plans)
     while rest:
         with _create_world(owner) as world:
+            world.size = setting.size
             setting.arrange(world)
             world.reset()
             before = world.snapshot()

@@ -44,6 +44,8 @@ class World:
         self.escaped = self.outside / "ESCAPED"
         """A file that can only be written by what got out."""
         self.terminal, self.chat_pid = "", 0
+        self.size = (160, 50)
+        """Columns and lines of the terminal."""
         self.python = Path(sys.executable)
         self.files: dict[str, str] = {}
         """What the project brings, besides its README."""

@@ -141,7 +141,7 @@ class Player(Terminal):
         )
         chat = world.toolglot("chat", "-m", "lmstudio:hostile", level=level)
         command = [*self.user, *chat, "--base-url", f"http://{address}/v1", "--facade", facade, *words]
-        super().__init__(command, env=around, columns=160, lines=50, cwd=cwd or world.project)
+        super().__init__(command, env=around, columns=world.size[0], lines=world.size[1], cwd=cwd or world.project)
         world.terminal, world.chat_pid = _name_of_terminal(self._master), self.process.pid
         self._modes = termios.tcgetattr(self._master)
 
