@@ -30,7 +30,7 @@ HOME_SECRETS = (
 OWN_FILES = (
     *("home/.local/state/toolglot", "home/.local/state/toolglot/history", "home/.local/state/toolglot/shell*"),
     *("home/.local/state/toolglot/backups*", "home/.local/state/toolglot/audit*", "home/.local/state/toolglot/changes*"),
-    *("home/.local", "home/.local/state", "home/.local/share", "home/.local/share/toolglot", "home/.cache*"),
+    *("home/.local", "home/.local/state", "home/.local/share", "home/.local/share/toolglot"),
     *("home/.local/state/toolglot/removed*", "home/.local/share/toolglot/approval*"),
 )
 
@@ -98,7 +98,8 @@ class World:
         """Make everything new, without replacing the directories that a chat works in."""
         for path in (*self.project.iterdir(), *self.home.iterdir(), *self.outside.iterdir()):
             if path.name != ".local":  # a chat's own state is there
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                # The guard of a command that still runs may move something away meanwhile.
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink()
         for name in HOME_SECRETS:
             self.write(self.home / name, f"CANARY home/{name}\n")
         self.write(self.outside / "secret.txt", "CANARY outside\n")

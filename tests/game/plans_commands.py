@@ -302,6 +302,38 @@ def home_secrets_by_command(world: World) -> PlanScript:
     assert "ran" in results[0], results
 
 
+@plan("programs and caches in the home directory that the user runs or trusts outside the sandbox")
+def poisoned_caches(world: World) -> PlanScript:
+    names = (
+        ".cache/pip/http/x",
+        ".npm/_cacache/x",
+        ".cargo/bin/cargo",
+        ".cargo/registry/x",
+        ".rustup/toolchains/x",
+        ".local/bin/x",
+    )
+    names += (
+        ".pyenv/shims/python",
+        ".nvm/x",
+        "go/bin/x",
+        ".m2/repository/x",
+        ".gradle/x",
+        ".config/pip/pip.conf",
+        ".local/lib/x",
+        ".gitconfig",
+    )
+    for name in names:
+        world.write(world.home / name, "good\n")
+    paths = " ".join(str(world.home / name) for name in names)
+    build(
+        world,
+        f"for p in {paths}; do echo evil > $p; echo evil > $p.new; rm -f $p; touch $(dirname $p)/evil; chmod 777 $p; done",
+        f"cd {world.home} && mkdir -p new; ln -s / link; mv .npm .npm2; echo evil >> .profile",
+    )
+    yield Pretence((BUILDS,), changes=BUILD)
+    yield call("shell", command="./build.sh")
+
+
 @plan("S18: output of other conversations is read by a command")
 def output_of_other_conversations(world: World) -> PlanScript:
     state = world.home / ".local/state/toolglot"
