@@ -74,6 +74,25 @@ class TestWithoutSandbox:
         assert "ignoring builtin.sandbox" in outcome.err
 
 
+@pytest.mark.parametrize("begin", ["/new", "/load saved.jsonl"])
+def test_background_commands_end_with_their_conversation(project: Path, begin: str) -> None:
+    lines = [
+        "say hello",
+        "/save saved.jsonl",
+        'call shell {"command": "sleep 31413", "background": true} call todo {"items": [{"text": "sleep", "status": "pending"}]}',
+        "y",
+        'call shell_list {"": 0}',
+        begin,
+        'call shell_list {"": 1}',
+        'call todo {"": 1}',
+    ]
+    outcome = run_cli("chat", "-m", "simulator", "--builtin", "--facade", "neutral", stdin="\n".join(lines))
+    before, _, after = outcome.out.partition("started a new conversation" if begin == "/new" else "loaded 2 messages")
+    assert "running for" in before
+    assert "There are no background commands" in after
+    assert "[ ]" not in after
+
+
 def test_a_weaker_sandbox_is_reported(project: Path, monkeypatch: Patch) -> None:
     if reason := PROBE(SandboxLevel.LANDLOCK):
         pytest.skip(reason)

@@ -15,7 +15,7 @@ from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["TodoItem", "create_tools", "render_todo_lines"]
+__all__ = ["TodoItem", "clear_todos", "create_tools", "render_todo_lines"]
 
 Status = Literal["pending", "in_progress", "completed", "cancelled", "blocked"]
 
@@ -61,6 +61,11 @@ def render_todo_lines(state: ToolState) -> list[str]:
         f"{_STATUS_SYMBOLS[item.status]} {item.active_form if item.status == 'in_progress' and item.active_form else item.text}"
         for item in _lists.get(state, ())
     ]
+
+
+def clear_todos(state: ToolState) -> None:
+    """Forget the list."""
+    _lists.pop(state, None)
 
 
 def create_tools(state: ToolState) -> list[Tool]:

@@ -27,7 +27,8 @@ from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox_probe import describe_weakness
-from toolglot.builtin.shell.tools import close_shell, shell_tools
+from toolglot.builtin.shell.tools import close_shell, reset_shell, shell_tools
+from toolglot.builtin.todo import clear_todos
 from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
@@ -120,6 +121,12 @@ class Builtins:
         bases = {name, *find_base_tools(name)}
         if bases & self.unusable.keys() and not bases & {tool.name for tool in self.tools}:
             raise UsageError(f"{name} cannot be used: {next(self.unusable[base] for base in bases if base in self.unusable)}")
+
+    def begin_conversation(self) -> None:
+        """Forget the last conversation: its commands end, its list of tasks is gone, and files have to be read again."""
+        reset_shell(self.state)
+        clear_todos(self.state)
+        self.state.seen_versions.clear()
 
     def close(self) -> None:
         """End what is still running."""

@@ -22,7 +22,7 @@ __all__ = [
     "describe_limits",
     "enter_limits",
     "remove_cgroups",
-    "tmpfs_options",
+    "tmpfs_size",
     "ulimit_prelude",
     "was_out_of_memory",
 ]
@@ -170,18 +170,13 @@ def ulimit_prelude(shell: str, limits: CommandLimits, directories: Iterable[Path
         sizes["d"] = limits.memory_bytes // 1024
     if used["processes"] == "rlimit":
         # RLIMIT_NPROC counts all processes of the user, not those of the command, and does not apply to root.
-        sizes["u"] = limits.processes + _count_processes()
+        sizes["u"] = limits.processes
+        with suppress(OSError), os.scandir("/proc") as entries:
+            for entry in entries:
+                if entry.name.isdigit():
+                    with suppress(OSError):
+                        sizes["u"] += entry.stat().st_uid == os.geteuid()
     return "".join(f"ulimit -{option} {size} 2>&-; " for option, size in sizes.items())
-
-
-def _count_processes() -> int:
-    user, count = os.geteuid(), 0
-    with suppress(OSError), os.scandir("/proc") as entries:
-        for entry in entries:
-            if entry.name.isdigit():
-                with suppress(OSError):
-                    count += entry.stat().st_uid == user
-    return count
 
 
 # ---- disk
@@ -210,14 +205,9 @@ class DiskWatch:
 
 
 @cache
-def _has_tmpfs_size(bubblewrap: str) -> bool:
-    """Whether this bwrap can limit a tmpfs: since 0.7."""
+def tmpfs_size(bubblewrap: str) -> tuple[str, ...]:
+    """Return the options of this bwrap that limit the next directory in memory: to an eighth of the machine's."""
     with suppress(OSError, subprocess.SubprocessError):
-        return b"--size" in subprocess.run([bubblewrap, "--help"], capture_output=True, timeout=5, check=False).stdout
-    return False
-
-
-def tmpfs_options(directory: str, bubblewrap: str) -> list[str]:
-    """Return the options of bwrap for a directory in memory, of which an eighth of the machine's is the most."""
-    size = ["--size", str(_machine_memory() // 8)] if _has_tmpfs_size(bubblewrap) else []
-    return [*size, "--tmpfs", directory]
+        if b"--size" in subprocess.run([bubblewrap, "--help"], capture_output=True, timeout=5, check=False).stdout:  # since 0.7
+            return "--size", str(_machine_memory() // 8)
+    return ()

@@ -182,6 +182,19 @@ class ShellManager:
         if self._owns_directory:
             shutil.rmtree(self._directory, ignore_errors=True)
 
+    def reset(self) -> None:
+        """Kill everything that runs and forget it, with the files in /tmp: a new conversation begins."""
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+            scratch, self._scratch = self._scratch, None
+        _kill(sessions, "closed")
+        for session in sessions:
+            self._guard.check(session)
+            session.output.delete_spill()
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self.state.cwd = ""
+
     def restart(self) -> None:
         """Kill everything that runs, and go back to the workspace's root."""
         _kill(self.list_sessions(), "killed")

@@ -25,7 +25,7 @@ from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program, own_python
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.home import find_hidden_paths, find_visible_paths, private_settings
-from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, tmpfs_options, ulimit_prelude
+from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, tmpfs_size, ulimit_prelude
 from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, MACHINES, METADATA_CALLS, build_seccomp_filter
 from toolglot.errors import ToolError
 
@@ -97,7 +97,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         bubblewrap = self.bubblewrap or find_program("bwrap", self.roots)
         for directory in _PRIVATE_DIRECTORIES:
             if os.path.isdir(directory) and not os.path.islink(directory):
-                options += tmpfs_options(directory, bubblewrap)
+                options += [*tmpfs_size(bubblewrap), "--tmpfs", directory]
         options += ["--remount-ro", "/dev"]  # a tmpfs, too; devices and /dev/shm are mounts of their own
         for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
             if path.startswith("/run/") and os.path.exists(path):

@@ -85,26 +85,19 @@ def _supervise(child: int, control_fd: int, wakeup_fd: int, gate: MetadataGate |
         ready = dict(poll.poll())
         if wakeup_fd in ready:
             os.read(wakeup_fd, 512)
-            code = _reap_children(child)
+            try:
+                while (exited := os.waitpid(-1, os.WNOHANG))[0]:  # orphans are ours, too
+                    if exited[0] == child:
+                        exit_code = os.waitstatus_to_exitcode(exited[1])
+                        code = exit_code if exit_code >= 0 else 128 - exit_code
+            except ChildProcessError:
+                continue
         if control_fd in ready:  # a byte or the end of the pipe: the owner wants an end, or has died
             break
         if gate is not None:
             gate.handle(ready, poll)
     _kill_all(child)
     return 128 + signal.SIGKILL if code is None else code
-
-
-def _reap_children(child: int) -> int | None:
-    """Wait for everybody who has ended, as orphans are ours, too; return the exit code of the command if it has."""
-    code = None
-    try:
-        while (exited := os.waitpid(-1, os.WNOHANG))[0]:
-            if exited[0] == child:
-                exit_code = os.waitstatus_to_exitcode(exited[1])
-                code = exit_code if exit_code >= 0 else 128 - exit_code
-    except ChildProcessError:
-        pass
-    return code
 
 
 def _kill_all(child: int) -> None:
@@ -161,8 +154,10 @@ def _exec_command(plan: dict[str, Any], gate: MetadataGate | None) -> None:
     try:
         signal.set_wakeup_fd(-1)
         os.close(plan["control"])
-        if plan["guarded"]:
-            _fork_guard()
+        # A process between us and the command: a command that kills its parent ends this one, not the supervisor.
+        if plan["guarded"] and (command := os.fork()):
+            exit_code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+            os._exit(exit_code if exit_code >= 0 else 128 - exit_code)
         for number in range(1, 32):  # ignored signals would stay ignored after exec
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
@@ -184,14 +179,6 @@ def _exec_command(plan: dict[str, Any], gate: MetadataGate | None) -> None:
         os.write(plan["failed"], message.encode()[:4000])
     finally:
         os._exit(127)
-
-
-def _fork_guard() -> None:
-    """Put a process between us and the command: a command that kills its parent ends this one, not the supervisor."""
-    child = os.fork()
-    if child:
-        exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os._exit(exit_code if exit_code >= 0 else 128 - exit_code)
 
 
 def _drop_capabilities(machine: str) -> None:

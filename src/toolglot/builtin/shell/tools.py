@@ -37,7 +37,7 @@ from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["close_shell", "shell_tools"]
+__all__ = ["close_shell", "reset_shell", "shell_tools"]
 
 NO_SANDBOX = "no sandbox works here (`toolglot doctor` says why); --no-sandbox allows commands without one"
 _MAX_FILTERED_CHARS = 2_000_000
@@ -50,6 +50,12 @@ def close_shell(state: ToolState) -> None:
     """End all commands of a conversation."""
     for manager in _managers.pop(state, []):
         manager.close()
+
+
+def reset_shell(state: ToolState) -> None:
+    """End all commands, as a new conversation begins."""
+    for manager in _managers.get(state, []):
+        manager.reset()
 
 
 def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[Tool]:

@@ -45,6 +45,8 @@ class Chat:
         self.setup, self.agent, self.screen, self.reader, self.keyboard = setup, agent, screen, reader, keyboard
         self.attachments: list[Text | Media] = []
         self._last_attachments: list[Text | Media] = []  # restored if the prompt they were sent with is taken back
+        self.begin_conversation: Callable[[], object] = lambda: None
+        """Ends what the tools of the last conversation still run."""
         self.is_leaving = False
         self._turn_task: asyncio.Task[None] | None = None
         self._main_task: asyncio.Task[Any] | None = None

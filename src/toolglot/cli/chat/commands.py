@@ -1,5 +1,6 @@
 """The slash commands of a chat: what they do, and the table of all of them."""
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -195,6 +196,7 @@ async def load_conversation(chat: "Chat", name: str) -> None:
     saved, model = read_saved(Path(name))
     try:
         chat.restore(saved)
+        await asyncio.to_thread(chat.begin_conversation)
     except MalformedData as e:
         raise UsageError(f"cannot load {name!r}: {e}") from None
     if model not in ("", chat.agent.model):
@@ -219,6 +221,7 @@ async def undo_turn(chat: "Chat", argument: str) -> None:
 @command("new", "start a new conversation")
 async def start_new(chat: "Chat", argument: str) -> None:
     chat.agent.restore(save([]))
+    await asyncio.to_thread(chat.begin_conversation)
     await chat.update_context_usage()
     chat.screen.note("started a new conversation", "green")
 

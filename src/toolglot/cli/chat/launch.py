@@ -63,6 +63,8 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
             else:
                 reader = PipeReader(keyboard, lambda text: print(text, end="", flush=True, file=screen.console.file))
             session = Chat(cli_setup.setup, agent, screen, reader, keyboard)
+            if cli_setup.builtins is not None:
+                session.begin_conversation = cli_setup.builtins.begin_conversation
             _print_greeting(screen, cli_setup, agent.model, len(agent.registry))
             try:
                 if saved is not None:
