@@ -79,7 +79,7 @@ def test_background_commands_end_with_their_conversation(project: Path, begin: s
     lines = [
         "say hello",
         "/save saved.jsonl",
-        'call shell {"command": "sleep 31413", "background": true} call todo {"items": [{"text": "sleep", "status": "pending"}]}',
+        'call shell {"command": "sleep 31413", "background": true} call todo {"items": [{"text": "go", "status": "pending"}]}',
         "y",
         'call shell_list {"": 0}',
         begin,
