@@ -126,7 +126,10 @@ def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], ext
     homes = _find_homes()
     names = [*(name for names in VISIBLE_IN_HOME.values() for name in names), *map(os.path.expanduser, extra_paths)]
     paths = [os.path.join(home, name) for home in homes for name in names]
-    paths += [path for home in homes for name in CHECKED_IN_HOME if _has_no_secret(path := os.path.join(home, name))]
+    for path in (os.path.join(home, name) for home in homes for name in CHECKED_IN_HOME):
+        with suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
+            text = file.read(_MAX_SETTINGS)
+            paths += [path] if len(text) < _MAX_SETTINGS and redact(text, by_name=True) == text else []
     paths += [*os.environ.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix]
     for variable, parts in _TOOLCHAIN_VARIABLES.items():
         paths += [os.path.join(os.environ.get(variable, ""), part) for part in parts]
@@ -150,13 +153,6 @@ def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], ext
 def _is_below(path: str, directory: str) -> bool:
     """Return whether the path is the directory or inside it."""
     return f"{path}/".startswith(f"{directory.rstrip('/')}/")
-
-
-def _has_no_secret(path: str) -> bool:
-    with suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
-        text = file.read(_MAX_SETTINGS)
-        return len(text) < _MAX_SETTINGS and redact(text, by_name=True) == text
-    return False
 
 
 def _find_homes() -> list[str]:

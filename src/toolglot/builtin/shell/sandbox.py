@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import selectors
+import stat
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly, open_beneath
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program, own_python
 from toolglot.builtin.shell.environment import safe_environment
@@ -89,8 +91,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     def writable_directories(self) -> list[Path]:
         return [self.scratch, *(root.path for root in self.roots if root.writable)]
 
-    def mount_options(self) -> list[str]:
-        """Return the mounts: most is readable, little is writable, secrets and other programs' files do not exist."""
+    def list_system_mounts(self) -> list[str]:
+        """Return options for a system that can be read, without files and sockets of other programs."""
         # /proc is read-only, because root could change kernel settings in /proc/sys.
         options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
         options += ["--bind", str(self.scratch), "/tmp"]
@@ -102,6 +104,10 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
             if path.startswith("/run/") and os.path.exists(path):
                 options += ["--ro-bind", path, path]
+        return options
+
+    def plan_mounts(self) -> dict[str, list[str]]:
+        """Return a mount for everything that is hidden, visible nevertheless, writable, or protected."""
         hidden, visible = self.find_hidden()
         mounts: dict[str, list[str]] = {}
         for path in hidden:
@@ -113,12 +119,32 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         for path in map(str, self.protected_paths):
             if mounts.get(_find_innermost(path, mounts)) not in _HIDING_MOUNTS:  # what is hidden needs no other protection
                 mounts[path] = ["--ro-bind", path]
+        return mounts
+
+    def mount_options(self, stack: ExitStack) -> tuple[list[str], list[int]]:
+        """Return options for all mounts, and the descriptors that they need, which the stack closes."""
+        options, handles = self.list_system_mounts(), list[int]()
+        mounts = self.plan_mounts()
+        writable = [root.path for root in self.roots if root.writable]
         # Later mounts cover earlier ones: in this order, what is said about the innermost directory counts.
         for path in sorted(mounts, key=lambda path: path.split("/")):
-            options += [*mounts[path], path]
+            root = min((root for root in writable if root in Path(path).parents), default=None)
+            if root is None or mounts[path][-1] != path:
+                options += [*mounts[path], path]
+                continue
+            # Another command may exchange what is in a root: bwrap checks that what it mounted is what the descriptor is.
+            # What has gone, or become a link, is not mounted.
+            with suppress(OSError):
+                root_fd = os.open(root, PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                stack.callback(close_quietly, root_fd)
+                handle = open_beneath(root_fd, str(Path(path).relative_to(root)), PATH_ONLY | os.O_NOFOLLOW)
+                stack.callback(close_quietly, handle)
+                if not stat.S_ISLNK(os.fstat(handle).st_mode):
+                    handles.append(handle)
+                    options += [f"{mounts[path][0]}-fd", str(handle), path]
         for path, mount in mounts.items():  # at the end, as mounts inside need a place there
             options += ["--remount-ro", path] if mount is _HIDING_MOUNTS[0] else []
-        return options
+        return options, handles
 
     def landlock_limits(self) -> dict[str, Any]:
         hidden, visible = self.find_hidden()
@@ -181,7 +207,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     failure_fd: int = -1
     """Delivers the reason if the command could not be run."""
     info_fd: int = -1
-    """Delivers the first process of the command's PID namespace: when that is gone, so is everything in it."""
+    """Delivers the first process of the command's PID namespace (when that is gone, so is everything in it), and its end."""
     cgroups: tuple[Path, ...] = ()
 
     def read_failure(self) -> ToolError | None:
@@ -197,18 +223,22 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         reason = message.partition(" ")[2]  # after the error number
         return ToolError(f"the command could not be run in its sandbox: {reason}", code="sandbox_unavailable")
 
-    def wait_for_namespace(self) -> None:
-        """Wait until the whole PID namespace has gone: bwrap ends with the command, some milliseconds before the others."""
-        if self.info_fd < 0:
-            return
+    def wait_for_namespace(self) -> bool:
+        """Wait until the whole PID namespace has gone: bwrap ends with the command, some milliseconds before the others.
+
+        Return whether the command was run: if not, the sandbox could not be set up.
+        """
+        status = b""
         with suppress(OSError):
-            match = re.search(rb'"child-pid"\s*:\s*(\d+)', os.read(self.info_fd, 4096))
+            status = os.read(self.info_fd, 4096) if self.info_fd >= 0 else b'"exit-code"'
+            match = re.search(rb'"child-pid"\s*:\s*(\d+)', status)
             pidfd = open_pidfd(int(match[1])) if match else -1
             if pidfd >= 0:
                 with selectors.DefaultSelector() as selector:
                     selector.register(pidfd, selectors.EVENT_READ)
                     selector.select(_GRACE_SECONDS)
                 os.close(pidfd)
+        return b'"exit-code"' in status
 
 
 def prepare_launch(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
@@ -231,16 +261,17 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
     filter_fd = _open_memory_file(theirs, confinement.build_filter(private=True))
     info_fd, info_write = open_pipe(ours, theirs)
     # --die-with-parent ends the sandbox with the thread that started it: see ShellSession.
-    options = ["--info-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
+    options = ["--json-status-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--share-net"] if confinement.network else []
-    options += confinement.mount_options()
+    mounts, handles = confinement.mount_options(theirs)
+    options += mounts
     # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox.
     for name, value in {**_private_variables(confinement, "/tmp"), **program.variables}.items():
         options += ["--setenv", name, value]
     options += ["--chdir", str(program.cwd), "--seccomp", str(filter_fd), "--"]
     if program.tty:  # --new-session takes the terminal away: the command gets it back as its own
         options += [_require_program("setsid"), "-c", "-w"]
-    pass_fds = (filter_fd, info_write, *program.pass_fds)
+    pass_fds = (filter_fd, info_write, *handles, *program.pass_fds)
     return Launch(argv=[bubblewrap, *options, *program.argv], pass_fds=pass_fds, info_fd=info_fd)
 
 

@@ -32,10 +32,10 @@ from toolglot.errors import ToolError
 __all__ = ["SandboxProbe", "describe_sandbox", "describe_weakness", "probe_level", "probe_sandbox"]
 
 _CANARY_TIMEOUT = 10
-# Writes inside, then tries to write outside in two ways and to reach a port of this machine.
+# Writes inside, then tries to write to a protected directory, outside in two ways, and to reach a port of this machine.
 _CANARY_SCRIPT = (
-    'echo in >"$1/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; (exec 3<>"/dev/tcp/127.0.0.1/$3") && echo net; '
-    "echo done"
+    'echo in >"$1/in"; echo in 2>&- >"$1/protected/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; '
+    '(exec 3<>"/dev/tcp/127.0.0.1/$3") && echo net; echo done'
 )
 
 
@@ -83,11 +83,13 @@ def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
     with tempfile.TemporaryDirectory(prefix="toolglot-") as directory, socket.socket() as listener:
         base = Path(os.path.realpath(directory))
         work, outside, scratch = (base / name for name in ("work", "outside", "scratch"))
-        for path in (work, outside, scratch):
+        for path in (work, outside, scratch, protected := work / "protected"):
             path.mkdir()
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
-        confinement = Confinement(level=level, roots=(Root(work),), scratch=scratch, bubblewrap=bubblewrap)
+        confinement = Confinement(
+            level=level, roots=(Root(work),), scratch=scratch, protected_paths=(protected,), bubblewrap=bubblewrap
+        )
         argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
         with ExitStack() as stack:
             launch = prepare_launch(confinement, Program(argv=argv, cwd=work), stack, stack)
@@ -108,6 +110,8 @@ def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
             return f"it does not run: {error or f'exit code {process.returncode}'}"
         if not (work / "in").exists():
             return "the workspace cannot be written from inside"
+        if level is SandboxLevel.BUBBLEWRAP and any(protected.iterdir()):
+            return "it does not keep commands from changing protected files"
         if any(outside.iterdir()):
             return "it does not keep commands from writing elsewhere"
         return "it does not keep commands from the network" if "net" in words else ""

@@ -48,6 +48,7 @@ _CHUNK_SIZE = 256 * 1024
 _POLL_SECONDS = 0.05  # where the kernel has no pidfd
 _DISK_SECONDS = 0.5  # between two looks at the free disk
 _KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
+_MAX_RESTARTS = 40  # of a command whose sandbox could not be set up
 _MAX_CWD_BYTES = 65_536
 
 _Process = subprocess.Popen[bytes]
@@ -188,15 +189,30 @@ class ShellSession:
     def _run(self) -> None:
         process: _Process | None = None
         try:
-            try:
-                process = self._spawn()
-            except OSError as e:
-                message = f"the command could not be started: {e.strerror}"
-                raise ToolError(message, code="sandbox_unavailable") from None
-            finally:
-                self.started_at = self.last_output_at = time.monotonic()
-            self._start_event.set()
-            self._pump(process)
+            for is_last in (False,) * _MAX_RESTARTS + (True,):
+                try:
+                    process = self._spawn()
+                except OSError as e:
+                    message = f"the command could not be started: {e.strerror}"
+                    raise ToolError(message, code="sandbox_unavailable") from None
+                finally:
+                    self.started_at = self.last_output_at = time.monotonic()
+                self._start_event.set()
+                self._pump(process)
+                assert self._launch is not None
+                if self._launch.wait_for_namespace() or self.end_reason:
+                    break
+                # While bwrap made its mounts, another command may have exchanged what is there: it then gives up.
+                reason = self.output.last_line().removeprefix("bwrap: ")
+                if is_last:
+                    advice = "if another command keeps replacing that, end it first"
+                    message = f"the command could not be run in its sandbox: {reason}; {advice}"
+                    raise ToolError(message, code="sandbox_unavailable")
+                self._ours.close()
+                remove_cgroups(self._launch.cgroups)
+                self.output.delete_spill()
+                self.output = OutputBuffer(self.confinement.spill_dir, self.options.output_limit.max_chars)
+                self._pending_input = bytearray(self.options.stdin or b"")
         except BaseException as e:
             self.failure = e
             if process is not None:

@@ -1,0 +1,100 @@
+"""What is mounted in the workspace is what was looked at, whoever exchanges it meanwhile."""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from play import LEVELS, USERS, give_to, play, visible_directory
+from shell_kit import Kit, unavailable_reason
+
+from toolglot.builtin.files.confined_open import open_beneath
+from toolglot.builtin.shell import sandbox, session
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.sandbox_probe import probe_level
+
+TRIES = 8
+# Exchanges a protected directory and a link to a secret, all the time, and makes them again if somebody removes them.
+EXCHANGE = """
+import ctypes, os, platform, sys, time
+number = {"x86_64": 316, "aarch64": 276}[platform.machine()]
+exchange, secret, pause = ctypes.CDLL(None).syscall, sys.argv[1], float(sys.argv[2])
+while True:
+    if exchange(number, -100, b".vscode", -100, b".link", 2) != 0:
+        for make in (lambda: os.mkdir(".vscode"), lambda: os.symlink(secret, ".link")):
+            try: make()
+            except OSError: pass
+    end = time.perf_counter() + pause
+    while time.perf_counter() < end: pass
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_an_exchanged_directory_shows_no_secret_and_stops_no_command(user: str) -> None:
+    base = Path(tempfile.mkdtemp(prefix="toolglot-race-", dir=visible_directory()))
+    try:
+        base.chmod(0o755)
+        for name in ("home/.ssh", "work"):
+            (base / name).mkdir(parents=True)
+        (base / "home/.ssh/id").write_text("SECRET\n")
+        (base / "work/exchange.py").write_text(EXCHANGE)
+        give_to(user, base)
+        exchange = f"exec /usr/bin/python3 exchange.py {base}/home/.ssh 0.001"
+        calls: list[Any] = [["shell", {"command": exchange, "background": True}]]
+        calls += [["shell", {"command": "cat .vscode/id; echo ran"}]] * TRIES
+        environ = {"HOME": str(base / "home"), "TMPDIR": str(base)}
+        [report] = play(user, {"environ": environ, "root": str(base / "work"), "level": LEVELS["bwrap"], "calls": calls})
+        assert [call["text"] for call in report[1:] if "SECRET" in call["text"] or "ran\n" not in f"{call['text']}\n"] == []
+    finally:
+        shutil.rmtree(base)
+
+
+needs_bubblewrap = pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.BUBBLEWRAP)), reason="bubblewrap does not work here")
+
+
+@needs_bubblewrap
+def test_a_program_that_cannot_mount_by_descriptor_is_not_used(tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    refusal = "echo 'bwrap: Unknown option --ro-bind-fd' >&2; exit 1"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *--ro-bind-fd*) {refusal};; esac\nexec bwrap "$@"\n')
+    program.chmod(0o755)
+    assert probe_level(SandboxLevel.BUBBLEWRAP, str(program)) == "it does not run: bwrap: Unknown option --ro-bind-fd"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("exchanges", "is_run"), [(0, True), (3, True), (1000, False)])
+async def test_a_command_starts_again_if_a_directory_was_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: int, is_run: bool
+) -> None:
+    kit = Kit(tmp_path, SandboxLevel.BUBBLEWRAP)
+    (kit.work / ".vscode").mkdir()
+    starts: list[int] = []
+
+    def exchange_after_opening(root_fd: int, path: str, flags: int) -> int:
+        if (kit.work / ".vscode").is_symlink():
+            (kit.work / ".vscode").unlink()
+            (kit.work / "real").rename(kit.work / ".vscode")
+        starts.append(open_beneath(root_fd, path, flags))
+        if len(starts) <= exchanges:
+            (kit.work / ".vscode").rename(kit.work / "real")
+            (kit.work / ".vscode").symlink_to("/etc")
+        return starts[-1]
+
+    monkeypatch.setattr(sandbox, "open_beneath", exchange_after_opening)
+    monkeypatch.setattr(session, "_MAX_RESTARTS", 5)
+    before = len(os.listdir("/proc/self/fd"))
+    text = await kit.text(command="touch .vscode/x; cat", stdin="ran")
+    kit.close()
+    if is_run:
+        assert len(starts) == exchanges + 1
+        assert text.startswith("touch: cannot touch '.vscode/x': Read-only file system\nran")
+    else:
+        assert "could not be run in its sandbox" in text
+        assert "end it first" in text
+    assert len(os.listdir("/proc/self/fd")) <= before
