@@ -13,7 +13,7 @@ from toolglot.engine.signin import environment
 
 @pytest.fixture
 def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home directory of its own, without any key or setting of the real user. Logging and modules are restored."""
+    """A directory of its own, and a home without any key or setting of the real user. Logging and modules are restored."""
     original, modules, logger = dict(os.environ), set(sys.modules), logging.getLogger("toolglot")
     level, handlers = logger.level, list(logger.handlers)
     for name in original:

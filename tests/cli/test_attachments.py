@@ -14,7 +14,8 @@ from toolglot.messages import Media, Text
 
 
 @pytest.fixture(autouse=True)
-def directory(isolated_home: Path) -> Path:
+def directory(isolated_home: Path, monkeypatch: Patch) -> Path:
+    monkeypatch.setenv("HOME", str(isolated_home))
     for name in ("notes.txt", "my notes.txt", "a.py", "Makefile", "data (1).csv", "what?"):
         (isolated_home / name).write_text(f"content of {name}")
     (isolated_home / "docs").mkdir()

@@ -115,9 +115,9 @@ class TestKeys:
 
     def test_a_variable_that_takes_precedence_is_named(self) -> None:
         outcome = run_cli("login", "anthropic", stdin=KEY, ANTHROPIC_AUTH_TOKEN="other-key")
-        assert outcome.err == "note: ANTHROPIC_AUTH_TOKEN is set and takes precedence over the stored key\n"
+        assert outcome.err == "toolglot: ANTHROPIC_AUTH_TOKEN is set and takes precedence over the stored key\n"
         outcome = run_cli("logout", "anthropic", ANTHROPIC_AUTH_TOKEN="other-key")
-        assert outcome.err == "note: ANTHROPIC_AUTH_TOKEN is still set\n"
+        assert outcome.err == "toolglot: ANTHROPIC_AUTH_TOKEN is still set\n"
 
     @pytest.mark.parametrize(
         ("words", "code", "message"),

@@ -230,16 +230,17 @@ class TestTrust:
     PROJECT = 'tools = ["start_tools:plain"]\nsystem = "be brief"\n'
 
     @pytest.mark.parametrize("answer", [True, False])
-    def test_user_is_asked_once(self, answer: bool, home: Path) -> None:
+    def test_user_is_asked_once(self, answer: bool, home: Path, capsys: Capture) -> None:
         (home / "toolglot.toml").write_text(self.PROJECT)
         confirm = Confirm(answer)
         for _ in range(2):
             cli_setup = prepare(Flags(), confirm=confirm)
             assert names(cli_setup.tools) == (["plain"] if answer else [])
             assert cli_setup.setup.settings.system == "be brief"
-        (question,) = confirm.questions
-        assert str(home) in question
-        assert "tools" in question
+        assert confirm.questions == ["Do you trust this directory?"]
+        shown = "".join(capsys.readouterr().out.replace("↪", "").split())
+        assert f"toolglot.tomlin{home}wantstoset" in shown
+        assert 'tools=["start_tools:plain"]' in shown
         assert is_trusted(home) is ("start_tools" in sys.modules) is answer
         assert prepare(Flags(system="flag"), confirm=confirm).setup.settings.system == "flag"
 

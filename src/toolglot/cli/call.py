@@ -21,8 +21,8 @@ import msgspec
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, FACADE, JSON, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
-from toolglot.cli.printer import write_json_line
-from toolglot.cli.sanitize import escape_controls, shorten
+from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
+from toolglot.cli.sanitize import shorten
 from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare
 from toolglot.cli.styled import PlainConsole
 from toolglot.config.settings import ChatSettings
@@ -30,7 +30,7 @@ from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_base_tools
-from toolglot.jsontext import dumps, dumps_text, loads_object
+from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import Foreign, Media, Text, ToolCall
 from toolglot.providers.catalog import resolve_profile
@@ -94,7 +94,7 @@ def call(
         executor, facade = _create_executor(cli_setup, model, approve)
 
         def execute(call: ToolCall) -> ToolOutcome:
-            with redirect_stdout(sys.stderr):  # what a tool prints is not its result
+            with redirect_stdout(ToolPrints()):
                 outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
             if outcome.result.error_kind == "not_found" and not outcome.ran and cli_setup.builtins is not None:
                 cli_setup.builtins.check_usable(call.name)
@@ -102,9 +102,9 @@ def call(
                     names = " or ".join(bases)
                     raise UsageError(f"{call.name} is a model's name for {names}: call that, or name the model with -m")
             for repair in outcome.repairs:
-                print(f"toolglot: {escape_controls(str(repair))}", file=sys.stderr)
+                print_note(str(repair))
             if not (yes or has_user) and outcome.result.error_kind == "rejected":
-                print(f"toolglot: {shorten(call.name, 60)} needs approval (use --approve RULE, or --yes)", file=sys.stderr)
+                print_note(f"{shorten(call.name, 60)} needs approval (use --approve RULE, or --yes)")
             return outcome
 
         if explain and tool is not None:
@@ -132,7 +132,7 @@ def _explain(executor: ToolExecutor, facade: BoundFacade | None, call: ToolCall)
     executor.policy.check_allowed(tool, call.name)
     verdict = executor.policy.judge(tool, base, tool.bind(base).arguments)
     verb = {"run": "runs", "ask": "asks", "refuse": "is refused"}[verdict.action]
-    print(escape_controls(f"{tool.name} {verb}: {verdict.reason}"))
+    print_line(f"{tool.name} {verb}: {verdict.reason}")
     return int(verdict.action == "refuse")
 
 
@@ -180,7 +180,7 @@ def _ask_for_approval(approval: ApprovalRequest) -> bool:
     try:
         return click.confirm("Run it?", err=True)
     except click.Abort:
-        click.echo(err=True)
+        sys.stderr.write("\n")
         return False
     finally:
         signal.signal(signal.SIGINT, handler)
@@ -221,7 +221,7 @@ def _warn_running_commands(cli_setup: CliSetup) -> None:
     if running := [repr(shorten(session["command"], 60)) for session in sessions if session["running"]]:
         names, verb = ", ".join(running), "was" if len(running) == 1 else "were"
         note = f"{names} {verb} terminated: only a conversation keeps commands running (toolglot chat)"
-        print(f"toolglot: {note}", file=sys.stderr)
+        print_note(note)
 
 
 def _print_outcome(outcome: ToolOutcome, *, json: bool, is_reported: bool) -> None:
@@ -233,14 +233,13 @@ def _print_outcome(outcome: ToolOutcome, *, json: bool, is_reported: bool) -> No
     if result.is_error:
         if is_reported and result.error_kind == "rejected":
             return
-        print(f"toolglot: {escape_controls(_MODEL_MARKUP.sub('', result.text))}", file=sys.stderr)
+        print_note(_MODEL_MARKUP.sub("", result.text))
         return
     for block in result.content:
         match block:
             case Text():
-                text = escape_controls(block.text) if sys.stdout.isatty() else block.text
-                print(text, end="" if text.endswith("\n") else "\n")
+                write_text(sys.stdout, block.text if block.text.endswith("\n") else f"{block.text}\n")
             case Media():
-                print(f"[{block.kind} {block.media_type} {block.name}]".replace("  ", " "))
+                print_line(f"[{block.kind} {block.media_type} {block.name}]".replace("  ", " "))
             case Foreign():
-                sys.stdout.buffer.write(dumps(block.item) + b"\n")
+                write_json_line(sys.stdout, block.item)

@@ -1,5 +1,6 @@
 """`toolglot convert`: convert a request body from one API format to another."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from toolglot.cli.jsonl import Record, convert_record, process_lines, read_input
 from toolglot.cli.options import INPUT_FILE, JSONL, WIRE
-from toolglot.cli.printer import print_json
+from toolglot.cli.printer import Printer, print_json
 from toolglot.errors import MalformedRequest, UsageError
 from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import PROFILES, SURFACES, infer_provider, resolve_profile
@@ -60,15 +61,16 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
     except MalformedRequest as e:
         raise UsageError(str(e)) from None
     print_json(result["request"])
+    notes = Printer(sys.stderr)
     for loss in result["losses"]:
-        click.secho(f"lost: {loss}", err=True, fg="red")
+        notes.print_line(f"lost: {loss}", "red")
     for repair in result["repairs"]:
-        click.secho(f"repaired: {repair}", err=True, fg="yellow")
+        notes.print_line(f"repaired: {repair}", "yellow")
     vendor = infer_provider(result["model"])
     if (
         vendor
         and "model" in result["request"]
         and target not in {PROFILES[row].wire for _, row in SURFACES.get(vendor, (("", vendor),))}
     ):
-        click.secho(f"kept: the model {result['model']!r}; use --model to name one for {target}", err=True, fg="yellow")
+        notes.print_line(f"kept: the model {result['model']!r}; use --model to name one for {target}", "yellow")
     return 0

@@ -10,8 +10,9 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from toolglot.cli.printer import print_note, write_json_line
 from toolglot.errors import MalformedData, ProviderError, ToolglotError, TruncatedStream
-from toolglot.jsontext import dumps, loads_object
+from toolglot.jsontext import loads_object
 
 Record = dict[str, Any]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
@@ -53,11 +54,10 @@ def process_lines(file: Path | None, handler: Callable[[Record], Record], format
             except ToolglotError as e:
                 result = format_error(id, e)
                 is_valid = isinstance(e, ProviderError | TruncatedStream)  # a recorded error of a provider is valid input
-            sys.stdout.buffer.write(dumps(result) + b"\n")
+            write_json_line(sys.stdout, result, flush=not is_valid)
             if not is_valid:
                 exit_code = 1
-                sys.stdout.buffer.flush()
-                print(f"toolglot: line {number}: {result['error']['message']}", file=sys.stderr)
+                print_note(f"line {number}: {result['error']['message']}")
     sys.stdout.buffer.flush()
     return exit_code
 

@@ -10,6 +10,7 @@ from getpass import getpass
 
 import click
 
+from toolglot.cli.printer import print_line, print_note
 from toolglot.cli.startup import logins_file
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import GitHub, Login
@@ -32,7 +33,7 @@ def login(provider: str, host: str | None) -> None:
     if profile.sign_in == "copilot":
         copilot.check_installed()
         location = copilot.store_login(asyncio.run(_run_device_flow(GitHub.for_host(host))))
-        print(f"signed in; the Copilot login is stored in {'the ' if os.sep not in location else ''}{location}")
+        print_line(f"signed in; the Copilot login is stored in {'the ' if os.sep not in location else ''}{location}")
     else:
         _store_key(profile)
     _warn_about_variable(profile, "is set and takes precedence over the stored key")
@@ -47,14 +48,14 @@ def logout(provider: str) -> None:
     is_deleted = copilot.delete_login() if profile.sign_in == "copilot" else delete_key(profile.id)
     if not is_deleted and load_key(profile.id):
         raise ToolglotError(f"the system keyring refuses to delete the key for {account}: remove it there")
-    print(f"deleted the key for {account}" if is_deleted else f"no key is stored for {account}")
+    print_line(f"deleted the key for {account}" if is_deleted else f"no key is stored for {account}")
     _warn_about_variable(profile, "is still set")
 
 
 def _warn_about_variable(profile: Profile, consequence: str) -> None:
     name = next((name for name in (*profile.key_env, *profile.token_env) if read_key_variable(name)), None)
     if name:
-        print(f"note: {name} {consequence}", file=sys.stderr)
+        print_note(f"{name} {consequence}")
 
 
 def _store_key(profile: Profile) -> None:
@@ -79,14 +80,14 @@ def _store_key(profile: Profile) -> None:
     if not store_key(profile.id, key):
         raise ToolglotError(f"the system keyring did not accept the key: unlock it, or {alternative}")
     write_private(logins_file(), b"a key was kept in the system keyring\n")
-    print(f"stored the key for {account} in the system keyring")
+    print_line(f"stored the key for {account} in the system keyring")
 
 
 async def _run_device_flow(github: GitHub) -> Login:
     code = await copilot.request_device_code(github)
     url, user_code = ("".join(filter(str.isprintable, text))[:200] for text in (code.verification_uri, code.user_code))
-    print(f"open {url} and enter the code {user_code}", flush=True)
-    print("waiting for GitHub (press Ctrl-C to cancel) …", file=sys.stderr, flush=True)
+    print_line(f"open {url} and enter the code {user_code}")
+    print_note("waiting for GitHub (press Ctrl-C to cancel) …")
     login = await copilot.wait_for_login(code, github)
     await copilot.exchange_login(login)
     return login

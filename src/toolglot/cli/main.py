@@ -112,9 +112,9 @@ def _prepare_streams() -> None:
 
 
 def _fail(message: str, exit_code: int) -> NoReturn:
-    from toolglot.cli.sanitize import escape_invisible
+    from toolglot.cli.printer import print_note
 
-    print(f"toolglot: {escape_invisible(message)}", file=sys.stderr)
+    print_note(message)
     sys.exit(exit_code)
 
 

@@ -1,5 +1,6 @@
 """Options that several commands have in common."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ def complete_model(context: click.Context, parameter: click.Parameter, incomplet
         aliases = read_configuration().settings.aliases
     except ToolglotError:
         aliases = ()
+    # Anybody may have chosen an alias: a shell must not be given more than a name.
+    aliases = [alias for alias in aliases if re.fullmatch(r"[\w.@+-]+", alias)]
     return [name for name in complete_models(aliases) if name.startswith(incomplete)]
 
 

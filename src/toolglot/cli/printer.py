@@ -1,5 +1,6 @@
 """Print text, labeled values and tables that fit the terminal, in color only where it is supported."""
 
+import io
 import os
 import shutil
 import sys
@@ -9,7 +10,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.sanitize import escape_controls, escape_invisible, escape_json
 from toolglot.cli.styled import Line
 from toolglot.jsontext import dumps
 
@@ -24,11 +25,41 @@ def supports_color(stream: Any) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def write_json_line(stream: TextIO, value: Any) -> None:
+def write_json_line(stream: TextIO, value: Any, *, flush: bool = True) -> None:
     """Write a value as one line of JSON, in UTF-8 whatever the encoding of the stream is."""
+    data = dumps(value)
+    if stream.isatty():  # JSON escapes only some of what a terminal interprets
+        data = escape_json(data.decode()).encode()
     stream.flush()
-    stream.buffer.write(dumps(value) + b"\n")
-    stream.buffer.flush()
+    stream.buffer.write(data + b"\n")
+    if flush:
+        stream.buffer.flush()
+
+
+def write_text(stream: TextIO, text: str) -> None:
+    """Write what a model or a tool said: as it is, but on a terminal with control characters made visible."""
+    stream.write(escape_controls(text) if stream.isatty() else text)
+    stream.flush()
+
+
+class ToolPrints(io.TextIOBase):
+    """A stdout for the code of tools: what they print goes to stderr, where it is no part of a result."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str, /) -> int:
+        write_text(sys.stderr, text)
+        return len(text)
+
+
+def print_line(text: str) -> None:
+    """Print a line to stdout."""
+    print(escape_invisible(text), flush=True)
+
+
+def print_note(text: str) -> None:
+    """Print a line about what happens to stderr."""
+    print(f"toolglot: {escape_invisible(text)}", file=sys.stderr, flush=True)
 
 
 def format_json(value: Any) -> str:
@@ -63,7 +94,7 @@ class Printer:
         self.write(Line(escape_invisible(text).rstrip(), style).append("\n"))
 
     def write(self, line: Line) -> None:
-        """Write styled text as it is, without a line end."""
+        """Write styled text without a line end."""
         text = line.render(use_color=self._use_color)
         encoding = self._out.encoding or "utf-8"
         self._out.write(text.encode(encoding, "replace").decode(encoding))

@@ -18,9 +18,10 @@ import click
 from toolglot.cli.format_call import describe_stop, format_arguments
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
-from toolglot.cli.printer import supports_color, write_json_line
-from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
+from toolglot.cli.printer import ToolPrints, print_note, supports_color, write_json_line, write_text
+from toolglot.cli.sanitize import escape_invisible, shorten
 from toolglot.cli.startup import Flags, approve_all, prepare
+from toolglot.cli.styled import Line
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import (
@@ -65,7 +66,7 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
         agent = cli_setup.create_agent(approve=approve_all if yes else lambda _: "later")
         content = [prompt, *map(load_attachment, attach)]
         if cli_setup.model_reason:
-            print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
+            print_note(cli_setup.model_reason)
         presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout)
 
         async def stream() -> int:
@@ -83,8 +84,7 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
             return exit_code
 
         stderr = presenter.wrap_stderr(sys.stderr) if isinstance(presenter, _TextPresenter) else sys.stderr
-        # Output printed by a tool is not part of the answer.
-        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(ToolPrints()):
             try:
                 return asyncio.run(stream())
             except KeyboardInterrupt:
@@ -134,53 +134,51 @@ class _TextPresenter:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._sanitize = escape_controls if out.isatty() else str
         self._is_live = sys.stderr.isatty()
         self._use_color = supports_color(sys.stderr)
         self._at_line_start = True
 
     def show_start(self, model: str) -> None:
-        self._print_note(model, "2")
+        self._print_note(model, "dim")
 
     def show_event(self, event: RunEvent) -> None:
         match event:
             case TextDelta():
-                self._out.write(self._sanitize(event.text))
-                self._out.flush()
+                write_text(self._out, event.text)
                 self._at_line_start = event.text.endswith("\n")
             case ToolStarted():
-                self._print_note(f"→ {event.call.name} {shorten(format_arguments(event.call), 100)}", "36")
+                self._print_note(f"→ {event.call.name} {shorten(format_arguments(event.call), 100)}", "cyan")
             case ToolProgress():
-                self._print_note(f"  {event.text}", "2")
+                self._print_note(f"  {event.text}", "dim")
             case ToolFinished():
                 outcome = event.outcome
-                symbol, color = ("✗", "31") if outcome.result.is_error else ("←", "2")
+                symbol, style = ("✗", "red") if outcome.result.is_error else ("←", "dim")
                 head = f"{symbol} {outcome.call.name} {outcome.seconds:.2f} s"
-                self._print_note(f"{head}  {shorten(outcome.result.text, 100)}", color)
+                self._print_note(f"{head}  {shorten(outcome.result.text, 100)}", style)
             case Retrying() | RequestDelayed():
                 action = "retrying in" if isinstance(event, Retrying) else "waiting for"
-                self._print_note(f"{action} {event.seconds:.1f} s: {event.reason}", "33")
+                self._print_note(f"{action} {event.seconds:.1f} s: {event.reason}", "yellow")
             case ModelSwitched():
-                self._print_note(f"continuing with {event.model}: {event.reason}", "33")
+                self._print_note(f"continuing with {event.model}: {event.reason}", "yellow")
             case ContextTruncated():
-                self._print_note(event.message, "33")
+                self._print_note(event.message, "yellow")
             case RunDone():
                 self._end_line()
                 result = event.result
-                notes = [f"lost: {escape_invisible(str(loss))}" for loss in result.losses]
+                notes = [f"lost: {loss}" for loss in result.losses]
                 if result.stop == "approval":
                     names = ", ".join(request.tool for request in result.pending)
                     notes.append(f"{names} needs approval (use --approve RULE, or --yes)")
                 elif result.stop != "end":
                     notes.append(describe_stop(result.stop))
                 for note in notes:
-                    print(f"toolglot: {note}", file=sys.stderr)
+                    print_note(note)
             case _:
                 pass
 
     def show_failure(self, kind: str, message: str) -> None:
         self._end_line()
-        print(f"toolglot: {escape_invisible(message)}", file=sys.stderr)
+        print_note(message)
 
     def wrap_stderr(self, stderr: TextIO) -> TextIO:
         """Return a stream for logs and prints of tools; it first ends an unfinished line of the answer on the same terminal."""
@@ -204,8 +202,8 @@ class _TextPresenter:
             self._out.flush()
             self._at_line_start = True
 
-    def _print_note(self, text: str, color: str) -> None:
+    def _print_note(self, text: str, style: str) -> None:
         if self._is_live:
             self._end_line()
-            text = escape_invisible(text)
-            print(f"\x1b[{color}m{text}\x1b[0m" if self._use_color else text, file=sys.stderr, flush=True)
+            sys.stderr.write(Line(escape_invisible(text), style).append("\n").render(use_color=self._use_color))
+            sys.stderr.flush()

@@ -25,6 +25,11 @@ def escape_controls(text: str) -> str:
     return _CONTROL_CHARACTERS.sub(lambda match: _SYMBOLS.get(match[0]) or _code_point(match[0]), text.replace("\r\n", "\n"))
 
 
+def escape_json(text: str) -> str:
+    """Escape control characters in JSON as JSON does, so that it stays the same value."""
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def escape_invisible(text: str) -> str:
     """Replace control, invisible and reordering characters; use it wherever a user makes a decision."""
     text = escape_controls(text)

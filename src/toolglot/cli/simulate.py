@@ -7,6 +7,7 @@ import click
 
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.options import LOGGING
+from toolglot.cli.printer import print_line
 from toolglot.engine.signin.environment import secret_values
 from toolglot.errors import ToolglotError
 from toolglot.simulator.core import Simulator
@@ -43,9 +44,9 @@ def simulate(host: str, port: int, fault: tuple[str, ...], verbose: int, log_fil
 
     async def run() -> None:
         async with serve(Simulator(faults=fault), host, port) as url:
-            print(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)", flush=True)
+            print_line(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)")
             for client, path in _BASE_URL_PATHS.items():
-                print(f"  base URL for {client:25} {url}{path}", flush=True)
+                print_line(f"  base URL for {client:25} {url}{path}")
             await asyncio.Event().wait()
 
     try:

@@ -16,7 +16,9 @@ from toolglot.approvals import ApprovalRequest, Approve, Decision, Deny
 from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.logging_setup import configure_logging, effective_level
-from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.printer import Printer, print_note
+from toolglot.cli.sanitize import escape_deceptive
+from toolglot.cli.styled import CONTINUATION, Line
 from toolglot.config.layers import Configuration, read_configuration
 from toolglot.config.loading import load_tools
 from toolglot.config.setup import Setup, find_unmatched, find_unmatched_rules, load_configured_tools
@@ -128,7 +130,7 @@ def prepare(
         saved_model: The model of a saved conversation, to be used unless a flag names another one.
     """
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
-        print(f"toolglot: TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist", file=sys.stderr)
+        print_note(f"TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist")
     settings = (configuration := _resolve_trust(_load_configuration(flags), flags, confirm)).settings
     level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
     configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
@@ -145,21 +147,22 @@ def prepare(
         if (enabled := want_builtin or not is_simulated) and NOT_SUPPORTED:
             if want_builtin and not tools:
                 raise UsageError(NOT_SUPPORTED)
-            print(f"toolglot: {NOT_SUPPORTED}", file=sys.stderr)
+            print_note(NOT_SUPPORTED)
             enabled = False
     builtins = None
     if enabled:
         from toolglot.builtin.configured import configured_builtins
 
         builtins = configured_builtins(settings, ask=ask_user, require_read=require_read)
-        sys.stderr.writelines(f"toolglot: {escape_invisible(notice)}\n" for notice in builtins.notices)
+        for notice in builtins.notices:
+            print_note(notice)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
         facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
         disabled = settings.builtin.enabled is False
         reason = "the built-in tools are disabled" if disabled else "the simulator has no built-in tools without --builtin"
         if isinstance(facade, str) or facade.base_tools <= BASE_TOOLS:
-            print(f"toolglot: --facade {escape_invisible(flags.facade)} has no effect: {reason}", file=sys.stderr)
+            print_note(f"--facade {flags.facade} has no effect: {reason}")
     if has_demo_tools := use_demo_tools and not tools and is_simulated:
         from toolglot.cli.demo_samples import CHAT_SAMPLES
 
@@ -183,12 +186,15 @@ def _resolve_trust(configuration: Configuration, flags: Flags, confirm: Callable
     if directory is None or not withheld:
         return configuration
     if confirm is None or has_decision(directory):
-        keys = escape_invisible(", ".join(setting.key for setting in withheld))
-        note = f"ignoring {keys} in {directory}/toolglot.toml: the directory is not trusted (run `toolglot trust`)"
-        print(f"toolglot: {note}", file=sys.stderr)
+        keys = ", ".join(setting.key for setting in withheld)
+        print_note(f"ignoring {keys} in {directory}/toolglot.toml: the directory is not trusted (run `toolglot trust`)")
         return configuration
-    values = "; ".join(f"{setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld)
-    if confirm(f"toolglot.toml in {directory} wants to set {escape_invisible(values)}. Do you trust this directory?"):
+    values = [f"  {setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld]
+    printer = Printer(sys.stdout)
+    for text in (f"toolglot.toml in {directory} wants to set", *values):
+        for row in Line(escape_deceptive(text).replace("\n", "␊")).wrap(printer.width - 1, CONTINUATION):
+            printer.write(row.append("\n"))
+    if confirm("Do you trust this directory?"):
         trust_directory(directory)
         return _load_configuration(flags)
     refuse_trust(directory)
@@ -239,9 +245,9 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
     unmatched = find_unmatched_rules(setup.settings, names)
     for pattern in unmatched[:_MAX_WARNINGS]:
         rule = "--deny" if pattern in flags.deny else "--approve" if pattern in flags.approve else "a configured rule"
-        print(f"toolglot: {rule} names {escape_invisible(repr(pattern))}, but no tool matches it", file=sys.stderr)
+        print_note(f"{rule} names {pattern!r}, but no tool matches it")
     if more := unmatched[_MAX_WARNINGS:]:
-        print(f"toolglot: and {len(more)} more rules that no tool matches", file=sys.stderr)
+        print_note(f"and {len(more)} more rules that no tool matches")
 
 
 def require_key(engine: Engine) -> None:

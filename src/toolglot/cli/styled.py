@@ -7,6 +7,8 @@ from unicodedata import category, east_asian_width
 
 from wcwidth import wcwidth
 
+from toolglot.cli.sanitize import escape_controls
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -22,17 +24,21 @@ _CODES = {
     "cyan": "36",
 }
 
+CONTINUATION = "      ↪ "  # begins a row that continues a line
 _MAX_RAGGED = 20  # columns that a row may lack so that it ends at a blank
 
 
 class Line:
-    """Text whose parts have styles such as "bold red". A rich console can print it too."""
+    """Text whose parts have styles such as "bold red". A rich console can print it too.
+
+    It contains nothing that a terminal interprets, whatever it was made of.
+    """
 
     def __init__(self, text: str = "", style: str = "") -> None:
-        self.parts: list[tuple[str, str]] = [(text, style)] if text else []
+        self.parts: list[tuple[str, str]] = [(escape_controls(text), style)] if text else []
 
     def append(self, text: str, style: str = "") -> "Line":
-        self.parts.append((text, style))
+        self.parts.append((escape_controls(text), style))
         return self
 
     def __str__(self) -> str:

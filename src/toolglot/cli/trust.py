@@ -1,12 +1,11 @@
 """`toolglot trust`: trust a project's directory after showing what its file asks for."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from toolglot.cli.config import show_withheld
-from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.printer import print_line, print_note
 from toolglot.config.layers import PROJECT_FILE, find_project_file, read_configuration
 from toolglot.config.trust import is_trusted, list_trusted_directories, revoke_trust, trust_directory
 from toolglot.errors import UsageError
@@ -23,9 +22,9 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
     """
     if list_all:
         for trusted in list_trusted_directories():
-            print(escape_invisible(str(trusted)))
+            print_line(str(trusted))
         if not list_trusted_directories():
-            print("no directory is trusted", file=sys.stderr)
+            print_note("no directory is trusted")
         return
     if directory is None:
         directory, project = Path.cwd(), find_project_file()
@@ -35,17 +34,17 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
     elif not directory.is_dir():
         raise UsageError(f"no such directory: {str(directory)!r}")
     directory = directory.resolve()
-    name, was_trusted = escape_invisible(str(directory)), is_trusted(directory)
+    name, was_trusted = str(directory), is_trusted(directory)
     if remove:
         revoke_trust(directory)
-        print(f"{name} is no longer trusted" if was_trusted else f"{name} was not trusted")
+        print_line(f"{name} is no longer trusted" if was_trusted else f"{name} was not trusted")
     elif was_trusted:
-        print(f"{name} is already trusted")
+        print_line(f"{name} is already trusted")
         return
     elif not (directory / PROJECT_FILE).exists():
-        print(f"{name} has no {PROJECT_FILE} yet")
+        print_line(f"{name} has no {PROJECT_FILE} yet")
     effect = "are now ignored" if remove else "need trust"
     show_withheld(read_configuration(directory=directory, trusted=False), f"settings in its {PROJECT_FILE} that {effect}:")
     if not remove:
         trust_directory(directory)
-        print(f"{name} is now trusted: {PROJECT_FILE} files in it and below it can change any setting")
+        print_line(f"{name} is now trusted: {PROJECT_FILE} files in it and below it can change any setting")

@@ -13,7 +13,7 @@ from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.keyboard import open_keyboard
 from toolglot.cli.options import AGENT
-from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.printer import print_note, write_text
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.cli.styled import PlainConsole
 from toolglot.errors import MalformedData, UsageError
@@ -61,7 +61,7 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
                     completions=lambda text: session.completions(text),
                 )
             else:
-                reader = PipeReader(keyboard, lambda text: print(text, end="", flush=True, file=screen.console.file))
+                reader = PipeReader(keyboard, lambda text: write_text(screen.console.file, text))
             session = Chat(cli_setup.setup, agent, screen, reader, keyboard)
             if cli_setup.builtins is not None:
                 session.begin_conversation = cli_setup.builtins.begin_conversation
@@ -90,7 +90,7 @@ def create_console() -> Any:
         from rich.console import Console
     except ImportError:
         if out.isatty():
-            print("toolglot: for Markdown and live output: pip install 'toolglot[rich]'", file=sys.stderr)
+            print_note("for Markdown and live output: pip install 'toolglot[rich]'")
         return PlainConsole(out)
 
     class ChatConsole(Console):
@@ -104,7 +104,7 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, model: str, tool_count: in
     reason = cli_setup.model_reason
     if not screen.console.is_terminal:
         if reason:
-            print(f"toolglot: {escape_invisible(reason)}", file=sys.stderr)
+            print_note(reason)
         return
     screen.note(f"toolglot · {model} · {tool_count} tools · /help", "bold")
     if cli_setup.builtins is not None:

@@ -9,6 +9,7 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.segment import Segment, Segments
 
+from toolglot.cli.sanitize import escape_controls
 from toolglot.cli.styled import Line
 
 # HTML tags are shown as text, because models write about them.
@@ -22,7 +23,9 @@ def print_markdown(console: Console, text: str) -> None:
     lines = console.render_lines(markdown, pad=False)
     used = [index for index, line in enumerate(lines) if "".join(segment.text for segment in line).strip()]
     for line in lines[used[0] : used[-1] + 1] if used else ():
-        console.print(Segments([*line, Segment.line()]), end="")
+        # Markdown has entities (&#x202e;) that become characters only here.
+        shown = [Segment(escape_controls(segment.text), segment.style) for segment in line]
+        console.print(Segments([*shown, Segment.line()]), end="")
     console.print()
 
 

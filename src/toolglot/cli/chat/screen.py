@@ -15,7 +15,7 @@ import msgspec
 from toolglot.cli.chat.markdown_blocks import BlockSplitter
 from toolglot.cli.format_call import describe_stop, format_arguments
 from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
-from toolglot.cli.styled import Line, cell_width, chop
+from toolglot.cli.styled import CONTINUATION, Line, cell_width, chop
 from toolglot.config.settings import ChatSettings
 from toolglot.events import (
     BlockReady,
@@ -319,7 +319,7 @@ class Screen:
 
     def print_rows(self, lines: Iterable[Line]) -> int:
         """Print the lines of a question, and return their number of rows. Rows that continue a line are indented."""
-        rows = [row for line in lines for row in line.wrap(max(20, self.console.width - 1), "      ↪ ")]
+        rows = [row for line in lines for row in line.wrap(max(20, self.console.width - 1), CONTINUATION)]
         for row in rows:
             self.console.print(row, soft_wrap=True)
         return len(rows)
