@@ -130,7 +130,8 @@ def test_what_is_overwritten_is_kept_without_being_asked_for(tmp_path: Path, mon
         agent = Orchestrator("simulator", tools=tools, facade="neutral", config=ToolConfig(approve=["write"]))
         agent.run_sync('call read_file {"path": "a.txt"} then call write_file {"path": "a.txt", "content": "after"}')
         assert (work / "a.txt").read_text() == "after"
-        (backup,) = (state / "backups").iterdir()
+        (conversation,) = (state / "backups").iterdir()
+        (backup,) = conversation.iterdir()
         assert (backup.name.startswith("a.txt."), backup.read_text()) == (True, "before\n")
 
 
@@ -141,8 +142,15 @@ def test_old_backups_are_removed(tmp_path: Path) -> None:
     for name in names:
         (backups / name).write_text("x")
         os.utime(backups / name, (old, old) if name != names[1] else None)
+    for number in range(3):  # more than is kept, the first one being the oldest
+        copy = backups / f"conversation{number}" / "big.0123456789abcdef"
+        copy.parent.mkdir(mode=0o700)
+        copy.touch()
+        os.truncate(copy, 500 << 20)
+        os.utime(copy, (old + 1e6 + number,) * 2)
     coding_tools(tmp_path, state_dir=tmp_path / "state")
-    assert sorted(path.name for path in backups.iterdir()) == sorted(names[1:])
+    assert sorted(path.name for path in backups.iterdir() if path.is_file()) == sorted(names[1:])
+    assert sorted(path.parent.name for path in backups.glob("*/*")) == ["conversation1", "conversation2"]
 
 
 def test_a_home_that_cannot_be_written_is_a_warning(

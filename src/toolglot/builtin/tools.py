@@ -4,6 +4,8 @@ A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) 
 Tools that need options, or that come in a package of their own, are listed in `Builtins`.
 """
 
+import secrets
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib import import_module
 from logging import getLogger
@@ -84,6 +86,7 @@ class Builtins:
             other_roots=options.other_roots,
             unprotected=options.unprotected,
             backup_dir=_find_backup_dir(state_dir) if options.backups else None,
+            backup_name=f"{time.strftime('%Y-%m-%dT%H.%M.%S')}-{secrets.token_hex(4)}",
             private=() if state_dir is None else (state_dir,),
         )
         self.state = state = ToolState(workspace, state_dir=state_dir, ask=ask, require_read=options.require_read)

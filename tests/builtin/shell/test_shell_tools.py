@@ -20,6 +20,7 @@ from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell import limits
 from toolglot.builtin.shell.limits import _parent_groups, describe_limits  # pyright: ignore[reportPrivateUsage]
 from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.private_dirs import ConversationDirectory
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.builtin.shell.tools import close_shell, shell_tools
@@ -610,6 +611,33 @@ class TestSandbox:
     async def test_the_temporary_directory_lasts(self, kit: Kit) -> None:
         await kit.shell(command="echo kept > $TMPDIR/note")
         assert (await kit.shell(command="cat $TMPDIR/note"))["output"] == "kept\n"
+
+    @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
+    async def test_a_conversation_does_not_see_the_output_of_another(self, open_kit: OpenKit, level: SandboxLevel) -> None:
+        first, second = open_kit(level), open_kit(level)
+        spill = (await first.shell(command="seq 100000; echo SECRET > $TMPDIR/note", max_output=100))["spill"]
+        abandoned = first.state_dir / "shell" / "toolglot-shell-dead" / "output"
+        abandoned.mkdir(parents=True)
+        (abandoned / "output-1.txt").write_text("SECRET\n")
+        assert (await first.shell(command=f"tail -n 1 {spill}"))["output"] == "100000\n"
+        other = Path(spill).parents[1]
+        output = (await second.shell(command=f"cat {spill} {other}/tmp/note {other.parent}/*/*/*; ls {other}"))["output"]
+        assert "100000" not in output
+        assert "SECRET" not in output
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="needs the sandbox's directories")
+    def test_the_files_of_a_dead_process_are_deleted(self, tmp_path: Path) -> None:
+        """Those of a living one are not, whatever is in them."""
+        living = ConversationDirectory(tmp_path / "living", "x-")
+        dead = tmp_path / "living" / "x-dead"
+        deep = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]"
+        subprocess.run(["bash", "-c", f'mkdir -p {dead}/locked/x; cd {dead}; python3 -c "{deep}"; chmod 0 locked'], check=True)
+        script = "import sys; from pathlib import Path; from toolglot.builtin.shell.private_dirs import ConversationDirectory; "
+        script += "ConversationDirectory(Path(sys.argv[1]), 'x-').delete()"
+        subprocess.run([sys.executable, "-c", script, str(tmp_path / "living")], check=True)
+        assert list((tmp_path / "living").iterdir()) == [living.path]
+        living.delete()
+        assert list((tmp_path / "living").iterdir()) == []
 
     async def test_network_where_it_is_allowed(self, open_kit: OpenKit) -> None:
         async def work(kit: Kit) -> dict[str, Any]:

@@ -54,7 +54,7 @@ __all__ = [
 _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # directories, on some file systems
 _BACKUP_NAME = re.compile(r"\.[0-9a-f]{16}$")
-_MAX_BACKUP_AGE = 30 * 24 * 3600.0
+_MAX_BACKUP_AGE, _MAX_BACKUP_BYTES = 30 * 24 * 3600.0, 1 << 30
 CreatedDirectories = list[tuple[int, str]]
 """Directories that were created: the descriptor of the parent, and the name."""
 
@@ -107,7 +107,8 @@ class ChangeLog:
         if self._fd < 0:
             import fcntl
 
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._directory.mkdir(exist_ok=True, mode=0o700)
             path = self._path = self._directory / secrets.token_hex(8)
             self._fd = os.open(path, CREATE_FLAGS, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_EX)
@@ -137,33 +138,56 @@ def recover_changes(backup_dir: Path, open_directory: Callable[[LogEntry, ExitSt
 
     `open_directory` returns a descriptor of an entry's directory, None if that no longer exists, or raises ToolError.
     """
-    with suppress(OSError):
-        status = os.stat(backup_dir)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            return  # somebody else could have written the logs
-        _remove_old_backups(str(backup_dir))
-        for path in sorted(path for path in backup_dir.iterdir() if path.suffix == ".journal"):
-            with suppress(OSError, ToolError), ExitStack() as stack:
-                lines = _read_abandoned_log(path, stack)
-                entries = {line.old: line for line in lines if isinstance(line, LogEntry)}.values()
-                # All directories first: one that may not be changed leaves the whole log alone.
-                directories = [open_directory(entry, stack) for entry in entries]
-                is_complete = lines[-1:] == [OutcomeMark(True)]
-                for entry, dir_fd in zip(entries, directories, strict=True):
-                    if dir_fd is not None:
-                        remove_leftovers(dir_fd, entry) if is_complete else restore_file(dir_fd, entry)
-                    with suppress(FileNotFoundError):
-                        os.unlink(backup_dir / os.fsdecode(entry.copy))
-                os.unlink(path)
+    for directory in (backup_dir, *_list_subdirectories(backup_dir)):
+        with suppress(OSError):
+            status = os.stat(directory)
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+                return  # somebody else could have written the logs
+            _remove_old_backups(str(backup_dir))
+            for path in sorted(path for path in directory.iterdir() if path.suffix == ".journal"):
+                with suppress(OSError, ToolError):
+                    _recover_change(path, open_directory)
+
+
+def _recover_change(path: Path, open_directory: Callable[[LogEntry, ExitStack], int | None]) -> None:
+    with ExitStack() as stack:
+        lines = _read_abandoned_log(path, stack)
+        entries = {line.old: line for line in lines if isinstance(line, LogEntry)}.values()
+        # All directories first: one that may not be changed leaves the whole log alone.
+        directories = [open_directory(entry, stack) for entry in entries]
+        is_complete = lines[-1:] == [OutcomeMark(True)]
+        for entry, dir_fd in zip(entries, directories, strict=True):
+            if dir_fd is not None:
+                remove_leftovers(dir_fd, entry) if is_complete else restore_file(dir_fd, entry)
+            with suppress(FileNotFoundError):
+                os.unlink(path.with_name(os.fsdecode(entry.copy)))
+        os.unlink(path)
+
+
+def _list_subdirectories(directory: Path) -> list[Path]:
+    with suppress(OSError), os.scandir(directory) as entries:
+        return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+    return []
 
 
 @cache  # once in a process: a server may create tools for every request
 def _remove_old_backups(backup_dir: str) -> None:
-    oldest = time.time() - _MAX_BACKUP_AGE
-    for entry in os.scandir(backup_dir):
+    directories = [Path(backup_dir), *_list_subdirectories(Path(backup_dir))]
+    copies: list[tuple[float, int, str]] = []
+    for entry in (entry for directory in directories for entry in os.scandir(directory) if _BACKUP_NAME.search(entry.name)):
         with suppress(OSError):
-            if _BACKUP_NAME.search(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
-                os.unlink(entry.path)
+            if not stat.S_ISDIR((status := entry.stat(follow_symlinks=False)).st_mode):
+                copies.append((status.st_mtime, status.st_size, entry.path))
+    total, oldest = sum(size for _, size, _ in copies), time.time() - _MAX_BACKUP_AGE
+    for modified, size, path in sorted(copies):
+        if modified < oldest or total > _MAX_BACKUP_BYTES:
+            with suppress(OSError):
+                os.unlink(path)
+                total -= size
+    for directory in directories[1:]:
+        with suppress(OSError):  # one that is not empty
+            if directory.stat().st_mtime < time.time() - 3600:  # otherwise somebody may be about to use it
+                os.rmdir(directory)
 
 
 def _read_abandoned_log(path: Path, stack: ExitStack) -> list[LogEntry | OutcomeMark]:

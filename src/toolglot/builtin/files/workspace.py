@@ -81,8 +81,8 @@ class Workspace(RootSet):
     """A main root that relative paths refer to, and others beside it. Thread-safe.
 
     `alias`: an absolute path by which the model knows the main root. `protected_names`: names that are never changed, except
-    `unprotected` ones. `backup_dir`: a private directory that keeps a copy of everything that is overwritten or removed.
-    `private`: other directories of ours, which are never changed.
+    `unprotected` ones. `backup_dir`: a private directory that keeps a copy of everything that is overwritten or removed, in a
+    directory `backup_name` if there is one. `private`: other directories of ours, which are never changed.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Workspace(RootSet):
         protected_names: Iterable[str] = PROTECTED_NAMES,
         unprotected: Iterable[str] = (),
         backup_dir: Path | None = None,
+        backup_name: str = "",
         private: Iterable[Path] = (),
     ) -> None:
         if NOT_SUPPORTED:
@@ -104,7 +105,7 @@ class Workspace(RootSet):
         self.protected_names = frozenset(map(fold_name, protected_names)) - unprotected - {""}
         """Names that are not changed, folded as the most lenient file system compares them."""
         self._short_names = frozenset(name.lstrip(".").partition(".")[0][:6] for name in self.protected_names)
-        self._backup_dir = backup_dir
+        self._backup_dir = backup_dir / backup_name if backup_dir is not None else None
         private = (*private, *(() if backup_dir is None else (backup_dir,)))
         self.closed_paths = find_closed_paths((root.path for root in self.roots), private, unprotected)
         """What is not the model's in the roots."""

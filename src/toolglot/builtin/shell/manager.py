@@ -5,7 +5,6 @@ before its result is reported.
 """
 
 import os
-import shutil
 import stat
 import tempfile
 import threading
@@ -25,13 +24,14 @@ from toolglot.builtin.shell.home import write_git_config
 from toolglot.builtin.shell.limits import CommandLimits, describe_limits
 from toolglot.builtin.shell.name_guard import GuardPlan, NameGuard
 from toolglot.builtin.shell.output import Excerpt
+from toolglot.builtin.shell.private_dirs import ConversationDirectory
 from toolglot.builtin.shell.protected_paths import ProtectionReport
 from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import SandboxProbe, probe_sandbox
 from toolglot.builtin.shell.session import EndReason, ShellSession, signal_from_exit_code
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError, UsageError
-from toolglot.user_dirs import create_own_path, own_paths
+from toolglot.user_dirs import create_own_path, own_paths, state_directory
 from toolglot.value_checks import check_values
 
 __all__ = ["SessionInfo", "ShellManager", "ShellOptions", "ShellResult", "describe_session"]
@@ -150,16 +150,16 @@ class ShellManager:
         self.level, self._bubblewrap = probe.level, probe.bubblewrap
         if any(str(root.path) == "/" for root in state.workspace.roots):
             raise UsageError("commands cannot be confined to the workspace '/': choose a directory below it")
-        self._owns_directory = state.state_dir is None
-        self._directory = Path(tempfile.mkdtemp(prefix="toolglot-")) if state.state_dir is None else state.state_dir / "shell"
+        self._state_dir = state.state_dir
         # The user's configuration may hold headers with keys.
         self._hidden = (*self.options.hidden, *own_paths(), *(() if state.state_dir is None else (state.state_dir,)))
         self._sessions: dict[str, ShellSession] = {}
-        self._guard = NameGuard(state.workspace.protected_names, self._directory / "removed")
+        quarantine = (state.state_dir or state_directory()) / "shell" / "removed"
+        self._guard = NameGuard(state.workspace.protected_names, quarantine)
         self._count = 0
         self._lock = threading.Lock()
         self._is_closed = False
-        self._scratch: Path | None = None
+        self._directory: ConversationDirectory | None = None
 
     @property
     def state(self) -> ToolState:
@@ -177,10 +177,8 @@ class ShellManager:
         self._guard.close(sessions)
         for session in sessions:
             session.output.delete_spill()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-        if self._owns_directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self._directory is not None:
+            self._directory.delete()
 
     def reset(self) -> None:
         """Kill everything that runs and forget it, with the files in /tmp: a new conversation begins."""
@@ -204,6 +202,8 @@ class ShellManager:
 
     def start(self, command: str, argv: list[str] | None, options: RunOptions) -> ShellSession:
         """Start a command; from then on it can be found by its handle. Blocks. Raises ToolError."""
+        if self._is_closed:
+            raise _over_error()
         cwd = self._resolve_cwd(options.cwd)
         level = SandboxLevel.NONE if options.escalate else self.level
         plan = self._guard.plan(self._workspace.roots, cwd, level, is_background=options.is_background)
@@ -264,22 +264,25 @@ class ShellManager:
         return entry.path if entry is not None and stat.S_ISDIR(entry.status.st_mode) else None
 
     def _build_confinement(self, level: SandboxLevel, plan: GuardPlan) -> Confinement:
-        if self._scratch is None:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # One /tmp for all commands of a conversation; a real path, as it is mounted.
-            self._scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=os.path.realpath(self._directory)))
-            write_git_config(self._scratch, self._workspace.roots)
-        spills = self._directory / "output"
-        spills.mkdir(mode=0o700, exist_ok=True)
+        with self._lock:
+            if self._directory is None:
+                base = self._state_dir / "shell" if self._state_dir is not None else Path(tempfile.gettempdir())
+                self._directory = ConversationDirectory(base, "toolglot-shell-")
+            # One /tmp for all commands of a conversation, and long output, which no other conversation can read.
+            scratch, spills = self._directory.path / "tmp", self._directory.path / "output"
+            if not scratch.exists():
+                scratch.mkdir(mode=0o700)
+                spills.mkdir(mode=0o700, exist_ok=True)
+                write_git_config(scratch, self._workspace.roots)
         programs = (path for path in self._workspace.closed_paths.programs if path.exists())
         return Confinement(
             level=level,
             roots=self._narrow_roots(level, plan),
-            scratch=self._scratch,
+            scratch=scratch,
             protected_paths=(*plan.read_only, *programs) if level is SandboxLevel.BUBBLEWRAP else (),
             hidden_paths=self._hidden,
             visible_paths=tuple(self.options.visible),
-            spill_dir=Path(os.path.realpath(spills)),
+            spill_dir=spills,
             network=self.options.network,
             limits=CommandLimits(self.options.processes, self.options.memory),
             bubblewrap=self._bubblewrap,

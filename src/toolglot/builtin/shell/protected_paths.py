@@ -17,7 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from toolglot.builtin.files.workspace import PROTECTED_NAMES
-from toolglot.builtin.shell.quarantine import make_accessible, move_away, open_parent, prune_directory
+from toolglot.builtin.shell.private_dirs import make_accessible, prune_directory
+from toolglot.builtin.shell.quarantine import move_away, open_parent
 
 __all__ = ["ProtectedScanner", "ProtectedSnapshot", "ProtectionReport", "Sites", "revert_changes", "take_snapshot"]
 
