@@ -147,7 +147,7 @@ def test_old_backups_are_removed(tmp_path: Path) -> None:
         copy.parent.mkdir(mode=0o700)
         copy.touch()
         os.truncate(copy, 500 << 20)
-        os.utime(copy, (old + 1e6 + number,) * 2)
+        os.utime(copy, (old + 1e6 + number, old + 1e6 + number))
     coding_tools(tmp_path, state_dir=tmp_path / "state")
     assert sorted(path.name for path in backups.iterdir() if path.is_file()) == sorted(names[1:])
     assert sorted(path.parent.name for path in backups.glob("*/*")) == ["conversation1", "conversation2"]

@@ -136,6 +136,7 @@ def test_what_is_moved_away_is_bounded(tmp_path: Path, is_same_system: bool) -> 
 def test_what_was_removed_is_kept_for_a_while(tmp_path: Path) -> None:
     for number, name in enumerate(("old", "large", "small", "new")):
         (tmp_path / name).write_bytes(bytes(2_000_000 if name == "large" else 10))
-        os.utime(tmp_path / name, (1e9 + number if name == "old" else time.time() - 100 + number,) * 2)
+        modified = 1e9 if name == "old" else time.time() - 100 + number
+        os.utime(tmp_path / name, (modified, modified))
     prune_directory(tmp_path, max_bytes=1_000_000)
     assert {path.name for path in tmp_path.iterdir()} == {"small", "new"}
