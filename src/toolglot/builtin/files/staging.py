@@ -145,23 +145,18 @@ def recover_changes(backup_dir: Path, open_directory: Callable[[LogEntry, ExitSt
                 return  # somebody else could have written the logs
             _remove_old_backups(str(backup_dir))
             for path in sorted(path for path in directory.iterdir() if path.suffix == ".journal"):
-                with suppress(OSError, ToolError):
-                    _recover_change(path, open_directory)
-
-
-def _recover_change(path: Path, open_directory: Callable[[LogEntry, ExitStack], int | None]) -> None:
-    with ExitStack() as stack:
-        lines = _read_abandoned_log(path, stack)
-        entries = {line.old: line for line in lines if isinstance(line, LogEntry)}.values()
-        # All directories first: one that may not be changed leaves the whole log alone.
-        directories = [open_directory(entry, stack) for entry in entries]
-        is_complete = lines[-1:] == [OutcomeMark(True)]
-        for entry, dir_fd in zip(entries, directories, strict=True):
-            if dir_fd is not None:
-                remove_leftovers(dir_fd, entry) if is_complete else restore_file(dir_fd, entry)
-            with suppress(FileNotFoundError):
-                os.unlink(path.with_name(os.fsdecode(entry.copy)))
-        os.unlink(path)
+                with suppress(OSError, ToolError), ExitStack() as stack:
+                    lines = _read_abandoned_log(path, stack)
+                    entries = {line.old: line for line in lines if isinstance(line, LogEntry)}.values()
+                    # All directories first: one that may not be changed leaves the whole log alone.
+                    directories = [open_directory(entry, stack) for entry in entries]
+                    is_complete = lines[-1:] == [OutcomeMark(True)]
+                    for entry, dir_fd in zip(entries, directories, strict=True):
+                        if dir_fd is not None:
+                            remove_leftovers(dir_fd, entry) if is_complete else restore_file(dir_fd, entry)
+                        with suppress(FileNotFoundError):
+                            os.unlink(directory / os.fsdecode(entry.copy))
+                    os.unlink(path)
 
 
 def _list_subdirectories(directory: Path) -> list[Path]:

@@ -204,7 +204,13 @@ class ShellManager:
         """Start a command; from then on it can be found by its handle. Blocks. Raises ToolError."""
         if self._is_closed:
             raise _over_error()
-        cwd = self._resolve_cwd(options.cwd)
+        directory = self._find_directory(self.state.cwd if options.cwd is None else options.cwd)
+        if directory is None and options.cwd is not None:
+            message = f"there is no directory {options.cwd!r} in the workspace {str(self._workspace.root)!r}"
+            raise ToolError(message, code="not_directory")
+        if directory is None:  # it was deleted meanwhile
+            self.state.cwd = ""
+        cwd = directory or self._workspace.root
         level = SandboxLevel.NONE if options.escalate else self.level
         plan = self._guard.plan(self._workspace.roots, cwd, level, is_background=options.is_background)
         confinement = self._build_confinement(level, plan)
@@ -238,16 +244,6 @@ class ShellManager:
             for old in spilled[: max(0, len(spilled) - MAX_SPILLS)]:
                 old.output.delete_spill()
         return session
-
-    def _resolve_cwd(self, raw_path: str | None) -> Path:
-        """Return the directory of a command: the given one, or where the last command ended. Raises ToolError."""
-        directory = self._find_directory(self.state.cwd if raw_path is None else raw_path)
-        if directory is None and raw_path is not None:
-            message = f"there is no directory {raw_path!r} in the workspace {str(self._workspace.root)!r}"
-            raise ToolError(message, code="not_directory")
-        if directory is None:  # it was deleted meanwhile
-            self.state.cwd = ""
-        return directory or self._workspace.root
 
     def describe_directory(self, raw_path: str | None) -> str:
         """Return where a command would run, "" for the root. Paths are relative to the root."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly, combine_flags
 
-__all__ = ["ConversationDirectory", "delete_tree", "make_accessible", "prune_directory"]
+__all__ = ["ConversationDirectory", "delete_abandoned", "delete_tree", "make_accessible", "prune_directory"]
 
 _MAX_KEPT_BYTES, _MAX_KEPT_SECONDS = 256 << 20, 30 * 24 * 3600.0
 _MAX_DEPTH = 100_000  # a limit only because somebody may go on creating files
@@ -33,7 +33,7 @@ class ConversationDirectory:
     def __init__(self, base: Path, prefix: str) -> None:
         base = Path(os.path.realpath(base))
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _delete_abandoned(base, prefix)
+        delete_abandoned(base, prefix)
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
             self._fd = os.open(self.path, _DIRECTORY)
@@ -64,7 +64,8 @@ def _lock(fd: int) -> bool:
 
 
 @cache  # once in a process: a server may have many conversations
-def _delete_abandoned(base: Path, prefix: str) -> None:
+def delete_abandoned(base: Path, prefix: str) -> None:
+    """Delete the directories of dead processes."""
     with suppress(OSError):
         base_fd = os.open(base, _DIRECTORY)
         try:
@@ -133,28 +134,21 @@ def prune_directory(directory: Path, max_bytes: int = _MAX_KEPT_BYTES, max_secon
         try:
             entries: list[tuple[float, int, str]] = []
             for name in os.listdir(fd):
+                size, paths = 0, [os.path.join(directory, name)]
+                for path in paths:  # it grows meanwhile
+                    with suppress(OSError):
+                        status = os.lstat(path)
+                        size += max(4096, getattr(status, "st_blocks", 0) * 512)  # holes take no space, empty files do
+                        paths += (
+                            [os.path.join(path, child) for child in os.listdir(path)] if stat.S_ISDIR(status.st_mode) else []
+                        )
                 with suppress(OSError):
-                    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                    entries.append((status.st_mtime, _disk_usage(directory / name), name))
+                    entries.append((os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime, size, name))
             total, oldest = sum(size for _, size, _ in entries), time.time() - max_seconds
             for modified, size, name in sorted(entries):
                 if total > max_bytes or modified < oldest:
                     with suppress(OSError):
-                        make_accessible(fd, name)
                         delete_tree(fd, name)
                         total -= size
         finally:
             os.close(fd)
-
-
-def _disk_usage(path: Path) -> int:
-    """Return the bytes that a file or a tree takes on the disk: holes take none, empty files take some."""
-    total, paths = 0, [str(path)]
-    while paths:
-        current = paths.pop()
-        with suppress(OSError):
-            status = os.lstat(current)
-            total += max(4096, getattr(status, "st_blocks", 0) * 512)
-            if stat.S_ISDIR(status.st_mode):
-                paths += [os.path.join(current, name) for name in os.listdir(current)]
-    return total

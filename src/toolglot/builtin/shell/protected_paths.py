@@ -86,7 +86,7 @@ class ProtectedScanner:
         return Sites(parents, not pending)
 
     def _list(self, base: str, directory: str, known: _Listing | None, *, unlock: bool) -> _Listing | None:
-        path, found = f"{base}/{directory}", list[tuple[str, bool]]()
+        path, entries = f"{base}/{directory}", list[tuple[str, bool]]()
         try:
             status = os.lstat(path)
             stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
@@ -96,12 +96,12 @@ class ProtectedScanner:
                 stamp = (status.st_dev, status.st_ino, 0, 0)
             if unlock and status.st_mode & 0o500 != 0o500:
                 make_accessible(-1, path)
-            with suppress(PermissionError), os.scandir(path) as entries:
-                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            with suppress(PermissionError), os.scandir(path) as iterator:
+                entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in iterator]
         except OSError:
             return None
-        names = {name for name, _ in found}
-        directories = [name for name, is_directory in found if is_directory]
+        names = {name for name, _ in entries}
+        directories = [name for name, is_directory in entries if is_directory]
         is_git = path.endswith("/.git") or any(mark <= names for mark in _GIT_MARKS)
         if is_git and ".git" in self._names:
             sites, walked = names & _GIT_SENSITIVE, [name for name in directories if name in _GIT_NESTED]
@@ -326,22 +326,21 @@ class _Reversal:
             if old is None:
                 moved |= {name} if self._move_away(name) else set()
             elif not (state and old.data is not None and state.mode == old.mode and _read_data(self._root, name) == old.data):
-                (self._report.restored if self._restore(name, old) else self._report.changed).append(self._root / name)
+                self._report.changed.append(self._root / name)
+                with suppress(OSError):
+                    if old.data is not None:
+                        self._write_back(name, old.data, old.mode)
+                        self._report.restored.append(self._report.changed.pop())
 
-    def _restore(self, name: str, old: _FileState) -> bool:
-        """Write a small file as it was; what is in its place now goes to the quarantine."""
-        with suppress(OSError):
-            if old.data is None:
-                return False
-            if os.path.lexists(self._root / name):
-                move_away(self._root, name, self._quarantine)
-            # O_EXCL: whatever appears there meanwhile is not overwritten, and no link is followed.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with (
-                open_parent(self._root, name) as parent,
-                os.fdopen(os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=parent), "wb") as file,
-            ):
-                file.write(old.data)
-                os.fchmod(file.fileno(), stat.S_IMODE(old.mode))
-            return True
-        return False
+    def _write_back(self, name: str, data: bytes, mode: int) -> None:
+        """Write a small file as it was; what is in its place now goes to the quarantine. Raises OSError."""
+        if os.path.lexists(self._root / name):
+            move_away(self._root, name, self._quarantine)
+        # O_EXCL: whatever appears there meanwhile is not overwritten, and no link is followed.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with (
+            open_parent(self._root, name) as parent,
+            os.fdopen(os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=parent), "wb") as file,
+        ):
+            file.write(data)
+            os.fchmod(file.fileno(), stat.S_IMODE(mode))

@@ -14,7 +14,7 @@ from pathlib import Path
 from toolglot.builtin.files.confined_open import open_beneath
 from toolglot.builtin.shell.private_dirs import delete_tree, make_accessible
 
-__all__ = ["move_away", "open_parent"]
+__all__ = ["copy_small", "move_away", "open_parent"]
 
 # What is copied to another file system: more is deleted.
 _MAX_COPY_BYTES, _MAX_COPY_ENTRIES = 16 << 20, 200
@@ -52,7 +52,7 @@ def move_away(root: Path, name: str, quarantine: Path) -> Path | None:
                 # Another file system: under a name that means nothing it does no harm while it is copied and deleted.
                 harmless = f".{secrets.token_hex(8)}.removed"
                 os.rename(last, harmless, src_dir_fd=parent, dst_dir_fd=parent)
-                is_kept = _copy_small(Path(f"/proc/self/fd/{parent}/{harmless}"), target)
+                is_kept = copy_small(Path(f"/proc/self/fd/{parent}/{harmless}"), target)
                 with suppress(OSError):
                     delete_tree(parent, harmless)
                 return target if is_kept else None
@@ -63,7 +63,7 @@ def move_away(root: Path, name: str, quarantine: Path) -> Path | None:
     return target
 
 
-def _copy_small(source: Path, target: Path) -> bool:
+def copy_small(source: Path, target: Path) -> bool:
     """Copy a file or a directory with few files; return whether it was small enough, and only files, directories and links."""
     size, paths = 0, [source]
     for path in paths:  # it grows meanwhile
