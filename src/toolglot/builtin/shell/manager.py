@@ -169,29 +169,26 @@ class ShellManager:
         return state
 
     def close(self) -> None:
-        """Kill everything that runs, and delete its files."""
-        with self._lock:
-            self._is_closed = True
-            sessions = list(self._sessions.values())
-        _kill(sessions, "closed")
-        self._guard.close(sessions)
-        for session in sessions:
-            session.output.delete_spill()
-        if self._directory is not None:
-            self._directory.delete()
+        """Kill everything that runs, and delete its files: the conversation is over."""
+        self._is_closed = True
+        self._guard.close()
+        self._end()
 
     def reset(self) -> None:
-        """Kill everything that runs and forget it, with the files in /tmp: a new conversation begins."""
+        """Kill everything that runs and forget it, with its files: a new conversation begins."""
+        self._end()
+        self.state.cwd = ""
+
+    def _end(self) -> None:
         with self._lock:
             sessions, self._sessions = list(self._sessions.values()), {}
-            scratch, self._scratch = self._scratch, None
+            directory, self._directory = self._directory, None
         _kill(sessions, "closed")
         for session in sessions:
-            self._guard.check(session)
+            self._guard.check(session)  # for the last time: nobody will ask for its result any more
             session.output.delete_spill()
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
-        self.state.cwd = ""
+        if directory is not None:
+            directory.delete()
 
     def restart(self) -> None:
         """Kill everything that runs, and go back to the workspace's root."""

@@ -112,8 +112,6 @@ class NameGuard:
         with self._lock:
             return self._reports.pop(session.handle, ProtectionReport())
 
-    def close(self, sessions: Iterable[ShellSession]) -> None:
-        """Check the commands for the last time: nobody will ask for their results any more."""
+    def close(self) -> None:
+        """Stop watching."""
         self._closing.set()
-        for session in sessions:
-            self.check(session)
