@@ -119,9 +119,11 @@ class _Lexer:
         self.unclear = ""
 
     def note(self, unclear: str) -> None:
+        """Record the first thing that is not a plain word."""
         self.unclear = self.unclear or unclear
 
     def read(self) -> None:
+        """Read the whole line."""
         line, size = self._line, len(self._line)
         while self._position < size:
             char = line[self._position]
@@ -141,7 +143,7 @@ class _Lexer:
                     self._add(line[self._position : end])
                     self._position = end + 1
                 case '"':
-                    self._read_double_quoted()
+                    self.read_double_quoted()
                 case "\\":
                     if line[self._position : self._position + 1] in ("", "\n"):
                         self.note("a line that is continued")
@@ -152,10 +154,11 @@ class _Lexer:
                         self.note(_UNCLEAR[char])
                     self._end_command()
                 case _:
-                    self._read_plain(char)
+                    self.read_plain(char)
         self._end_command()
 
-    def _read_plain(self, char: str) -> None:
+    def read_plain(self, char: str) -> None:
+        """Add a character that is not quoted."""
         begins = self._word is None
         if char in "#~":  # special only where a word begins, or a path within it
             if begins or (char == "~" and (self._word or "")[-1:] in ("=", ":")):
@@ -166,7 +169,8 @@ class _Lexer:
             self.note("a character that cannot be seen")
         self._add(char)
 
-    def _read_double_quoted(self) -> None:
+    def read_double_quoted(self) -> None:
+        """Add what stands before the closing quote."""
         self._add("")
         while self._position < len(self._line):
             char = self._line[self._position]
@@ -239,6 +243,7 @@ def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 
     Unlike one that allows, such a rule covers further words, and a program wherever it is.
     """
     fixed = pattern[:-1] if pattern[-1] == "*" and len(pattern) > 1 else pattern
+    program, *arguments = fixed
     verdict: bool | None = None if line.unclear else False
     for words in line.commands:
         is_runner = words[0].rpartition("/")[2] in RUNNERS or any(_is_risky(words, word) for word in words[1:])
@@ -247,8 +252,10 @@ def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 
             for choice in (candidate, words[start:]):
                 if len(choice) >= len(fixed) and all(map(fnmatchcase, choice, fixed)):
                     return True
-            remaining = iter(candidate)
-            if all(any(fnmatchcase(word, part) for word in remaining) for part in fixed):
+            remaining = iter(candidate[1:])
+            if fnmatchcase(candidate[0], program) and all(
+                any(fnmatchcase(word, part) for word in remaining) for part in arguments
+            ):
                 verdict = None  # `git -C x push` may be what `git push` denies
         for word in words[1:] if is_runner and depth < _MAX_DEPTH else ():
             if re.search(r"\s", word):  # sh -c 'SCRIPT', eval 'SCRIPT'

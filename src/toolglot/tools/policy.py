@@ -152,18 +152,22 @@ class ToolPolicy:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
         if tool.name in LOOP_TOOLS:
             return Verdict("run", "it needs no approval")
-        rules = self._find_rules()
-        subjects = None
+        rules, subjects = self.rules, None
         if arguments is not None and tool.scope is not None and (rules.approve or rules.deny):
             subjects = find_subjects(tool.scope, arguments)
         denial, is_certain = rules.find_denial(tool.name, subjects) or (None, False)
         if is_certain:
             return Verdict("refuse", f"{denial} denies it", code="denied", decided_by="rule")
-        if arguments is not None and tool.always_ask is not None and (reason := tool.always_ask(arguments)):
-            return self._ask(tool, reason, each_time=True)
+        try:
+            must_ask = tool.always_ask(arguments) if arguments is not None and tool.always_ask is not None else ""
+            is_quiet = tool.quiet if isinstance(tool.quiet, bool) else arguments is not None and tool.quiet(arguments)
+        except Exception as e:
+            must_ask, is_quiet = f"the tool cannot say whether it needs approval ({e!r:.200})", False
+        if must_ask:
+            return self._ask(tool, must_ask, each_time=True)
         if denial is not None and arguments is not None:
             return self._ask(tool, f"{denial} may deny it")
-        asking = self._effects_to_approve(tool, arguments)
+        asking = self.effects_to_approve(tool, is_quiet=is_quiet)
         if tool.approval is False or (tool.approval is None and not asking):
             return Verdict("run", "it needs no approval")
         approvals, problem = rules.find_approval(tool.name, subjects)
@@ -183,19 +187,18 @@ class ToolPolicy:
             return Verdict("ask", reason, each_time=each_time)
         return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}", code="approval_required")
 
-    def _find_rules(self) -> RuleSet:
-        if self._rules is None or self._rules[0] is not self.config:
-            self._rules = self.config, RuleSet(self.config.approve, self.config.deny, self._find_base_tools)
-        return self._rules[1]
-
-    def _effects_to_approve(self, tool: Tool, arguments: dict[str, Any] | None) -> frozenset[Effect]:
+    def effects_to_approve(self, tool: Tool, *, is_quiet: bool) -> frozenset[Effect]:
         """Return the effects of a call that need approval."""
         if (effects := self.config.approval_effects) is not None:
             return tool.effects.intersection(effects)
-        if BUILTIN_TAG not in tool.tags:
-            return frozenset()
-        quiet = tool.quiet if isinstance(tool.quiet, bool) else arguments is not None and tool.quiet(arguments)
-        return frozenset() if quiet else tool.effects - {"read"}
+        return tool.effects - {"read"} if BUILTIN_TAG in tool.tags and not is_quiet else frozenset()
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules of the configuration."""
+        if self._rules is None or self._rules[0] is not self.config:
+            self._rules = self.config, RuleSet(self.config.approve, self.config.deny, self._find_base_tools)
+        return self._rules[1]
 
     @property
     def approval_rules(self) -> Any:

@@ -154,9 +154,9 @@ def _matches(pattern: str, subject: Subject, *, is_denial: bool) -> bool | None:
             words, line = _pattern_words(pattern), split_command(subject.value)
             return find_denied_words(words, line) if is_denial else match_words(words, line.commands[0])
         case "path":
-            return _match_path(pattern, subject)
+            return match_path(pattern, subject)
         case "address":
-            return _match_address(pattern, subject.value, is_denial=is_denial)
+            return match_address(pattern, subject.value, is_denial=is_denial)
         case "text":
             return fnmatchcase(subject.value, pattern)
         case "other":
@@ -171,7 +171,8 @@ def _pattern_words(pattern: str) -> tuple[str, ...]:
         return ("",)
 
 
-def _match_path(pattern: str, subject: Subject) -> bool:
+def match_path(pattern: str, subject: Subject) -> bool:
+    """Return whether a path is covered by a pattern, which is absolute or relative to the root."""
     path, root = subject.value, subject.root.rstrip("/") + "/"
     if not pattern.startswith("/"):
         if path + "/" == root:
@@ -198,7 +199,7 @@ def _translate_name(segment: str) -> str:
     return "".join("[^/]*" if char == "*" else "[^/]" if char == "?" else re.escape(char) for char in segment)
 
 
-def _match_address(pattern: str, url: str, *, is_denial: bool) -> bool:
+def match_address(pattern: str, url: str, *, is_denial: bool) -> bool:
     """Return whether a URL is at the host of a pattern, and below its path. A denial covers subdomains and any port."""
     wanted = _ADDRESS.fullmatch(pattern.lower() if "/" not in pattern else pattern)
     try:

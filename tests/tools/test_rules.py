@@ -1,0 +1,349 @@
+"""Rules about calls: what they cover, and what they never cover."""
+
+import random
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolglot import Orchestrator, Subject, ToolConfig, UsageError
+from toolglot.messages import ToolCall
+from toolglot.tools.command_words import split_command
+from toolglot.tools.policy import ToolPolicy
+from toolglot.tools.rules import RuleSet, parse_rule
+from toolglot.tools.tool import Tool
+
+
+def allows(rule: str, *lines: str) -> bool:
+    return bool(RuleSet([rule], []).find_approval("shell", [Subject("command", line) for line in lines])[0])
+
+
+def denies(rule: str, line: str) -> bool | None:
+    """True: refused; None: asked about; False: the rule says nothing."""
+    denial = RuleSet([], [rule]).find_denial("shell", [Subject("command", line)])
+    return False if denial is None else denial[1] or None
+
+
+class TestCommands:
+    @pytest.mark.parametrize(("rule", "line"), [
+        ("git status", "git status"),
+        ("git status", "git  'status'"),
+        ("git status *", "git status"),
+        ("git status *", "git status --short src"),
+        ("git * --short", "git status --short"),
+        ("npm run test:*", "npm run test:unit"),
+        ("*", "ls -l"),
+        ("git log *", 'git log --format="%h %s" -5 HEAD~1'),
+        ("pytest *", "pytest -x 2>&1"),
+        ("pytest *", "pytest -x 2>/dev/null >/dev/null"),
+        ("git *", "git status && git diff; git log | git apply"),
+        ("echo *", "echo 'a;b' \"c|d\" e\\;f"),
+        ("find *", "find . -name x.py"),
+        ("find . -exec ls", "find . -exec ls"),
+        ("git switch *", "git switch -c new"),
+        ("env", "env"),
+        ("sort *", "sort -n -k2 a.txt"),
+        ("tar *", "tar tf a.tgz"),
+    ])  # fmt: skip
+    def test_plain_words_are_allowed(self, rule: str, line: str) -> None:
+        assert allows(f"shell({rule})", line)
+
+    @pytest.mark.parametrize(("rule", "line"), [
+        # other words
+        ("git log", "git logout"), ("git log", "git log -5"), ("git log *", "git logs"), ("git log *", "gitlog"),
+        ("git log *", "git"),
+        ("git log *", "/tmp/git log"), ("git log *", "./git log"), ("npm run test:*", "npm run test"), ("ls *", "ls\u00a0-l"),
+        # more than one command
+        ("git *", "git status; rm x"), ("git *", "git status && rm x"), ("git *", "git status | sh"),
+        ("git *", "git log & rm x"),
+        ("git *", "git status\nrm x"), ("git *", "git status |& tee x"), ("git *", "rm x || git status"), ("echo *", ""),
+        # what bash changes first
+        ("echo *", "echo $HOME"), ("echo *", 'echo "$HOME"'), ("echo *", "echo $(rm x)"), ("echo *", "echo `rm x`"),
+        ("echo *", 'echo "`rm x`"'), ("echo *", "echo *"), ("ls *", "ls ?.py"), ("ls *", "ls [ab]"), ("ls *", "ls {a,b}"),
+        ("ls *", "ls ~"), ("ls *", "ls ~root"), ("git *", "git --x=~/a"), ("echo *", "echo $'a'"), ("echo *", "echo a\\\nb"),
+        ("git *", "A=1 git status"), ("git *", "PATH=. git status"), ("git *", "git status # x"), ("*", "GIT_PAGER=x git log"),
+        ("*", "if true"), ("*", "! ls"), ("*", "{ ls"), ("*", "time ls"), ("*", "(ls)"), ("*", "f() ls"), ("*", "[[ a ]]"),
+        ("echo *", "echo 'a"), ("echo *", 'echo "a'), ("echo *", "echo a\\"), ("echo *", "echo \x00"),
+        ("echo *", "echo \x1b[2J"),
+        # files
+        ("echo *", "echo a > b"), ("echo *", "echo a >> b"), ("cat *", "cat < b"), ("cat *", "cat << E"),
+        ("echo *", "echo a >| b"),
+        ("echo *", "echo a >/dev/nullx"), ("echo *", "echo a > /dev/null/../x"), ("echo *", "echo a &> b"),
+        ("diff *", "diff <(a) b"),
+        ("echo *", "echo a 2>&1x"), ("echo *", "echo a >& b"), ("echo *", "echo a>b"),
+        # programs that run others, or write
+        ("find *", "find . -exec rm {} +"), ("find *", "find . -delete"), ("find *", "find . -fprint x"),
+        ("find *", "find . -okdir rm ;"),
+        ("find . -exec *", "find . -exec rm x"), ("git *", "git -c core.pager=x log"), ("git *", "git --exec-path=x log"),
+        ("git *", "git --git-dir=x status"), ("git *", "git diff --output=x"), ("git log *", "git log --outp=x"),
+        ("git log *", "git log --ext-diff"), ("git grep *", "git grep -Osh x"), ("git *", "git grep --open-files-in-pager=x y"),
+        ("git rebase *", "git rebase -x sh main"), ("git *", "git bisect run sh"), ("git *", "git clone -u x y"),
+        ("git *", "git submodule foreach sh"), ("git fetch *", "git fetch --upload-pack=x"), ("git *", "git difftool -x sh"),
+        ("env *", "env rm x"), ("xargs *", "xargs rm"), ("bash *", "bash x.sh"), ("sh *", "sh -c x"), ("*", "sudo ls"),
+        ("*", "env"),
+        ("nice *", "nice rm x"), ("timeout *", "timeout 5 rm x"), ("sed *", "sed s/a/b/e x"), ("awk *", "awk 1"),
+        ("*", "eval ls"),
+        ("/usr/bin/env *", "/usr/bin/env rm"), ("sort *", "sort --compress-program=x a"),
+        ("sort *", "sort --compress-prog x a"),
+        ("sort *", "sort -o x a"), ("sort *", "sort -no x a"), ("sort *", "sort --o=x a"), ("rg *", "rg --pre x y"),
+        ("fd *", "fd -x rm"),
+        ("rg *", "rg --pre=x y"), ("tar *", "tar xf a --to-command=x"), ("tar *", "tar xIf x a"), ("tar *", "tar -cIx a"),
+        ("tar *", "tar xf a --checkpoint-action=exec=x"), ("less *", "less x"), ("vim *", "vim x"), ("ssh *", "ssh h rm"),
+        ("*", ". x"),
+        ("split *", "split --filter=x a"), ("fdfind *", "fdfind -Hx rm"), ("go vet *", "go vet -vettool=x"),
+        ("zip *", "zip -rT x y"),
+    ])  # fmt: skip
+    def test_in_doubt_nothing_is_allowed(self, rule: str, line: str) -> None:
+        assert not allows(f"shell({rule})", line)
+
+    def test_every_line_of_a_call_must_be_allowed(self) -> None:
+        assert allows("shell(ls *)", "ls a", "ls b")
+        assert not allows("shell(ls *)", "ls a", "rm b")
+
+    @pytest.mark.parametrize(("rule", "line", "expected"), [
+        ("git push *", "git push", True), ("git push", "git push origin", True), ("git push *", "ls; git push", True),
+        ("git push *", "ls && (git push)", True), ("rm *", "env A=1 rm -r x", True), ("rm *", "sudo -u me rm x", True),
+        ("rm *", "/bin/rm x", True), ("rm *", "r\\m x", True), ("rm *", "'rm' x", True), ("rm *", "A=1 rm x", True),
+        ("rm *", "find . -exec rm {} +", True), ("rm *", "bash -c 'ls; rm x'", True), ("rm *", "if rm x; then ls; fi", True),
+        ("rm *", "echo $(rm x)", True), ("rm *", "ls | xargs rm", True), ("rm *", "timeout 5 bash -c \"eval 'rm x'\"", True),
+        ("rm *", "rm x > y", True), ("*", "ls", True), ("rm *", "ls\nrm x", True), ("rm *", "rm", True),
+        ("git push *", "git -C x push", None), ("git push *", "git $X", None), ("rm *", "$RM x", None),
+        ("rm *", "echo \"$(rm x)\"", None),
+        ("git push *", "git commit -m push", None), ("rm *", "echo 'a", None),
+        ("git push *", "git status", False), ("git push *", "git pull", False), ("rm *", "echo rm", False),
+        ("rm *", "rmdir x", False),
+    ])  # fmt: skip
+    def test_a_denial_covers_every_part(self, rule: str, line: str, expected: bool | None) -> None:
+        assert denies(f"shell({rule})", line) is expected
+
+    def test_what_is_understood_is_what_bash_runs(self, tmp_path: Path) -> None:
+        """Random lines in one bash, in which no program exists: every command that it would start was among those returned."""
+        for name in ("p", "q", "-p"):
+            (tmp_path / name).touch()
+        generator = random.Random(14)
+        pieces = [
+            *"pq1- \t\n'\"\\;&|<>*?[]{}()#~=!/$`:%^,.",
+            "p ",
+            " q",
+            "&&",
+            "||",
+            " 2>&1",
+            ">/dev/null",
+            "p=1 ",
+            "if ",
+            "HEAD~1",
+        ]
+        lines = ["".join(generator.choices(pieces, k=generator.randint(1, 9))) for _ in range(6000)]
+        clear = [line for line in lines if not split_command(line).unclear]
+        assert len(clear) > 800
+        script = "command_not_found_handle() { printf '%s\\0' \"$@\" $'\\1' >&9; }\nwhile IFS= read -r -d '' line; do\n"
+        script += "eval \"$line\" </dev/null >/dev/null 2>&1; wait; printf '\\2\\0' >&9; done"
+        command = ["bash", "--norc", "-c", f"exec 9>out\n{script}"]
+        environment = {"PATH": "/nowhere", "HOME": str(tmp_path)}
+        data = b"".join(line.encode() + b"\0" for line in clear)
+        bash = next(path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists())
+        subprocess.run(command, executable=bash, input=data, cwd=tmp_path, env=environment, check=True, timeout=120)
+        runs = (tmp_path / "out").read_bytes().decode().split("\2\0")
+        assert len(runs) == len(clear) + 1
+        seen = 0
+        for line, run in zip(clear, runs, strict=False):
+            started = Counter(tuple(words.split("\0")[:-1]) for words in run.split("\1\0") if words)
+            seen += started.total()
+            assert not started - Counter(split_command(line).commands), line
+        assert seen > 500
+
+
+def path(value: str) -> Subject:
+    return Subject("path", value, "/work")
+
+
+class TestPaths:
+    @pytest.mark.parametrize(("pattern", "value", "expected"), [
+        ("src/**", "/work/src/a.py", True), ("src/**", "/work/src/b/c/a.py", True), ("src/", "/work/src/a.py", True),
+        ("src/*.py", "/work/src/a.py", True), ("./src/*", "/work/src/a.py", True), ("**", "/work/a", True),
+        ("**/*.md", "/work/a.md", True), ("**/*.md", "/work/x/y/a.md", True), ("a/**/z", "/work/a/z", True),
+        ("a?c", "/work/abc", True),
+        ("/data/**", "/data/x", True), ("/work/src/*", "/work/src/a", True), ("**", "/work/.env", True),
+        ("src/**", "/work/src", False), ("src/**", "/work/srcs/a", False), ("src/**", "/work/a/src/b", False),
+        ("src/*", "/work/src/a/b", False),
+        ("**", "/other/a", False), ("**", "/workspace/a", False), ("**", "/work/../etc/passwd2", True),
+        ("a.c", "/work/abc", False),
+        ("/data/**", "/database", False), ("src", "/work/src/a", False), ("[ab]", "/work/a", False),
+    ])  # fmt: skip
+    def test_patterns(self, pattern: str, value: str, expected: bool) -> None:
+        rules = RuleSet([f"write({pattern})"], [f"write({pattern})"])
+        assert bool(rules.find_approval("write", [path(value)])[0]) is expected
+        assert (rules.find_denial("write", [path(value)]) is not None) is expected
+
+    def test_all_paths_must_be_allowed_and_one_is_enough_to_deny(self) -> None:
+        rules, both = RuleSet(["patch(src/**)"], ["patch(lib/**)"]), [path("/work/src/a"), path("/work/lib/a")]
+        assert rules.find_approval("patch", both[:1])[0]
+        assert rules.find_approval("patch", both) == ((), "no rule allows '/work/lib/a'")
+        assert rules.find_denial("patch", both) == (parse_rule("patch(lib/**)"), True)
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(("pattern", "url", "approved", "denied"), [
+        ("a.org", "https://a.org/x?y", True, True), ("a.org", "http://A.ORG./", True, True),
+        ("a.org", "https://a.org:443/", True, True),
+        ("a.org", "https://a.org:8080/", False, True), ("a.org:8080", "https://a.org:8080/", True, True),
+        ("a.org", "https://b.a.org/", False, True), ("*.a.org", "https://b.a.org/", True, True),
+        ("*.a.org", "https://a.org/", False, False),
+        ("a.org", "https://xa.org/", False, False), ("a.org", "https://a.org.evil.com/", False, False),
+        ("*", "https://b.org:1/", True, True),
+        ("a.org", "https://a.org@evil.com/", False, False), ("a.org", "https://evil.com/a.org", False, False),
+        ("a.org", "https://evil.com\\@a.org/", False, False), ("a.org", "ftp://a.org/", False, False),
+        ("a.org", "a.org", False, False),
+        ("https://a.org", "http://a.org/", False, False), ("https://a.org", "https://a.org/", True, True),
+        ("a.org/3/**", "https://a.org/3/x", True, True), ("a.org/3/**", "https://a.org/2/x", False, False),
+        ("a.org/3/**", "https://a.org/3/x?secret", False, True), ("a.org/3/**", "https://a.org/3/../2", False, True),
+        ("a.org/3/**", "https://a.org/3/%2e%2e/2", False, True), ("a.org/3/x", "https://a.org/3/x?", False, True),
+        ("[::1]", "http://[::1]/", False, False), ("a.org", "https://a.org:x/", False, False),
+    ])  # fmt: skip
+    def test_patterns(self, pattern: str, url: str, approved: bool, denied: bool) -> None:
+        rules, subjects = RuleSet([f"web_open({pattern})"], [f"web_open({pattern})"]), [Subject("address", url)]
+        assert bool(rules.find_approval("web_open", subjects)[0]) is approved
+        assert (rules.find_denial("web_open", subjects) is not None) is denied
+
+
+STEPS = [Subject("text", "q", tool="web_search"), Subject("address", "https://a.org/", tool="web_open")]
+
+
+class TestNames:
+    @pytest.mark.parametrize(("rule", "is_allowed"), [
+        ("web", True), ("web_*", False), ("web*", True), ("web_search", False), ("web_search(*)", False),
+        ("web_open", False), ("web(*)", True),
+        ("web_open(*)", False), ("web_find", False),
+    ])  # fmt: skip
+    def test_a_call_of_several_steps_needs_rules_for_each(self, rule: str, is_allowed: bool) -> None:
+        rules = RuleSet([rule], [])
+        if rule != "web_*":
+            assert bool(rules.find_approval("web", STEPS)[0]) is is_allowed
+        assert RuleSet(["web_search(q)", "web_open(a.org)"], []).find_approval("web", STEPS)[0]
+
+    @pytest.mark.parametrize("rule", ["web_open", "web_find", "web_search", "web", "web_open(a.org)", "web_search(q)", "*"])
+    def test_denying_a_part_denies_the_whole(self, rule: str) -> None:
+        assert RuleSet([], [rule]).find_denial("web", STEPS) is not None
+
+    def test_a_rule_for_write_is_about_every_tool_that_changes_files(self) -> None:
+        rules = RuleSet(["write(src/**)"], ["write(src/gen/**)"])
+        subject = Subject("path", "/work/src/a", "/work", "write")
+        assert rules.find_approval("edit", [subject])[0]
+        assert rules.find_denial("edit", [Subject("path", "/work/src/gen/a", "/work", "write")]) is not None
+        assert not rules.find_approval("read", [path("/work/src/a")])[0]
+
+    def test_models_own_names(self) -> None:
+        rules = RuleSet(["Bash(ls *)"], ["Bash(rm *)"], lambda name: ("shell",) if name == "Bash" else ())
+        assert rules.find_approval("shell", [Subject("command", "ls x")])[0]
+        assert rules.find_denial("shell", [Subject("command", "rm x")]) is not None
+        assert not rules.find_approval("write", [Subject("command", "ls x")])[0]
+
+    @pytest.mark.parametrize(
+        "text", ["", "shell(", "shell()", "shell( )", "shell)(", "a b", "(x)", "write(~/x)", "write(../x)", "a(b\nc)"]
+    )
+    def test_what_is_not_a_rule(self, text: str) -> None:
+        with pytest.raises(UsageError, match=r"is not a rule: "):
+            parse_rule(text)
+        for field in ("approve", "deny"):
+            with pytest.raises(UsageError, match=r"is not a rule: "):
+                ToolConfig(**{field: [text]})  # pyright: ignore[reportArgumentType]
+
+
+def make(**options: Any) -> Tool:
+    def act(what: str) -> str:
+        """Do it."""
+        return what
+
+    defaults: dict[str, Any] = {"tags": {"builtin"}, "effects": "write"}
+    return Tool(act, **{**defaults, **options})
+
+
+def judge(config: ToolConfig, made: Tool, *, can_ask: bool = False, what: str = "x") -> tuple[str, str, str, bool]:
+    verdict = ToolPolicy(config, can_ask=can_ask).judge(made, ToolCall("1", "act", {}), {"what": what})
+    return verdict.action, verdict.code, verdict.decided_by, verdict.each_time
+
+
+def text_scope(arguments: dict[str, Any]) -> list[Subject]:
+    return [Subject("text", arguments["what"])]
+
+
+SCOPE: dict[str, Any] = {"scope": text_scope}
+
+
+class TestVerdicts:
+    def test_built_in_tools_need_somebody_who_decides(self) -> None:
+        assert judge(ToolConfig(), make())[:2] == ("refuse", "approval_required")
+        assert judge(ToolConfig(), make(), can_ask=True)[0] == "ask"
+        assert judge(ToolConfig(approval_effects={"write"}), make())[0] == "ask"
+        assert judge(ToolConfig(approval_effects={"execute"}), make())[0] == "run"
+        assert judge(ToolConfig(approval_effects=()), make())[0] == "run"
+        assert judge(ToolConfig(approve=["act"]), make())[0] == "run"
+
+    def test_others_are_as_they_were(self) -> None:
+        assert judge(ToolConfig(), make(tags=()))[0] == "run"
+        assert judge(ToolConfig(), make(tags=(), approval=True))[0] == "ask"
+        assert judge(ToolConfig(approval_effects={"write"}), make(tags=()))[0] == "ask"
+        assert judge(ToolConfig(), make(effects="read"))[0] == "run"
+
+    def test_quiet_depends_on_the_arguments(self) -> None:
+        def is_kept(arguments: dict[str, Any]) -> bool:
+            return arguments["what"] == "kept"
+
+        made = make(quiet=is_kept)
+        assert judge(ToolConfig(), made, what="kept")[0] == "run"
+        assert judge(ToolConfig(), made, what="new")[0] == "refuse"
+        assert ToolPolicy(ToolConfig()).judge(made).action == "refuse"
+
+    def test_rules_and_who_decided(self) -> None:
+        config = ToolConfig(approve=["act(a*)"], deny=["act(ab)"])
+        assert judge(config, make(**SCOPE), what="ac") == ("run", "", "rule", False)
+        assert judge(config, make(**SCOPE), what="ab") == ("refuse", "denied", "rule", False)
+        assert judge(config, make(**SCOPE), what="b", can_ask=True) == ("ask", "", "policy", False)
+        assert judge(config, make(), what="ac", can_ask=True)[0] == "ask"  # the tool does not say what it is about
+        assert judge(config, make(approval=False, **SCOPE), what="ab")[0] == "refuse"
+        assert judge(ToolConfig(approve=["act"], deny=["act(b)"]), make(), can_ask=True)[0] == "ask"
+
+    def test_no_rule_covers_what_needs_an_answer_of_its_own(self) -> None:
+        def leaves(_: dict[str, Any]) -> str:
+            return "it runs outside the sandbox"
+
+        made = make(always_ask=leaves, approval=False)
+        config = ToolConfig(approve=["act"])
+        policy = ToolPolicy(config, can_ask=True)
+        policy.allow_always(made)
+        verdict = policy.judge(made, None, {"what": "x"})
+        assert (verdict.action, verdict.reason, verdict.each_time) == ("ask", "it runs outside the sandbox", True)
+        assert judge(config, made)[:2] == ("refuse", "approval_required")
+        assert judge(ToolConfig(deny=["act"]), made, can_ask=True)[0] == "refuse"
+
+    @pytest.mark.parametrize("option", ["quiet", "always_ask"])
+    def test_a_tool_that_cannot_say_is_asked_about(self, option: str) -> None:
+        def fail(arguments: dict[str, Any]) -> Any:
+            raise KeyError(arguments["nothing"])
+
+        verdict = ToolPolicy(ToolConfig(approve=["act"]), can_ask=True).judge(make(**{option: fail}), None, {"what": "x"})
+        assert (verdict.action, verdict.each_time) == ("ask", True)
+        assert "cannot say" in verdict.reason
+
+    @pytest.mark.parametrize(("config", "what", "reason"), [
+        (ToolConfig(), "x", "it can change files, and no rule allows it"),
+        (ToolConfig(approve=["act(a)"]), "x", "it can change files, and no rule allows 'x'"),
+        (ToolConfig(approve=["act(x)"]), "x", "the rule 'act(x)' allows it"),
+        (ToolConfig(approve=["act"], deny=["act(x)"]), "x", "the rule 'act(x)' denies it"),
+        (ToolConfig(approval_effects=()), "x", "it needs no approval"),
+    ])  # fmt: skip
+    def test_reasons(self, config: ToolConfig, what: str, reason: str) -> None:
+        assert ToolPolicy(config, can_ask=True).judge(make(**SCOPE), None, {"what": what}).reason == reason
+
+    def test_a_refusal_says_how_to_allow(self) -> None:
+        agent = Orchestrator("simulator", tools=[make()], facade="neutral")
+        (outcome,) = agent.run_sync('call act {"what": "x"}').outcomes
+        assert (outcome.ran, outcome.result.error_code, outcome.result.error_kind) == (
+            False,
+            "approval_required",
+            "not_allowed",
+        )
+        for words in ("approve=", "ToolConfig(approve=[…])", "ToolConfig(approval_effects=())"):
+            assert words in outcome.result.text
