@@ -28,6 +28,7 @@ from toolglot.builtin.tool_state import ToolState
 from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.errors import UsageError
 from toolglot.messages import ToolCall
+from toolglot.request import BUILTIN_TAG
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
@@ -556,7 +557,7 @@ class TestApproval:
         assert shell.target({"argv": ["rm", "-rf", "a b"]}) == "rm -rf 'a b'"
 
     @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
-    @pytest.mark.parametrize(("escalate", "is_approved"), [(True, True), (True, False)])
+    @pytest.mark.parametrize(("escalate", "is_approved"), [(True, True), (True, False), (False, True), (False, False)])
     async def test_what_is_typed_into_a_command_is_asked_about_like_a_command(
         self, tmp_path: Path, open_kit: OpenKit, level: SandboxLevel, escalate: bool, is_approved: bool
     ) -> None:
@@ -566,9 +567,11 @@ class TestApproval:
             requests.append(request)
             return "always" if request.tool == "shell" else is_approved
 
-        kit = open_kit(level, approve=approve)
+        kit, handle = open_kit(level), "1"
+        tools = [tool.replace(tags=[BUILTIN_TAG]) for tool in kit.tools.values()]  # the defaults are for built-in tools
+        kit.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(max_repeats=0), approve=approve)
         target = (tmp_path if escalate else kit.work) / "typed"
-        handle = (await kit.shell(command="bash", background=True, escalate=escalate))["handle"]
+        await kit.call("shell", {"command": "bash", "background": True, "escalate": escalate})
         outcome = await kit.call("shell_output", {"handle": handle, "input": f"echo x > {target}; exit\n", "wait": is_approved})
         assert await kit.text("shell_output", handle=handle)  # reading needs no approval
         await kit.call("shell_kill", {"handle": handle})

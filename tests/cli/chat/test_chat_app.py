@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from chat_harness import Talk, add, talk, wipe
 
+from toolglot.builtin.tool_state import UserQuestion
 from toolglot.cli.chat.app import Chat
 from toolglot.cli.chat.input import EndOfInput
 from toolglot.config.settings import PolicySettings, Settings
@@ -330,6 +331,25 @@ class TestRestored:
 def test_completions_fit_the_text(text: str, words: set[str] | None) -> None:
     completions = set(talk().chat.completions(text))
     assert words <= completions if words else not completions
+
+
+def test_questions_of_parallel_calls_come_one_after_the_other() -> None:
+    chats: list[Chat] = []
+
+    @tool(effects="read")
+    async def ask(number: int) -> str:
+        """Ask the user."""
+        answers = await chats[0].answer_questions([UserQuestion(question="May I?"), UserQuestion(question="Really?")])
+        return f"{number}: {answers}"
+
+    def prompt(chat: Chat) -> str:
+        chats.append(chat)
+        return 'call ask {"number": 1} call ask {"number": 2}'
+
+    over = talk(prompt, "a", "b", "c", "d", tools=[ask])
+    assert re.findall(r"\? (May|Really)", over.shown) == ["May", "Really", "May", "Really"]
+    assert over.has("1: ['a', 'b']")
+    assert over.has("2: ['c', 'd']")
 
 
 class TestAttachments:

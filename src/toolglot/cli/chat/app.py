@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
-from contextlib import aclosing, contextmanager, redirect_stdout
+from contextlib import aclosing, asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -52,6 +52,7 @@ class Chat:
         self._main_task: asyncio.Task[Any] | None = None
         self._was_interrupted = False  # Ctrl-C was the last thing that the user pressed
         self._context_usage = ""
+        self._question_lock = asyncio.Lock()
 
     async def run(self, first_prompt: str | None = None) -> int:
         """Chat until the user leaves; return the exit code."""
@@ -178,7 +179,7 @@ class Chat:
 
     async def approve(self, approval: ApprovalRequest) -> Decision:
         """Ask the user to approve a call."""
-        with self.screen.pause():
+        async with self._take_screen():
             is_complete = show_approval(approval, self.screen)
             arguments = dumps_text(approval.arguments)
             while True:
@@ -220,8 +221,15 @@ class Chat:
 
     async def answer_questions(self, questions: list[UserQuestion]) -> list[UserAnswer]:
         """Ask the user the questions of a tool."""
-        with self.screen.pause():
+        async with self._take_screen():
             return [await self._answer_question(question) for question in questions]
+
+    @asynccontextmanager
+    async def _take_screen(self) -> AsyncGenerator[None]:
+        """Hold back everything else while the user is asked: other output, and the questions of calls that run in parallel."""
+        async with self._question_lock:
+            with self.screen.pause():
+                yield
 
     async def _answer_question(self, question: UserQuestion) -> UserAnswer:
         show_question(question, self.screen)
