@@ -20,7 +20,9 @@ from toolglot.tools.results import as_result
 async def call_all(plan: dict[str, Any]) -> list[str]:
     level = SandboxLevel(plan["level"]) if plan.get("level") is not None else None
     options = BuiltinOptions(
-        shell=ShellOptions(level=level), web=WebConfig(allow_private=plan.get("hosts", ())), require_read=False
+        shell=ShellOptions(level=level),
+        web=WebConfig(allow_private=plan.get("hosts", ()), browser=plan.get("browser", "")),
+        require_read=False,
     )
     tools = builtins(plan["root"], options=options, state_dir=plan["state"])
     by_name = {tool.name: tool for tool in tools.tools}

@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from user_kit import USERS, become, find_python, user_id
 
 import toolglot
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.programs import find_program, find_programs, is_outside, safe_search_path
+from toolglot.builtin.programs import find_package, find_program, find_programs, is_outside, safe_search_path
 
 HERE = Path(__file__).parent
 # What our tools, or the programs that they start, would start by name.
 NAMES = (
     *("google-chrome", "google-chrome-stable", "chromium", "chrome", "bwrap", "rg", "git", "grep", "bash", "sh", "setsid"),
-    *("python3", "python", "node", "dirname", "uname", "which", "readlink", "id", "cat", "mkdir"),
+    *("python3", "python", "node", "dirname", "uname", "which", "readlink", "id", "cat", "mkdir", "rm", "ps", "kill", "env"),
+    *("ldd", "ldconfig", "dpkg", "lsb_release", "xdg-settings", "xdg-open", "dbus-launch", "gdb", "sed", "awk", "ls", "ip"),
 )
 
 
@@ -101,6 +103,8 @@ def test_no_program_of_the_workspace_is_started(project: Project) -> None:
         ("web_open", {"target": "http://127.0.0.1:1234/"}),  # refused, once the browser has started
         hosts=["127.0.0.1:1234"],
     )
+    broken = project.call(("web_open", {"target": "http://127.0.0.1:1234/"}), hosts=["127.0.0.1:1234"], browser="/bin/false")
+    assert "could not be reached" in broken[0]
     assert [text for text in texts[:2] if "a.py" not in text] == []
     assert "print" in texts[2]
     assert "in the sandbox" in texts[3]
@@ -168,6 +172,18 @@ def test_our_own_python_in_a_workspace_is_read_only(project: Project, level: int
     assert (root / "evil.d/written").read_text() == "finished\n"
     assert read_tree(root / ".venv") == before
     assert project.list_escaped() == []
+
+
+def test_optional_packages_come_from_where_ours_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in the workspace has its directory first in sys.path: a tool could write a module there that we start."""
+    for name in ("ast_grep_py", "playwright"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    before = find_package("msgspec")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert [find_package(name) for name in ("ast_grep_py", "playwright", "no_such_package")] == ["", "", ""]
+    assert find_package("msgspec") == before == str(Path(msgspec.__file__).parents[1])
 
 
 def test_links_through_the_workspace_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

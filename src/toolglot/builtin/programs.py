@@ -11,6 +11,7 @@ import site
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from toolglot.builtin.files.roots import Root
 
 __all__ = [
     "SYSTEM_DIRECTORIES",
+    "find_package",
     "find_program",
     "find_programs",
     "is_outside",
@@ -85,6 +87,14 @@ def own_python() -> str:
     # sys.executable may be empty (embedded Python), or not executable for this user.
     candidates = (getattr(sys, "_base_executable", ""), sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
     return next((path for path in candidates if path and os.access(path, os.X_OK)), "")
+
+
+def find_package(name: str) -> str:
+    """Return the directory that has an optional package; "" if it is not among ours: a tool may be able to write there."""
+    spec = find_spec(name)
+    directory = Path(os.path.realpath(spec.origin)).parents[1] if spec is not None and spec.origin is not None else None
+    is_ours = directory is not None and any(directory.is_relative_to(path) for path in own_program_paths())
+    return str(directory) if is_ours else ""
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from search_kit import plant
 
+from toolglot.builtin import programs
 from toolglot.builtin.code import ast_query, ast_tools, ast_worker
 from toolglot.builtin.code.ast_query import LANGUAGES, MAX_FILE_SIZE
 from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools
@@ -220,7 +221,7 @@ class TestParserProcess:
 
     def test_the_missing_extra_is_named(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         plant(root, {"a.py": "foo(1)\n"})
-        monkeypatch.setattr(ast_worker, "find_spec", dict[str, Any]().get)
+        monkeypatch.setattr(programs, "find_spec", dict[str, Any]().get)
         with pytest.raises(ToolError, match=r"pip install 'toolglot\[ast\]'"):
             search(state, "foo($A)")
 

@@ -9,13 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
-from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_python_worker
+from toolglot.builtin.programs import find_package
 from toolglot.errors import ToolError
 
 __all__ = [
@@ -146,8 +145,7 @@ NO_PARSER = "code cannot be parsed: run `pip install 'toolglot[ast]'`"
 
 def find_parser() -> str:
     """Return the directory that has the parser's package; "" if it is not installed."""
-    spec = find_spec("ast_grep_py")
-    return str(Path(spec.origin).parents[1]) if spec is not None and spec.origin is not None else ""
+    return find_package("ast_grep_py")
 
 
 class ParserFailed(Exception):

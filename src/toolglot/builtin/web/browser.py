@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
-from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +21,7 @@ from msgspec.structs import replace
 
 from toolglot.builtin.child_process import measure_memory
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.programs import find_program, is_outside, safe_search_path
+from toolglot.builtin.programs import find_package, find_program, is_outside, safe_search_path
 from toolglot.builtin.web.address import parse_site
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.page_text import clean_text
@@ -124,7 +123,7 @@ def find_browser(configured_path: str = "", roots: Sequence[Root] = ()) -> str:
     """Return the path of a browser that can be started, outside the roots. Raises BrowserUnavailable."""
     if configured_path == "none":
         raise BrowserUnavailable("the user has disabled it")
-    if find_spec("playwright") is None:
+    if not find_package("playwright"):
         raise BrowserUnavailable("playwright is not installed (pip install 'toolglot[web]')")
     if configured_path:
         path = os.path.abspath(configured_path)
