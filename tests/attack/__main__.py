@@ -24,11 +24,19 @@ NOBODY = 65534
 USERS = {"root": 0, "user": NOBODY} if os.getuid() == 0 else {"user": os.getuid()}
 # Tries of each tool: a million together.
 RACES = {
-    **dict.fromkeys(("read", "read_many", "glob", "list_dir", "write", "edit", "patch", "notebook_edit"), 100_000),
-    **dict.fromkeys(("ast_search", "ast_rewrite"), 40_000),
-    "grep": 10_000,  # a process for each
+    "read": 300_000,
+    "write": 120_000,
+    "edit": 120_000,
+    "glob": 100_000,
+    "list_dir": 100_000,
+    "patch": 80_000,
+    "notebook_edit": 40_000,
+    "read_many": 20_000,
+    "ast_search": 20_000,
+    "ast_rewrite": 20_000,
+    "grep": 5_000,  # a process for each
 }
-WALK_RACES = dict.fromkeys(("read", "glob", "write", "edit"), 30_000)
+WALK_RACES = dict.fromkeys(("read", "glob", "write", "edit"), 25_000)
 CONTROL = 20_000
 KILLS = 225  # of each of four scenarios
 ATTACK_TESTS = (
