@@ -233,6 +233,7 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "read the memory of another process": lambda: bool(os.open(f"/proc/{VICTIM}/mem", os.O_RDONLY)),
     "read what builds need": lambda: list_readable(PLAN["visible"]) == PLAN["visible"],
     "read what is private in the home directory": lambda: bool(list_readable(PLAN["secrets"])),
+    "read a temporary file of another program": lambda: read(PLAN["temporary"]),
     "read /etc/shadow": lambda: read("/etc/shadow"),
     "read what only root can read": read_of_root_only,
     "mount": lambda: not_refused(libc.mount(b"none", str(WORK).encode(), b"no such system", 0, None)),

@@ -85,6 +85,8 @@ def main() -> None:
     if reason := probe_level(SandboxLevel(plan["level"])):
         print(json.dumps({"skip": reason}))
         return
+    handle, plan["temporary"] = tempfile.mkstemp(dir="/tmp")
+    os.write(handle, b"secret")
     victim = subprocess.Popen(["sleep", "600"])
     libc, librt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
     _, terminal = os.openpty()
@@ -100,6 +102,7 @@ def main() -> None:
         victim.kill()
         victim.wait()
         librt.mq_unlink(queue.encode())
+        os.unlink(plan["temporary"])
         for remove, number in ((libc.shmctl, memory), (libc.msgctl, messages)):
             remove(number, 0, None)
         libc.semctl(semaphores, 0, 0)

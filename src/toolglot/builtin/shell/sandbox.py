@@ -101,9 +101,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
             if os.path.isdir(directory) and not os.path.islink(directory):
                 options += [*tmpfs_size(bubblewrap), "--tmpfs", directory]
         options += ["--remount-ro", "/dev"]  # a tmpfs, too; devices and /dev/shm are mounts of their own
-        for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
-            if path.startswith("/run/") and os.path.exists(path):
-                options += ["--ro-bind", path, path]
+        for path in _find_run_paths():
+            options += ["--ro-bind", path, path]
         return options
 
     def plan_mounts(self) -> dict[str, list[str]]:
@@ -152,8 +151,9 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
             "machine": platform.machine(),
             "filter": self.build_filter(private=False),
             "metadata": {name: number for name, number in MACHINES[platform.machine()][1].items() if name in METADATA_CALLS},
-            "hidden": ["/dev", *hidden],  # devices are allowed one by one
-            "read": [*visible, *(str(root.path) for root in self.roots if not root.writable)],
+            # Devices are allowed one by one, and temporary files of other programs are not there in the other sandbox, either.
+            "hidden": ["/dev", "/tmp", *_PRIVATE_DIRECTORIES, *hidden],
+            "read": [*visible, *_find_run_paths(), *(str(root.path) for root in self.roots if not root.writable)],
             "write": [*map(str, self.writable_directories)],
             "network": self.network,
         }
@@ -184,6 +184,12 @@ def _find_innermost(path: str, directories: Collection[str]) -> str:
     """Return the last of these directories on the way to the path; "" if there is none."""
     parents = (path[:index] for index in range(len(path), 0, -1) if path[index : index + 1] in ("", "/"))
     return next((parent for parent in parents if parent in directories), "")
+
+
+def _find_run_paths() -> list[str]:
+    """Return what commands need below /run, which they do not see otherwise: programs of NixOS, and names of hosts."""
+    paths = (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf"))
+    return [path for path in paths if path.startswith("/run/") and os.path.exists(path)]
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):

@@ -386,7 +386,7 @@ class ShellSession:
                 self.cwd = os.fsdecode(os.read(self._cwd_fd, _MAX_CWD_BYTES)).rstrip("\n").rpartition("\n")[2]
         self._ours.close()
         cgroups = self._launch.cgroups if self._launch else ()
-        self.is_out_of_memory = was_out_of_memory(cgroups)
+        self.is_out_of_memory = bool(self.exit_code) and was_out_of_memory(cgroups)
         if process is None:
             remove_cgroups(cgroups)
         self.output.close()

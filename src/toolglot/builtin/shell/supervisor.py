@@ -102,15 +102,17 @@ def _supervise(child: int, control_fd: int, wakeup_fd: int, gate: MetadataGate |
 
 def _kill_all(child: int) -> None:
     """Kill all descendants, again and again: while they die, they may fork."""
+    if sys.platform != "linux":  # orphans are not our children: the process group has to do
+        _kill(os.killpg, child)
     deadline = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < deadline:
-        for pid in _list_descendants(child):
-            _kill(os.kill, pid)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except ChildProcessError:  # nobody is left
+        except ChildProcessError:  # nobody is left: orphans would be our children
             return
+        for pid in _list_descendants(child):
+            _kill(os.kill, pid)
         time.sleep(0.001)
 
 
@@ -124,8 +126,7 @@ def _kill(kill: Any, pid: int) -> None:
 def _list_descendants(child: int) -> list[int]:
     try:
         names = os.listdir("/proc")
-    except OSError:  # not Linux: the process group has to do
-        _kill(os.killpg, child)
+    except OSError:  # no /proc
         return [child]
     children: dict[int, list[int]] = {}
     for name in names:
