@@ -1,5 +1,6 @@
 """The workspace: what it reads and writes, what it says, and that it agrees with the kernel about every path."""
 
+import asyncio
 import ctypes
 import errno
 import gc
@@ -7,6 +8,7 @@ import itertools
 import os
 import shutil
 import stat
+import struct
 import sys
 import tempfile
 import threading
@@ -20,10 +22,14 @@ from file_kit import read_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolglot.builtin.edit.patch_tool import patch_tools
 from toolglot.builtin.files import confined_open, roots
 from toolglot.builtin.files.confined_open import PATH_ONLY, has_openat2, open_beneath
 from toolglot.builtin.files.workspace import Change, FileVersion, Root, Workspace
+from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError, UsageError
+from toolglot.messages import ToolCall
+from toolglot.tools.context import Context
 
 
 @pytest.fixture
@@ -379,6 +385,65 @@ class TestChanging:
         assert found["one.txt"] == found["two.txt"]
         assert len(found) == 2 + 16 * 3 + 3
         assert not [name for name in os.listdir(top / "backups") if not name.rpartition(".")[2].isalnum()]
+
+
+class TestAttributes:
+    """Rights that are not in the mode: replacing a file neither takes nor gives any."""
+
+    OWNER, USER, GROUP, MASK, OTHER, NOBODY = 1, 2, 4, 16, 32, 65534
+
+    def set_list(self, path: Path, name: str, **rights: int) -> bytes:
+        """Let the user "nobody" do something; skip the test where there are no access control lists."""
+        data = struct.pack("<I", 2)
+        for entry in ("OWNER", "USER", "GROUP", "MASK", "OTHER"):
+            data += struct.pack("<HHI", getattr(self, entry), rights[entry], self.NOBODY if entry == "USER" else 0xFFFFFFFF)
+        try:
+            os.setxattr(path, f"system.posix_acl_{name}", data)
+        except (OSError, AttributeError):
+            pytest.skip("this file system has no access control lists")
+        return data
+
+    def test_they_survive_a_change(self, tmp_path: Path) -> None:
+        file = tmp_path / "a"
+        file.write_text("old")
+        acl = self.set_list(file, "access", OWNER=6, USER=6, GROUP=0, MASK=6, OTHER=0)
+        os.setxattr(file, "user.tag", b"mine")
+        workspace = Workspace(tmp_path)
+        workspace.write("a", b"new")
+        assert os.getxattr(file, "system.posix_acl_access") == acl
+        assert os.getxattr(file, "user.tag") == b"mine"
+        workspace.close()
+
+    def test_the_list_of_a_directory_gives_nobody_rights_to_an_old_file(self, tmp_path: Path) -> None:
+        file = tmp_path / "a"
+        file.write_text("old")
+        file.chmod(0o640)
+        self.set_list(tmp_path, "default", OWNER=7, USER=6, GROUP=7, MASK=7, OTHER=0)
+        workspace = Workspace(tmp_path)
+        workspace.write("a", b"new")
+        assert "system.posix_acl_access" not in os.listxattr(file)
+        assert file.stat().st_mode & 0o777 == 0o640
+        workspace.close()
+
+    @pytest.mark.parametrize("has_lists", [True, False])
+    def test_a_group_gets_no_rights_that_a_list_withholds(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_lists: bool
+    ) -> None:
+        """Neither where a list cannot be copied, nor when a patch moves the file."""
+        file = tmp_path / "a"
+        file.write_text("old\n")
+        self.set_list(file, "access", OWNER=6, USER=6, GROUP=0, MASK=6, OTHER=0)
+        state = ToolState(Workspace(tmp_path), require_read=None)
+        if has_lists:
+            (patch,) = patch_tools(state)
+            text = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-old\n+new\n*** End Patch\n"
+            call = ToolCall("1", patch.name, {"text": text})
+            asyncio.run(patch.invoke(patch.bind(call).values, Context(call)))
+        else:
+            monkeypatch.delattr(os, "setxattr")
+            state.workspace.write("a", b"new\n")
+        assert (tmp_path / ("b" if has_lists else "a")).stat().st_mode & 0o777 == 0o600
+        state.workspace.close()
 
 
 class TestOpeningBeneath:

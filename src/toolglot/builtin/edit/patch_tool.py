@@ -28,7 +28,7 @@ from toolglot.builtin.edit.patch_language import (
     parse_patch,
     split_file,
 )
-from toolglot.builtin.files.descriptors import check_regular_file
+from toolglot.builtin.files.descriptors import ACCESS_LIST, check_regular_file, read_attributes
 from toolglot.builtin.files.text import check_text, decode_document
 from toolglot.builtin.files.text_files import suggest_paths
 from toolglot.builtin.files.workspace import Change, Workspace, WorkspaceEntry
@@ -160,7 +160,9 @@ class _FileDraft:
     def __init__(self, raw_path: str, real_path: Path, entry: WorkspaceEntry | None) -> None:
         self.raw_path, self.real_path = raw_path, real_path
         self.version = entry.version if entry else None
-        self.mode = stat.S_IMODE(entry.status.st_mode) & 0o777 if entry else None
+        # With an access list, the bits of the group are not the group's: a moved file has no list, so it gets none of them.
+        mask = 0o707 if entry and ACCESS_LIST in read_attributes(entry.absolute_path) else 0o777
+        self.mode = stat.S_IMODE(entry.status.st_mode) & mask if entry else None
         self.size = entry.status.st_size if entry else 0
         self.data: bytes | None = None
         """None: not read yet, or there is no file."""

@@ -4,18 +4,20 @@ import errno
 import os
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from toolglot.base_errors import ErrorCode, MissingPath
 from toolglot.builtin.files.confined_open import combine_flags
 from toolglot.errors import ToolError
 
 __all__ = [
+    "ACCESS_LIST",
     "CREATE_FLAGS",
     "MAX_COPY_BYTES",
     "READ_FLAGS",
     "check_regular_file",
     "read_all",
+    "read_attributes",
     "stat_at",
     "tool_error",
     "translate_os_errors",
@@ -25,6 +27,9 @@ __all__ = [
 CREATE_FLAGS = combine_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 READ_FLAGS = combine_flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 MAX_COPY_BYTES = 256 << 20
+ACCESS_LIST = "system.posix_acl_access"
+# Rights and signatures of a program: a change must drop them, as the kernel does.
+_DROPPED_ATTRIBUTES = ("security.capability", "security.ima", "security.evm")
 _MESSAGES: dict[int, tuple[str, ErrorCode]] = {
     errno.ENOENT: ("no such file or directory: {!r}", "path_not_found"),
     errno.ENOTDIR: ("{!r}: a parent of the path is not a directory", "not_directory"),
@@ -63,6 +68,17 @@ def stat_at(dir_fd: int, name: str | bytes) -> os.stat_result | None:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def read_attributes(path: str) -> dict[str, bytes]:
+    """Return the extended attributes of a file that a new version of it should have, its access control list among them."""
+    attributes: dict[str, bytes] = {}
+    with suppress(OSError, AttributeError):  # not everywhere
+        for attribute in os.listxattr(path, follow_symlinks=False):
+            if attribute not in _DROPPED_ATTRIBUTES:
+                with suppress(OSError):
+                    attributes[attribute] = os.getxattr(path, attribute, follow_symlinks=False)
+    return attributes
 
 
 def check_regular_file(status: os.stat_result, raw_path: str) -> None:

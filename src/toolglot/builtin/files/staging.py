@@ -25,11 +25,13 @@ import msgspec
 from toolglot.base_errors import MissingPath
 from toolglot.builtin.files.confined_open import close_quietly
 from toolglot.builtin.files.descriptors import (
+    ACCESS_LIST,
     CREATE_FLAGS,
     MAX_COPY_BYTES,
     READ_FLAGS,
     check_regular_file,
     read_all,
+    read_attributes,
     stat_at,
     translate_os_errors,
     write_all,
@@ -299,14 +301,22 @@ class StagedChange:
     def _write_new(self, data: bytes, old_status: os.stat_result | None) -> None:
         # Masked to 0o777: like an ordinary write, this drops set-user-id bits.
         mode = self.change.mode if self.change.mode is not None else stat.S_IMODE(old_status.st_mode) if old_status else 0o666
-        fd = os.open(self._new_name, CREATE_FLAGS, mode & 0o777, dir_fd=self.dir_fd)
+        fd = os.open(self._new_name, CREATE_FLAGS, 0o600 if old_status is not None else mode & 0o777, dir_fd=self.dir_fd)
         try:
             write_all(fd, data)
+            attributes: dict[str, bytes] = {}
             if old_status is not None:
+                attributes = read_attributes(f"/proc/self/fd/{self.dir_fd}/{self.name}")
                 with suppress(OSError):  # a file of another owner that we may write to, but not give away
                     os.fchown(fd, old_status.st_uid, old_status.st_gid)
+                with suppress(OSError, AttributeError):  # a list of the directory, which the old file did not have
+                    os.removexattr(fd, ACCESS_LIST)
             if old_status is not None or self.change.mode is not None:
-                os.fchmod(fd, mode & 0o777)
+                # With an access list, the bits of the group are the most that anybody in the list may do.
+                os.fchmod(fd, mode & (0o707 if ACCESS_LIST in attributes else 0o777))
+            for name, value in attributes.items():
+                with suppress(OSError, AttributeError):
+                    os.setxattr(fd, name, value)
             os.fsync(fd)
             self._new_version = FileVersion.from_status(os.fstat(fd))
         finally:
