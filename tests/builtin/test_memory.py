@@ -2,14 +2,17 @@
 
 import os
 import stat
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from file_kit import Tools
 
+from toolglot import BuiltinOptions, ToolConfig, builtins
 from toolglot.builtin import memory as module
 from toolglot.builtin.memory import MAX_DEPTH, MAX_FILE_BYTES, create_tools
+from toolglot.tools.policy import ToolPolicy
 
 
 @pytest.fixture
@@ -21,7 +24,8 @@ def tools(tmp_path: Path) -> Tools:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    return tmp_path / "state" / "memory"
+    work = tmp_path / "work"
+    return tmp_path / "state" / "memory" / f"work-{sha256(os.fsencode(work.resolve())).hexdigest()[:16]}"
 
 
 def make(tools: Tools, **files: str) -> None:
@@ -38,7 +42,7 @@ class TestCommands:
         assert Tools(tmp_path, create_tools).tools == {}
 
     def test_nothing_is_made_before_it_is_used(self, tools: Tools, directory: Path) -> None:
-        assert not directory.parent.exists()
+        assert not directory.parents[1].exists()
 
     def test_an_empty_memory_can_be_viewed(self, tools: Tools) -> None:
         assert tools("memory", command="view", path="/memories").content == "0B\t/memories/\n[empty]"
@@ -113,12 +117,12 @@ class TestCommands:
 
     def test_delete_takes_a_file_or_a_whole_directory(self, tools: Tools, directory: Path) -> None:
         make(tools, a="1", b__c="2", b__d__e="3")
-        (directory / "b" / "out").symlink_to(directory.parent.parent / "secret.txt")
+        (directory / "b" / "out").symlink_to(directory.parents[2] / "secret.txt")
         tools("memory", command="delete", path="/memories/a.md")
         output = tools("memory", command="delete", path="/memories/b/")
         assert output.content == "deleted '/memories/b' with everything in it"
         assert list(directory.iterdir()) == []
-        assert (directory.parent.parent / "secret.txt").read_text() == "secret"
+        assert (directory.parents[2] / "secret.txt").read_text() == "secret"
 
     def test_rename_moves_files_and_directories(self, tools: Tools, directory: Path) -> None:
         make(tools, a="1", b__c="2")
@@ -202,3 +206,27 @@ class TestWhatOthersPutThere:
         (tmp_path / "state").write_text("a file")
         tools = Tools(tmp_path, create_tools, state_dir=tmp_path / "state")
         assert "the memory is unavailable" in str(tools.failure("memory", command="view", path="/memories"))
+
+
+class TestProjects:
+    def test_each_project_has_its_own_notes(self, tmp_path: Path, tools: Tools) -> None:
+        make(tools, evil="INJECTED")
+        (tmp_path / "other").mkdir()
+        (tmp_path / "link").symlink_to("work")
+        other = Tools(tmp_path / "other", create_tools, state_dir=tmp_path / "state")
+        assert "no such file" in str(other.failure("memory", command="view", path="/memories/evil.md"))
+        same = Tools(tmp_path / "link", create_tools, state_dir=tmp_path / "state")
+        assert same.data("memory", command="view", path="/memories/evil.md")["lines"] == ["INJECTED"]
+
+    def test_shared_notes_are_written_only_with_approval(self, tmp_path: Path) -> None:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            opened = builtins(tmp_path / name, state_dir=tmp_path / "state", options=BuiltinOptions(shared_memory=True))
+            (tool,) = [tool for tool in opened.tools if tool.name == "memory"]
+            if name == "one":
+                tool(command="create", path="/memories/a.md", file_text="known")
+            assert "known" in tool(command="view", path="/memories/a.md").content
+            policy = ToolPolicy(ToolConfig(), can_ask=True)
+            actions = [policy.judge(tool, None, {"command": command}).action for command in ("view", "create", "delete")]
+            assert actions == ["run", "ask", "ask"]
+            opened.close()

@@ -41,6 +41,7 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, requi
         ),
         unprotected=own.unprotected,
         require_read=own.require_read and require_read,
+        shared_memory=own.shared_memory,
         shell=ShellOptions(network=own.network, visible=own.visible, level=None if own.sandbox else SandboxLevel.NONE),
         web=configured_web(settings),
     )

@@ -5,11 +5,13 @@ others are. Links in it are never used. A file changes whole or not at all; a di
 """
 
 import os
+import re
 import secrets
 import shutil
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Literal
@@ -53,7 +55,10 @@ def create_tools(state: ToolState) -> list[Tool]:
     """Return the tool `memory`; nothing if there is no directory to keep notes in."""
     if state.state_dir is None:
         return []
-    directory, lock = state.state_dir / "memory", Lock()
+    # A note may be an instruction that a page or a file has planted: it must not be read in other projects.
+    root = state.workspace.root.resolve()
+    project = f"{re.sub(r'[^A-Za-z0-9._-]', '_', root.name)[:40]}-{sha256(os.fsencode(root)).hexdigest()[:16]}"
+    directory, lock = state.state_dir / "memory" / ("shared" if state.shared_memory else project), Lock()
     view, create = {"command": "view", "path": ROOT}, {"command": "create", "path": f"{ROOT}/style.md"}
     examples = [view, {**create, "file_text": "Tests are written first.\n"}]
 
@@ -96,7 +101,10 @@ def create_tools(state: ToolState) -> list[Tool]:
         paths = [str(arguments[name]) for name in ("path", "old_path", "new_path") if arguments.get(name)]
         return ", ".join(path.replace(ROOT, str(directory), 1) if path.startswith(ROOT) else path for path in paths)
 
-    return [Tool(memory, effects=("read", "write"), quiet=True, examples=examples, target=target)]
+    def is_quiet(arguments: dict[str, Any]) -> bool:
+        return not state.shared_memory or arguments.get("command") == "view"
+
+    return [Tool(memory, effects=("read", "write"), quiet=is_quiet, examples=examples, target=target)]
 
 
 @contextmanager

@@ -67,6 +67,8 @@ class ToolState:
     _: KW_ONLY
     state_dir: Path | None = None
     """A private directory for backups, saved output and memory."""
+    shared_memory: bool = False
+    """Whether all projects have one memory."""
     ask: AskUser | None = None
     require_read: bool | None = True
     """The model must have read a file before it changes it; False: what it has read must be current; None: neither."""

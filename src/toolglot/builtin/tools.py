@@ -58,6 +58,8 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A file must be read before it is overwritten."""
     backups: bool = True
     """Keep a copy of every file that is overwritten or removed, for 30 days."""
+    shared_memory: bool = False
+    """All projects share the notes of `memory`, and writing one needs approval. By default, each directory has its own."""
     shell: ShellOptions = ShellOptions()
     web: WebConfig = WebConfig()
 
@@ -89,7 +91,13 @@ class Builtins:
             backup_name=f"{time.strftime('%Y-%m-%dT%H.%M.%S')}-{secrets.token_hex(4)}",
             private=() if state_dir is None else (state_dir,),
         )
-        self.state = state = ToolState(workspace, state_dir=state_dir, ask=ask, require_read=options.require_read)
+        self.state = state = ToolState(
+            workspace,
+            state_dir=state_dir,
+            shared_memory=options.shared_memory,
+            ask=ask,
+            require_read=options.require_read,
+        )
         self._web = WebClient(options.web, roots=workspace.roots)
         tools: list[Tool] = [
             *file_tools(state),

@@ -160,6 +160,8 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Paths in the home directory that commands may read, besides toolchains, such as ~/.m2/settings.xml."""
     require_read: bool = True
     """A file must be read before it is overwritten."""
+    shared_memory: bool = False
+    """Whether all projects share the notes of the tool `memory`; by default, each directory has its own."""
     network: bool = False
     """Whether commands may use the network."""
     sandbox: Annotated[bool, Setting(flag="--no-sandbox")] = True

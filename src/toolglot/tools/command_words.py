@@ -242,8 +242,10 @@ def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 
 
     Unlike one that allows, such a rule covers further words, and a program wherever it is.
     """
-    fixed = pattern[:-1] if pattern[-1] == "*" and len(pattern) > 1 else pattern
-    program, *arguments = fixed
+    program, *arguments = pattern
+    if arguments[-1:] == ["*"]:
+        arguments.pop()
+    fixed = (program, *arguments)
     verdict: bool | None = None if line.unclear else False
     for words in line.commands:
         is_runner = words[0].rpartition("/")[2] in RUNNERS or any(_is_risky(words, word) for word in words[1:])
