@@ -26,6 +26,7 @@ from toolglot.messages import Conversation, Message, Reply, ToolCall
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
+from toolglot.tools.rules import Subject
 from toolglot.tools.tool import Tool, tool
 
 from .agents import Wiretap, agent, check, gathered, kinds_of, outcome, results_of, run
@@ -294,7 +295,7 @@ def test_what_waits_is_listed_with_all_that_matters() -> None:
     talker, vault, first = paused()
     [request] = first.pending
     assert (request.tool, request.target, request.preview) == ("put", "vault/a", "nothing -> 1")
-    assert (request.effects, request.reason) == ({"write", "network"}, "its effects: write")
+    assert (request.effects, request.reason) == ({"write", "network"}, "it can change files, and no rule allows it")
     assert (request.arguments, request.id) == ({"key": "a", "value": "1"}, request.call.id)
     assert len(request.fingerprint) == 64
     assert run(talker.list_pending()) == first.pending
@@ -417,6 +418,22 @@ def test_changed_arguments_have_to_fit() -> None:
         paused(approve=Asked(Allow({"key": "b"})))
 
 
+@pytest.mark.parametrize("way", ["approve", "resume"])
+def test_a_rule_that_denies_also_denies_what_an_approver_changed(way: str) -> None:
+    vault, lines = Vault(), list[bytes]()
+    put = vault.tools[0].replace(scope=lambda arguments: [Subject("path", f"/vault/{arguments['key']}", "/vault")])
+    config, change = ToolConfig(approval_effects={"write"}, deny=["put(secret/**)"]), Allow({"key": "secret/b", "value": "2"})
+    approve = Asked(change) if way == "approve" else None
+    talker = agent("anthropic", tools=[put], config=config, approve=approve, audit=AuditLog(lines.append))
+    result = run(talker.run(PUT))
+    if way == "resume":
+        result = run(talker.resume({result.pending[0].id: change}))
+    assert (vault.ran, kinds_of(talker.conversation)) == ([], ["not_allowed"])
+    line = loads(lines[-1])
+    assert (line["decided_by"], line["target"], line["ran"]) == ("rule", "vault/a", False)
+    assert "secret" in line["reason"]
+
+
 def test_always_does_not_cover_a_call_that_needs_an_answer_of_its_own() -> None:
     ran: list[bool] = []
 
@@ -431,7 +448,8 @@ def test_always_does_not_cover_a_call_that_needs_an_answer_of_its_own() -> None:
     for outside in ("false", "false", "true", "true", "false"):
         run(talker.run(f'call act {{"outside": {outside}}}'))
     assert [(request.each_time, request.reason) for request in asked.requests] == [
-        (False, "its effects: execute"), (True, "it leaves the sandbox"), (True, "it leaves the sandbox"),
+        (False, "it can run commands, and no rule allows it"),
+        (True, "it leaves the sandbox"), (True, "it leaves the sandbox"),
     ]  # fmt: skip
     assert ran == [True, False, True, True, False], "a tool can see whether somebody approved this very call"
 
@@ -602,13 +620,16 @@ def test_agents_that_save_for_the_first_time_together_have_one_key(tmp_path: Pat
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["approval.key"]
 
 
-def test_without_a_place_for_the_key_only_fingerprints_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_for_the_key_only_fingerprints_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "file" / "state"))
     talker, vault, first = paused()
     data = talker.save()
     assert b'"mac"' not in data
-    with pytest.raises(UsageError, match="is not enough"):
+    assert "saved unsigned, as no key can be stored" in caplog.text
+    with pytest.raises(UsageError, match=r"is not enough.*TOOLGLOT_APPROVAL_KEY"):
         run(loaded(data, vault).resume({first.pending[0].id: True}))
     assert run(loaded(data, vault).resume({first.pending[0].fingerprint: True})).stop == "end"
     assert vault.ran == ["put a=1"]

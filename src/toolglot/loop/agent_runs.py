@@ -264,7 +264,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
                 names = ", ".join(sorted(ids)) or "none"
                 raise UsageError(f"no call {key} waits for a decision; agent.list_pending() returns what does: {names}")
             if run.doubt and key not in fingerprints:
-                hint = "use the fingerprint of a request that agent.list_pending() returns"
+                hint = "use the fingerprint of a request of agent.list_pending(); machines can share a TOOLGLOT_APPROVAL_KEY"
                 raise UsageError(f"the id {key} is not enough to decide on a call, as {run.doubt}: {hint}")
             if answer is not None:
                 rulings[index] = Ruling(key if key in fingerprints else run.shown[index], answer)

@@ -94,7 +94,12 @@ class Driver:
             if (events := self._record_refusals()) and self._streaming:
                 yield events
             if self.run.waiting_calls:
-                await self._list_pending()
+                waiting, shown = [index for index, _ in self.run.waiting_calls], self._shown
+                if not shown.keys() >= {*waiting}:  # resumed, and still waiting
+                    shown = await self._requests.state.list_requests(self.run, self._requests.view)
+                for index in waiting:
+                    self.run.wait_for_decision(index, shown[index].fingerprint)
+                self._pending = tuple(shown[index] for index in waiting)
                 yield [ApprovalNeeded(self._pending)]
         except BaseException as error:
             if not self._handle_early_end(error):
@@ -299,27 +304,19 @@ class Driver:
                 run.mark_started(index)
             return task
 
+        def finish(index: int, outcome: ToolOutcome) -> None:
+            self._turn_outcomes[index] = outcome
+            run.add_result(index, outcome.result)
+
         def defer(index: int, request: ApprovalRequest, blocks_later: bool) -> None:
             self._shown[index] = request
             run.wait_for_decision(index, request.fingerprint, blocks_later=blocks_later)
 
         interpret = self._requests.view.interpret
         calls = [(index, self._interpreted.get(call.id) or interpret(call)) for index, call in step.calls]
-        batch = CallBatch(executor, emit=emit, messages=run.conversation, on_start=run.mark_started, on_done=self._add_outcome)
+        batch = CallBatch(executor, emit=emit, messages=run.conversation, on_start=run.mark_started, on_done=finish)
         self._shown = {}
         await run_turn(executor, calls, batch, rulings=run.rulings, doubt=run.doubt, take=take, defer=defer)
-
-    async def _list_pending(self) -> None:
-        run, shown = self.run, self._shown
-        if not shown.keys() >= {index for index, _ in run.waiting_calls}:  # resumed, and still waiting
-            shown = await self._requests.state.list_requests(run, self._requests.view)
-        for index, _ in run.waiting_calls:
-            run.wait_for_decision(index, shown[index].fingerprint)
-        self._pending = tuple(shown[index] for index, _ in run.waiting_calls)
-
-    def _add_outcome(self, index: int, outcome: ToolOutcome) -> None:
-        self._turn_outcomes[index] = outcome
-        self.run.add_result(index, outcome.result)
 
     def _record_refusals(self) -> list[RunEvent]:
         """Calls that the run itself has answered are outcomes too, in their place among the others of the turn."""

@@ -40,7 +40,12 @@ class Offer:
             return None
         text = _NO_TOOLS
         if not self._is_none:
-            if not self._is_limited or self._is_offered(call):
+            if not self._is_limited:
+                return None
+            names = {f"{call.namespace}.{call.name}" if call.namespace else call.name}
+            if not names & self._all_names and self._view.facade is not None:  # an alias or the base name of a built-in tool
+                names = {*self._view.facade.native_names(base_call(self._view.interpret(call)).name)}
+            if names & self._names or not names & self._all_names:
                 return None
             text = _NOT_OFFERED.format(call.name, ", ".join(sorted(self._names)[:12]) or "none")
         return ToolError(text, kind="not_allowed", code="tool_not_offered")
@@ -55,9 +60,3 @@ class Offer:
             has_call = has_call or error is None
             if error is not None:
                 yield index, error
-
-    def _is_offered(self, call: ToolCall) -> bool:
-        names = {f"{call.namespace}.{call.name}" if call.namespace else call.name}
-        if not names & self._all_names and self._view.facade is not None:  # an alias or the base name of a built-in tool
-            names = {*self._view.facade.native_names(base_call(self._view.interpret(call)).name)}
-        return bool(names & self._names) or not names & self._all_names

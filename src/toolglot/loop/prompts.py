@@ -68,7 +68,13 @@ def _decode(messages: list[Any]) -> list[Message]:
         decoded = decode_request(OPENAI_CHAT, {"model": "", "messages": chat}).messages
     except MalformedRequest as e:
         raise UsageError(f"the messages of the prompt cannot be read: {e}") from e
-    return [message if _is_bound(message) else replace(message, origin=None) for message in decoded]
+    return [
+        # A message with parts that only OpenAI understands stays OpenAI's.
+        message
+        if message.opaque or any(getattr(block, "opaque", True) for block in message.blocks)
+        else replace(message, origin=None)
+        for message in decoded
+    ]
 
 
 def _to_parts(content: Any) -> Any:
@@ -79,8 +85,3 @@ def _to_parts(content: Any) -> Any:
         if not isinstance(part, str) and not (isinstance(part, Mapping) and "type" in part):
             raise UsageError(f'a part of a message is text or {{"type": …}}, not {type(cast(Any, part)).__name__}')
     return [{"type": "text", "text": part} if isinstance(part, str) else dict(part) for part in parts]
-
-
-def _is_bound(message: Message) -> bool:
-    """Return whether a message has parts that only OpenAI understands."""
-    return bool(message.opaque) or any(getattr(block, "opaque", True) for block in message.blocks)

@@ -9,30 +9,43 @@ import re
 import secrets
 import tempfile
 from contextlib import suppress
-from pathlib import Path
+from logging import getLogger
 
 from toolglot.errors import UsageError
 from toolglot.user_dirs import data_directory, ensure_private_directory
 
 __all__ = ["DOUBT", "is_intact", "sign"]
 
+log = getLogger("toolglot.loop")
 DOUBT = "the saved run was changed, or was saved with another approval key"
 _KEY_FILE, _KEY_LENGTH = "approval.key", 64  # hexadecimal digits
-_MAC = re.compile(rb',"mac":"([0-9a-f]{64})"\}')
+_MAC = re.compile(rb',"mac":"([0-9a-f]{64})"\}\Z')
 
 
 def sign(saved: bytes) -> bytes:
     """Add the MAC of a saved run to its header, which is the first line; without a key nothing is added."""
     header, newline, messages = saved.partition(b"\n")
-    key = _read_key() or _create_key()
-    return header[:-1] + b',"mac":"%s"}' % _mac(key, saved) + newline + messages if key else saved
+    if not _read_key():
+        with suppress(OSError, UsageError):  # a directory that cannot be written; a key that another process has just created
+            file = ensure_private_directory(data_directory()) / _KEY_FILE
+            handle, name = tempfile.mkstemp(dir=file.parent)  # for its owner only
+            try:
+                with open(handle, "w") as new:
+                    new.write(secrets.token_hex(_KEY_LENGTH // 2))
+                os.link(name, file)  # complete or not there, and never replaced
+            finally:
+                os.unlink(name)
+    if key := _read_key():
+        return header[:-1] + b',"mac":"%s"}' % _mac(key, saved) + newline + messages
+    log.warning("the run is saved unsigned, as no key can be stored in %s; set TOOLGLOT_APPROVAL_KEY", data_directory())
+    return saved
 
 
 def is_intact(saved: bytes) -> bool:
     """Return whether a saved run has a valid MAC."""
     header, newline, messages = saved.partition(b"\n")
-    match, key = _MAC.search(header, len(header) - 74 if len(header) > 74 else 0), _read_key()
-    if match is None or match.end() != len(header) or not key:
+    match, key = _MAC.search(header), _read_key()
+    if match is None or not key:
         return False
     return hmac.compare_digest(match[1], _mac(key, header[: match.start()] + b"}" + newline + messages))
 
@@ -41,28 +54,11 @@ def _mac(key: bytes, saved: bytes) -> bytes:
     return hmac.digest(key, saved, "sha256").hex().encode()
 
 
-def _key_file() -> Path:
-    return data_directory() / _KEY_FILE
-
-
 def _read_key() -> bytes:
     if key := os.environ.get("TOOLGLOT_APPROVAL_KEY", "").strip():
         return os.fsencode(key)
     try:
-        key = _key_file().read_bytes().strip()
+        key = (data_directory() / _KEY_FILE).read_bytes().strip()
     except OSError:
         return b""
     return key if len(key) == _KEY_LENGTH else b""
-
-
-def _create_key() -> bytes:
-    with suppress(OSError, UsageError):  # a directory that cannot be written; a key that another process has just created
-        file = ensure_private_directory(_key_file().parent) / _KEY_FILE
-        handle, name = tempfile.mkstemp(dir=file.parent)  # for its owner only
-        try:
-            with open(handle, "w") as new:
-                new.write(secrets.token_hex(_KEY_LENGTH // 2))
-            os.link(name, file)  # complete or not there, and never replaced
-        finally:
-            os.unlink(name)
-    return _read_key()

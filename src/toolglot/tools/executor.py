@@ -124,11 +124,16 @@ class ToolExecutor:
         tool = self.loop_tools.get(base.name) or self.registry.find(base.name, base.namespace)
         return self.read_result_tool if tool is None and base.name == "read_result" else tool
 
-    async def prepare(self, call: AnyCall, doubt: str = "", *, dry: bool = False) -> PreparedCall | ToolOutcome:
+    async def prepare(
+        self, call: AnyCall, doubt: str = "", *, ruling: Ruling | None = None, dry: bool = False
+    ) -> PreparedCall | ToolOutcome:
         """Return a call that is ready to run, or the outcome that says why it does not run.
 
-        `doubt`: why it needs a decision, whatever the policy says. `dry`: only to look at it; nothing is counted or recorded.
+        `doubt`: why it needs a decision, whatever the policy says. `ruling`: the decision that was made on it. `dry`: only to
+        look at it; nothing is counted or recorded.
         """
+        if ruling is not None and isinstance(ruling.answer, Deny):
+            return self.deny(call, ruling.answer)
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
         base, policy, target = base_call(call), self.policy, None
         tool = self.find_tool(call)
@@ -160,7 +165,8 @@ class ToolExecutor:
         """Return whether a call runs or is asked about. Raises ToolError if it may not run."""
         verdict = self.policy.judge(tool, call, arguments)
         if verdict.action == "refuse":
-            raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code=verdict.code)
+            message = f"The call did not run: {verdict.reason}."
+            raise ToolError(message, kind="not_allowed", code=verdict.code, details=verdict)
         return Verdict("ask", doubt, each_time=True) if doubt and verdict.action == "run" else verdict
 
     # ---- approvals
@@ -304,6 +310,8 @@ class ToolExecutor:
             outcome = replace(outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details))
         if dry:
             return outcome
+        if isinstance(verdict := error.details, Verdict):
+            decided_by, reason = verdict.decided_by, verdict.reason
         return self.record(outcome, tool, target, approved=approved, decided_by=decided_by, reason=reason or error.code)
 
     # ---- what happened

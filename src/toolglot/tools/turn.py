@@ -1,9 +1,9 @@
 """The calls of one turn: which of them run at the same time, and when each is asked about."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from toolglot.approvals import ApprovalRequest, Deny, Ruling
+from toolglot.approvals import ApprovalRequest, Ruling
 from toolglot.events import ToolOutcome
 from toolglot.tools.calls import AnyCall
 from toolglot.tools.execution import CallBatch, CallWork, PreparedCall
@@ -26,20 +26,14 @@ async def run_turn(
     take: Callable[[int, AnyCall], CallWork | None] | None = None,
     defer: Callable[[int, ApprovalRequest, bool], None] | None = None,
 ) -> None:
-    """Run the calls of a turn, each with its index.
+    """Run the calls of a turn, each with its index; the batch takes their outcomes.
 
     What a call is asked about, and whether it is, can depend on what the calls before it do. So an ordered call is judged
     when those before it have finished, and those after it when it has; a preview is made when nothing else runs.
 
-    Args:
-        executor: Prepares them and asks about them.
-        calls: The calls, each with its index.
-        batch: Runs them, and takes their outcomes.
-        rulings: Decisions that were made before, by index.
-        doubt: Why every call needs a decision, whatever the policy says.
-        take: Returns a call that runs already.
-        defer: Takes the request for a call that has to wait for a decision, and whether the calls after it have to wait as
-            well. Without it, the call is refused.
+    `rulings`: decisions that were made before. `doubt`: why every call needs one, whatever the policy says. `take` returns
+    a call that runs already. `defer` takes the request for a call that has to wait, and whether the calls after it have to
+    wait as well; without it, such a call is refused.
     """
     ready: list[tuple[int, CallWork]] = []
     is_held = False
@@ -55,7 +49,11 @@ async def run_turn(
             continue
         if is_ordered:
             await batch.run(ready)
-        work = await _settle(executor, call, ruling, doubt, lambda: batch.run(ready))
+        work = await executor.prepare(call, doubt, ruling=ruling)
+        if isinstance(work, PreparedCall) and work.needs_approval:
+            if work.tool.preview is not None:
+                await batch.run(ready)
+            work = await executor.decide(work, ruling, doubt)
         if isinstance(work, ApprovalRequest):
             if defer is not None:
                 defer(index, work, is_ordered)
@@ -69,21 +67,7 @@ async def run_turn(
         runs_alone = work.tool.ordered or bool(work.approved and work.tool.preview is not None)
         if runs_alone:
             await batch.run(ready)
-        ready.append((index, work))
-        if runs_alone:
-            await batch.run(ready)
+            await batch.run([(index, work)])
+        else:
+            ready.append((index, work))
     await batch.run(ready)
-
-
-async def _settle(
-    executor: "ToolExecutor", call: AnyCall, ruling: Ruling | None, doubt: str, finish_earlier: Callable[[], Awaitable[None]]
-) -> PreparedCall | ToolOutcome | ApprovalRequest:
-    """Prepare a call and get the decision that it needs: returns what runs, why it does not, or what it waits for."""
-    if ruling is not None and isinstance(ruling.answer, Deny):
-        return executor.deny(call, ruling.answer)
-    prepared = await executor.prepare(call, doubt)
-    if isinstance(prepared, ToolOutcome) or not prepared.needs_approval:
-        return prepared
-    if prepared.tool.preview is not None:
-        await finish_earlier()
-    return await executor.decide(prepared, ruling, doubt)
