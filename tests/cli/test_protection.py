@@ -53,6 +53,13 @@ class TestWithoutSandbox:
         run_cli("run", f"call shell {COMMAND}", "-m", "simulator", "--builtin", "--facade", "neutral", "--yes")
         assert not (project / "ran").exists()
 
+    def test_a_rule_is_not_enough(self, project: Path, monkeypatch: Patch) -> None:
+        words = ("call", "shell", '{"command": "touch ran"}', "--approve", "shell(touch *)")
+        assert (run_cli(*words).code, (project / "ran").exists()) == (1, False)
+        if not PROBE(SandboxLevel.BUBBLEWRAP):  # with a sandbox it is
+            _break_sandboxes(monkeypatch)
+            assert (run_cli(*words).code, (project / "ran").exists()) == (0, True)
+
     def test_the_user_can_answer(self, project: Path) -> None:
         outcome = run_cli("call", "shell", COMMAND, stdin="y\n", is_terminal=True)
         assert (outcome.code, (project / "ran").exists()) == (0, True)
