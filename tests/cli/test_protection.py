@@ -119,6 +119,11 @@ def test_nothing_is_said_about_the_best_sandbox(project: Path) -> None:
     assert (outcome.code, outcome.out, outcome.err) == (0, "done\n", "")
 
 
+def test_doctor_reports_that_the_user_wants_no_sandbox(project: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("TOOLGLOT_BUILTIN_SANDBOX", "false")
+    assert "unconfined: builtin.sandbox is false" in run_cli("doctor").out
+
+
 def test_a_broken_bubblewrap_does_not_hide_the_next(project: Path, tmp_path: Path) -> None:
     if reason := PROBE(SandboxLevel.BUBBLEWRAP):
         pytest.skip(reason)

@@ -144,7 +144,7 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
         settings=[SettingValue(value.key, _format_value(value), value.origin) for value in changed],
         held_back=[WithheldSetting(value.key, _format_value(value), value.reason) for value in configuration.withheld],
         keys=keys,
-        sandbox=_describe_sandbox(workspace),
+        sandbox=_describe_sandbox(workspace, is_wanted=settings.builtin.sandbox),
         tools=_describe_tools(settings, workspace),
         programs={
             name: next(filter(None, (find_program(each, [workspace]) for each in names)), None)
@@ -200,12 +200,14 @@ def _find_key_origin(profile: Profile, settings: Settings) -> str | None:
     return describe_key_origin(profile)
 
 
-def _describe_sandbox(workspace: Root) -> dict[str, str]:
+def _describe_sandbox(workspace: Root, *, is_wanted: bool) -> dict[str, str]:
     """Describe how commands are confined; this runs a canary command."""
     if NOT_SUPPORTED:
         return {"commands run": f"not at all: {NOT_SUPPORTED}"}
     sandbox = describe_sandbox([workspace])
     rows = {"commands run": f"in {sandbox['sandbox']}" if sandbox["level"] else "unconfined: each one needs approval"}
+    if not is_wanted:
+        rows["commands run"] = "unconfined: builtin.sandbox is false"
     rows |= {f"no {name}": reason for name, reason in sandbox["reasons"].items() if reason}
     if sandbox["gaps"]:
         rows["gaps"] = "; ".join(sandbox["gaps"])
