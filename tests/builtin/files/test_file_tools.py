@@ -15,6 +15,7 @@ from toolglot.builtin.files import line_reader
 from toolglot.builtin.files.file_tools import ReadResult, file_tools
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.tool_state import to_data
+from toolglot.errors import ToolError
 from toolglot.messages import Media, ToolCall
 from toolglot.tools.results import as_result
 
@@ -392,7 +393,8 @@ class TestWriting:
         told = tools.preview("write", path="text.txt", content="one\n2\nthree\n")
         assert told == "--- text.txt\n+++ text.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
         assert snapshot(root) == before
-        assert "has not been read" in tools.preview("write", path="late", content="x")
+        with pytest.raises(ToolError, match="has not been read"):
+            tools.preview("write", path="late", content="x")
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
     @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\r\n\t"), max_size=40))

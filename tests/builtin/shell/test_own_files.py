@@ -104,6 +104,7 @@ def test_own_files_and_settings_are_neither_read_nor_changed(world: World) -> No
     assert [call["text"] for call in at_home[4:] if not call["failed"]] == []
     assert not any("SECRET" in call["text"] for call in (*at_home, *in_project))
     assert world.files() == {**before, "docs/new": "new\n"}
+    assert not any("protected" in call["text"] for call in at_home[:3])  # own files are nothing that a command created
 
     assert all(call["failed"] for call in in_project[2:6])
     assert (project / "src/new").read_text() == "new\n"

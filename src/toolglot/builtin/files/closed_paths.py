@@ -62,6 +62,10 @@ class ClosedPaths(msgspec.Struct, frozen=True):
         names = [name for name in _list_names(self.home) if name.startswith(".") and fold_name(name) not in self.unprotected]
         return [self.home / name for name in (*names, ".config")]
 
+    def list_read_only(self) -> list[Path]:
+        """Return everything that commands cannot write."""
+        return [*self.own, *self.programs, *self.list_home_settings()]
+
 
 def find_closed_paths(roots: Iterable[Path], private: Iterable[Path], unprotected: Collection[str]) -> ClosedPaths:
     """Return what is closed in these roots. `private`: other directories of ours."""

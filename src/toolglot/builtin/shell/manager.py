@@ -155,7 +155,7 @@ class ShellManager:
         self._hidden = (*self.options.hidden, *own_paths(), *(() if state.state_dir is None else (state.state_dir,)))
         self._sessions: dict[str, ShellSession] = {}
         quarantine = (state.state_dir or state_directory()) / "shell" / "removed"
-        self._guard = NameGuard(state.workspace.protected_names, quarantine)
+        self._guard = NameGuard(state.workspace, quarantine)
         self._count = 0
         self._lock = threading.Lock()
         self._is_closed = False
@@ -286,7 +286,7 @@ class ShellManager:
         closed, roots = self._workspace.closed_paths, self._workspace.roots
         hidden = [*closed.own, *(Path(os.path.realpath(path)) for path in self.options.hidden)]
         if level is SandboxLevel.LANDLOCK:  # it can allow, but not deny: nothing above a hidden path can be writable
-            barred = [*closed.list_home_settings(), *hidden, *closed.programs, *plan.read_only]
+            barred = [*closed.list_read_only(), *hidden, *plan.read_only]
             return tuple(part for root in roots for part in narrow_root(root, barred))
         parts = [part for root in roots for part in narrow_root(root, closed.list_home_settings())]
         if level is SandboxLevel.BUBBLEWRAP:

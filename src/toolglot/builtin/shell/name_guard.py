@@ -3,11 +3,12 @@
 import os
 import threading
 from collections.abc import Iterable
+from logging import getLogger
 from pathlib import Path
 
 import msgspec
 
-from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.shell.protected_paths import (
     ProtectedScanner,
     ProtectedSnapshot,
@@ -19,6 +20,8 @@ from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.session import ShellSession
 
 __all__ = ["GuardPlan", "NameGuard"]
+
+log = getLogger("toolglot.builtin")
 
 _WATCH_SECONDS = 1.0
 _MAX_MOUNTS = 200
@@ -36,9 +39,9 @@ class GuardPlan(msgspec.Struct, frozen=True):
 class NameGuard:
     """Plans the protection of a command and watches it, as new protected files may not stay until its result is asked for."""
 
-    def __init__(self, names: Iterable[str], quarantine: Path) -> None:
-        self._names, self._quarantine = frozenset(names), quarantine
-        self._scanner = ProtectedScanner(self._names)
+    def __init__(self, workspace: Workspace, quarantine: Path) -> None:
+        self._names, self._quarantine = workspace.protected_names, quarantine
+        self._scanner = ProtectedScanner(self._names, workspace.closed_paths)
         self._snapshots: dict[Path, ProtectedSnapshot] = {}
         self._watched: dict[str, ShellSession] = {}
         self._reports: dict[str, ProtectionReport] = {}
@@ -102,6 +105,10 @@ class NameGuard:
             # Files that other programs obey go at once. What the kernel protects, only the user can have changed.
             new_only = is_running or session.options.is_background
             report = revert_changes(self._scanner, session.snapshots, self._quarantine, new_only=new_only)
+            for old, new in report.removed:  # for the user, who may have created it while the command was running
+                log.warning(
+                    "%s is protected: while a command was running it was moved to %s", old, new or "nowhere, being large"
+                )
             self._reports[session.handle] = self._reports.get(session.handle, ProtectionReport()).merge(report)
             if not is_running:
                 del self._watched[session.handle]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from toolglot.builtin.files.closed_paths import ClosedPaths
 from toolglot.builtin.files.workspace import PROTECTED_NAMES
 from toolglot.builtin.shell.private_dirs import make_accessible, prune_directory
 from toolglot.builtin.shell.quarantine import move_away, open_parent
@@ -65,13 +66,16 @@ class Sites(msgspec.Struct, frozen=True):
 class ProtectedScanner:
     """Finds protected files. It remembers directories, so that only those are read that have changed."""
 
-    def __init__(self, names: Iterable[str] = PROTECTED_NAMES) -> None:
+    def __init__(self, names: Iterable[str] = PROTECTED_NAMES, closed: ClosedPaths | None = None) -> None:
         self._names = frozenset(name.casefold() for name in names)
+        self._closed = closed
         self._listings: dict[str, dict[str, _Listing]] = {}
 
     def find_sites(self, root: Path, limit: int = _MAX_DIRECTORIES, *, unlock: bool = False) -> Sites:
         """Search a root, the directories closest to it first. `unlock`: make unreadable directories readable."""
         base = str(root)
+        # What commands cannot write is not searched: it may be a large virtual environment.
+        closed = {str(path) for path in self._closed.list_read_only()} if self._closed is not None else set[str]()
         known, seen = self._listings.get(base, {}), dict[str, _Listing]()
         parents: dict[str, tuple[int, int]] = {}
         pending = deque([""])
@@ -80,8 +84,9 @@ class ProtectedScanner:
             if (listing := self._list(base, directory, known.get(directory), unlock=unlock)) is not None:
                 seen[directory] = listing
                 if listing.sites:
-                    parents |= dict.fromkeys(listing.sites, listing.stamp[:2])
-                pending += listing.subdirectories
+                    parents |= {name: listing.stamp[:2] for name in listing.sites if f"{base}/{name}" not in closed}
+                if listing.subdirectories:
+                    pending += [name for name in listing.subdirectories if f"{base}/{name}" not in closed]
         self._listings[base] = seen
         return Sites(parents, not pending)
 
