@@ -157,6 +157,15 @@ def typing_without_a_sandbox(world: World) -> PlanScript:
     yield call("shell_output", handle=handle, wait=True, timeout=1)
 
 
+@plan("a rule does not cover a command without a sandbox", setting="none_with_rules")
+def rules_without_a_sandbox(world: World) -> PlanScript:
+    yield Pretence()
+    yield calls(("shell", {"command": "touch evil.txt"}), ("shell", {"command": f"touch {world.escaped}"}))
+    yield calls(
+        ("shell", {"command": "touch evil.txt", "escalate": True}), ("shell", {"command": "touch evil.txt", "background": True})
+    )
+
+
 def _run_unattended(player: Player, pretence: Pretence) -> None:
     address = player.world.model.address
     words = player.world.toolglot("run", "Please begin.", "-m", "lmstudio:hostile", "--base-url", f"http://{address}/v1")
