@@ -44,7 +44,7 @@ class World:
         self.escaped = self.outside / "ESCAPED"
         """A file that can only be written by what got out."""
         self.terminal, self.chat_pid = "", 0
-        self.size = (160, 50)
+        self.size: tuple[int, int] = (160, 50)
         """Columns and lines of the terminal."""
         self.python = Path(sys.executable)
         self.files: dict[str, str] = {}

@@ -18,10 +18,7 @@ from toolglot.builtin.shell.sandbox_probe import probe_level
 pytestmark = pytest.mark.untraced
 QUICK = [plan for plan in PLANS if plan.is_quick]
 # Not held yet.
-PENDING = {
-    *("typing_into_a_command", "files_named_in_a_paste", "find_in_a_page_that_was_not_opened", "hidden_base_tools"),
-    "settings_of_an_untrusted_project",
-}
+PENDING = {"hidden_base_tools"}
 
 
 @pytest.mark.parametrize("setting", dict.fromkeys(plan.setting for plan in QUICK))
