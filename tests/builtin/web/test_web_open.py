@@ -425,6 +425,10 @@ class TestPlainRequests:
         finally:
             web.close()
 
+    def test_a_page_that_is_only_searched_says_how_it_was_opened(self, http_web: Caller, site: Site) -> None:
+        text = http_web("web_find", target=site.url("/near"), pattern="you").result.text
+        assert "Note: the page was opened without a browser, so no scripts ran" in text
+
     def test_no_browser_is_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "")
         monkeypatch.setattr(browser, "_INSTALL_PATHS", ())

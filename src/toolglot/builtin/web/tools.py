@@ -306,7 +306,8 @@ class _WebTools:
             total=total,
             total_lines=page.text.count("\n") + 1,
         )
-        head = f"[{data.ref}] {data.title}\n{data.url}\n"
+        # How the page was opened, and what of it is missing: it may not have been shown before.
+        head = "".join([f"[{data.ref}] {data.title}\n{data.url}\n", *(f"Note: {note}.\n" for note in page.notes)])
         if not matches:
             text = f"{head}None of the {data.total_lines} lines contains {pattern!r}; try fewer words."
             return ToolOutput(text, to_data(data))
