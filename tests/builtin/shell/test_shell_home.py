@@ -164,6 +164,9 @@ async def test_the_workspace_in_the_home_directory_is_all_that_is_there(kit: Kit
     assert "visibleMe" in result["output"]
     assert "x" not in result["output"].split()
     assert (kit.work / "file").read_text() == "new\n"
+    for name, is_noted in (("~/letter", True), ("~/work/nothing", False), ("~/.rustup/settings.toml", False)):
+        text = await kit.text(command=f"cat {name}; exit 1")
+        assert ("the sandbox hides most of the home directory" in text) is is_noted
     result = await kit.shell(command="echo x > ~/lost; echo x > ~/.rustup/lost; mkdir ~/.lost; rm ~/.rustup/settings.toml")
     assert result["exit_code"] != 0
     assert sorted(path.name for path in home.iterdir()) == [".gitconfig", ".rustup", "letter", "other", "state", "work"]

@@ -19,7 +19,15 @@ from toolglot.builtin.programs import find_program, is_outside
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.redact import redact
 
-__all__ = ["VISIBLE_IN_HOME", "find_hidden_paths", "find_visible_paths", "private_settings", "write_git_config"]
+__all__ = [
+    "CHECKED_IN_HOME",
+    "VISIBLE_IN_HOME",
+    "explain_hidden_paths",
+    "find_hidden_paths",
+    "find_visible_paths",
+    "private_settings",
+    "write_git_config",
+]
 
 # Below the home directory. Where a tool keeps credentials beside its packages, only the packages are listed.
 # fmt: off
@@ -39,7 +47,7 @@ VISIBLE_IN_HOME: dict[str, tuple[str, ...]] = {
         ".conda/envs", ".conda/pkgs", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".local/share/mamba",
     ),
     "JavaScript": (
-        ".nvm", ".fnm", ".local/share/fnm", ".volta", ".nodenv", ".npm/_cacache", ".npm-global", ".local/share/pnpm",
+        ".nvm", ".fnm", ".local/share/fnm", ".volta", ".nodenv", ".npm-global", ".local/share/pnpm",
         ".yarn/berry", ".yarn/bin", ".config/yarn/global", ".bun/bin", ".bun/install", ".deno/bin", ".cache/puppeteer",
     ),
     "Rust": (".cargo/bin", ".cargo/env", ".cargo/registry", ".cargo/git", ".rustup"),
@@ -98,6 +106,7 @@ _GIT_KEY = re.compile(
     r"|core\.(autocrlf|eol|safecrlf|excludesfile|attributesfile|quotepath|whitespace)|diff\.(algorithm|renames|colormoved)"
 )
 _GIT_TIMEOUT = 5
+_HIDDEN_ERRORS = ("No such file or directory", "Permission denied", "ENOENT", "EACCES")
 
 
 def find_hidden_paths(roots: Sequence[Root], extra_paths: Iterable[str] = ()) -> list[str]:
@@ -107,7 +116,7 @@ def find_hidden_paths(roots: Sequence[Root], extra_paths: Iterable[str] = ()) ->
         variables += [f"{cargo}/credentials", f"{cargo}/credentials.toml"]
     # What the user put into the workspace is visible.
     outside = [path for path in variables if not any(_is_below(os.path.realpath(path), str(root.path)) for root in roots)]
-    paths = [*_SYSTEM_SECRETS, *_find_root_only(), *outside, *extra_paths]
+    paths = [*outside, *extra_paths]
     for home in _find_homes():
         # A workspace at or above the home directory stays visible, and so do system directories, but not their dot files.
         is_system = any(_is_below(home, path) or _is_below(path, home) for path in _SYSTEM_DIRECTORIES)
@@ -116,20 +125,27 @@ def find_hidden_paths(roots: Sequence[Root], extra_paths: Iterable[str] = ()) ->
                 paths += [os.path.join(home, name) for name in os.listdir(home) if name.startswith(".")]
         else:
             paths.append(home)
-    # Only files and directories: everything else would block, or cannot be covered by a mount.
-    real_paths = {os.path.realpath(path) for path in paths if os.path.isabs(path)}
+    # Only files and directories: everything else would block, or cannot be covered by a mount. What is empty or cannot be
+    # read anyway needs no mount, each of which takes time.
+    system_paths = [path for path in (_find_root_only() or _SYSTEM_SECRETS) if os.access(path, os.R_OK)]
+    system_paths = [path for path in system_paths if (os.listdir(path) if os.path.isdir(path) else os.path.getsize(path))]
+    real_paths = {*system_paths, *(os.path.realpath(path) for path in paths if os.path.isabs(path))}
     return sorted(path for path in real_paths if os.path.isdir(path) or os.path.isfile(path))
 
 
-def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], extra_paths: Iterable[str] = ()) -> list[str]:
+def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], extra_paths: Collection[str] = ()) -> list[str]:
     """Return the existing paths inside hidden ones that commands may read: the listed ones, and programs of the user."""
     homes = _find_homes()
-    names = [*(name for names in VISIBLE_IN_HOME.values() for name in names), *map(os.path.expanduser, extra_paths)]
-    paths = [os.path.join(home, name) for home in homes for name in names]
-    for path in (os.path.join(home, name) for home in homes for name in CHECKED_IN_HOME):
-        with suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
-            text = file.read(_MAX_SETTINGS)
-            paths += [path] if len(text) < _MAX_SETTINGS and redact(text, by_name=True) == text else []
+    paths = [os.path.join(home, os.path.expanduser(path)) for home in homes for path in extra_paths]
+    for home in homes:
+        with suppress(OSError):
+            top_names = set(os.listdir(home))  # most of the names are not there, which is found out at once
+            names = (name for names in VISIBLE_IN_HOME.values() for name in names)
+            paths += [os.path.join(home, name) for name in names if name.partition("/")[0] in top_names]
+        for path in (os.path.join(home, name) for name in CHECKED_IN_HOME):
+            with suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
+                text = file.read(_MAX_SETTINGS)
+                paths += [path] if len(text) < _MAX_SETTINGS and redact(text, by_name=True) == text else []
     paths += [*os.environ.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix]
     for variable, parts in _TOOLCHAIN_VARIABLES.items():
         paths += [os.path.join(os.environ.get(variable, ""), part) for part in parts]
@@ -138,6 +154,8 @@ def find_visible_paths(roots: Sequence[Root], hidden_paths: Collection[str], ext
     candidates: set[str] = set()
     for path in {os.path.normpath(path) for path in paths if os.path.isabs(path) and os.path.exists(path)}:
         target = os.path.realpath(path)
+        if not any(_is_below(place, hidden) for place in (path, target) for hidden in hidden_paths):
+            continue
         # A command could put a link to anything into a root, so nothing is shown that is found through one. In a workspace
         # at or above the home directory, only dot files of that are out of a command's reach.
         is_safe = not wide_roots or (path == target and any(path.startswith(f"{home}/.") for home in homes))
@@ -189,9 +207,18 @@ def _find_root_only() -> tuple[str, ...]:
     return tuple(paths)
 
 
+def explain_hidden_paths(output: str, roots: Sequence[Root]) -> list[str]:
+    """Return a note if a command failed to open what may be hidden."""
+    lines = [line for line in output.splitlines() if any(error in line for error in _HIDDEN_ERRORS)]
+    paths = re.findall(rf"{re.escape(os.path.expanduser('~'))}/[^\s'\":,]+", "\n".join(lines))
+    if all(any(_is_below(path, str(root.path)) for root in roots) for path in paths):
+        return []
+    return ["the sandbox hides most of the home directory; builtin.visible can show more of it"]
+
+
 def private_settings(scratch: str, visible_paths: Collection[str]) -> dict[str, str]:
-    """Return variables for files that replace hidden ones: where those may not be read, some programs would not start."""
-    names = {"GIT_CONFIG_GLOBAL": ".gitconfig", "NPM_CONFIG_USERCONFIG": ".npmrc"}
+    """Return variables for files of the conversation that replace those of the user, without which programs would fail."""
+    names = {"GIT_CONFIG_GLOBAL": ".gitconfig", "NPM_CONFIG_USERCONFIG": ".npmrc", "NPM_CONFIG_CACHE": ".npm"}
     shown = {os.path.basename(path) for path in visible_paths}
     return {variable: f"{scratch}/{name}" for variable, name in names.items() if name not in shown}
 

@@ -20,7 +20,7 @@ from toolglot.base_errors import SessionNotFound
 from toolglot.builtin.files.closed_paths import narrow_root, pin_parents
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.arguments import RunOptions
-from toolglot.builtin.shell.home import write_git_config
+from toolglot.builtin.shell.home import explain_hidden_paths, write_git_config
 from toolglot.builtin.shell.limits import CommandLimits, describe_limits
 from toolglot.builtin.shell.name_guard import GuardPlan, NameGuard
 from toolglot.builtin.shell.output import Excerpt
@@ -389,6 +389,8 @@ class ShellManager:
                 notes.append(f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}")
             elif not confinement.network and any(error in output for error in _NETWORK_ERRORS):
                 notes.append("the sandbox has no network")
+        is_confined = confinement.level is not SandboxLevel.NONE
+        notes += explain_hidden_paths(output, confinement.roots) if session.exit_code and is_confined else []
         return notes
 
 
