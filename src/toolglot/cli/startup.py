@@ -142,14 +142,13 @@ def prepare(
     tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name, Path.cwd()))]
     setup = Setup(settings, code_directory=configuration.code_directories.get("facade"))
     model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
-    is_simulated = model.startswith("simulator")
+    is_simulated, builtins = model.startswith("simulator"), None
     if (enabled := settings.builtin.enabled) is None:
         if (enabled := want_builtin or not is_simulated) and NOT_SUPPORTED:
             if want_builtin and not tools:
                 raise UsageError(NOT_SUPPORTED)
             print_note(NOT_SUPPORTED)
             enabled = False
-    builtins = None
     if enabled:
         from toolglot.builtin.configured import configured_builtins
 
