@@ -343,3 +343,57 @@ def test_a_tool_that_cannot_be_used_says_what_is_missing(words: tuple[str, ...])
     assert call(name, {"query": "x"}, *flags) == (2, "", f"toolglot: {name} cannot be used: {reason}\n")
     line = run_cli("call", "--jsonl", *flags, stdin=json_lines({"id": 1, "tool": name}))
     assert (line.code, line.records()[0]["error"]["message"]) == (1, f"{name} cannot be used: {reason}")
+
+
+class TestRules:
+    """Rules decide on calls from the shell as they do in a conversation."""
+
+    def test_what_a_rule_allows_runs_without_a_question(self, directory: Path) -> None:
+        assert call("shell", {"command": "echo hi"}, "--approve", "shell(echo *)").code == 0
+        assert call("edit", {"path": "a.txt", "old": "one", "new": "new"}, "--approve", "write(*.txt)").code == 0
+        assert (directory / "a.txt").read_text() == "new\ntwo\n"
+        refused = (1, "", "toolglot: shell needs approval (use --approve RULE, or --yes)\n")
+        for command in ("echo hi; rm a.txt", "echo hi > a.txt", "rm a.txt", "echo $(rm a.txt)"):
+            assert call("shell", {"command": command}, "--approve", "shell(echo *)") == refused
+        assert (directory / "a.txt").read_text() == "new\ntwo\n"
+
+    def test_lines_are_judged_one_by_one(self, directory: Path) -> None:
+        lines = [{"id": number, "tool": "write", "arguments": {**WRITE, "path": path}} for number, path in enumerate("ab")]
+        outcome = call_lines(*lines, words=("--approve", "write(b)"))
+        assert [record["ok"] for record in outcome.records()] == [False, True]
+        assert (outcome.code, (directory / "a").exists(), (directory / "b").exists()) == (1, False, True)
+
+    @pytest.mark.parametrize(("arguments", "words", "code", "text"), [
+        ({"command": "ls -l"}, ("--approve", "shell(ls *)"), 0, "shell runs: the rule 'shell(ls *)' allows it\n"),
+        ({"command": "ls; cp a b"}, ("--approve", "shell(ls *)"), 0,
+         "shell asks: it can change files and run commands, and no rule allows 'cp a b'\n"),
+        ({"command": "ls > a.txt"}, ("--approve", "Bash(ls *)"), 0,
+         "shell asks: it can change files and run commands, and the command contains a redirection\n"),
+        ({"command": "ls"}, (), 0, "shell asks: it can change files and run commands, and no rule allows it\n"),
+        ({"command": "rm a.txt"}, (), 1, "shell is refused: the rule 'shell(rm *)' denies it\n"),
+        ({"command": "rm a.txt", "escalate": True}, ("--yes",), 1, "shell is refused: the rule 'shell(rm *)' denies it\n"),
+    ])  # fmt: skip
+    def test_explain_says_what_would_happen_and_does_nothing(
+        self, arguments: dict[str, Any], words: tuple[str, ...], code: int, text: str, directory: Path
+    ) -> None:
+        os.environ["TOOLGLOT_POLICY_DENY"] = "shell(rm *), shell(cut -d, *)"
+        assert call("shell", arguments, *words, "--explain") == (code, text, "")
+        assert (directory / "a.txt").read_text() == "one\ntwo\n"
+
+    def test_explain_needs_a_call_that_can_be_judged(self) -> None:
+        assert "--explain" in call("nothing", {}, "--explain").err or call("nothing", {}, "--explain").code == 2
+
+    def test_an_untrusted_project_cannot_allow_anything(self, directory: Path) -> None:
+        (directory / "toolglot.toml").write_text('[policy]\napprove = ["write", "shell", "*"]\n')
+        outcome = call("write", WRITE)
+        assert outcome.code == 1
+        assert "ignoring policy.approve" in outcome.err
+        assert (directory / "a.txt").read_text() == "one\ntwo\n"
+
+    def test_a_rule_that_is_none_is_an_error(self) -> None:
+        outcome = call("write", WRITE, "--approve", "write(")
+        assert (outcome.code, "'write(' is not a rule: write TOOL or TOOL(PATTERN)" in outcome.err) == (2, True)
+
+    def test_a_rule_for_no_tool_is_reported(self) -> None:
+        outcome = call("read", {"path": "a.txt"}, "--approve", "shel(ls)")
+        assert outcome.err == "toolglot: --approve names 'shel(ls)', but no tool matches it\n"

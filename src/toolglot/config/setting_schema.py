@@ -212,7 +212,8 @@ def parse_text(field: SettingField, text: str) -> Any:
     types, choices, _ = _inspect_type(field.type)
     stripped = text.strip()
     if tuple in types:
-        return convert_value(field, [part.strip() for part in text.split(",") if part.strip()])
+        parts = re.split(r",(?![^(]*\))", text)  # a comma in parentheses is part of a rule: shell(cut -d, *)
+        return convert_value(field, [part.strip() for part in parts if part.strip()])
     if bool in types and stripped.lower() in _BOOLEANS:
         return convert_value(field, _BOOLEANS[stripped.lower()])
     if {int, float} & types and stripped not in choices:

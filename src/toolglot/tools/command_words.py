@@ -91,6 +91,10 @@ class CommandLine(msgspec.Struct, frozen=True):
     commands: tuple[tuple[str, ...], ...]
     unclear: str = ""
     """What the line contains beside plain words; "" if it is understood."""
+    expanding: frozenset[str] = frozenset()
+    """Words that bash changes before it uses them."""
+    is_hiding: bool = False
+    """Whether there are commands within a word: "$(…)"."""
 
 
 def split_command(line: str) -> CommandLine:
@@ -106,7 +110,7 @@ def split_command(line: str) -> CommandLine:
             start += 1
         if words[start:]:
             commands.append(tuple(words[start:]))
-    return CommandLine(tuple(commands), lexer.unclear)
+    return CommandLine(tuple(commands), lexer.unclear, frozenset(lexer.expanding), lexer.is_hiding)
 
 
 class _Lexer:
@@ -115,8 +119,10 @@ class _Lexer:
     def __init__(self, line: str) -> None:
         self._line, self._position = line, 0
         self._word: str | None = None
+        self._expands = self._is_target = False  # the word: bash changes it; it is a file that a redirection names
         self.commands: list[list[str]] = [[]]
-        self.unclear = ""
+        self.unclear, self.is_hiding = "", False
+        self.expanding: set[str] = set()
 
     def note(self, unclear: str) -> None:
         """Record the first thing that is not a plain word."""
@@ -149,24 +155,29 @@ class _Lexer:
                         self.note("a line that is continued")
                     self._add(line[self._position : self._position + 1].strip("\n"))
                     self._position += 1
-                case ";" | "&" | "|" | "\n" | "(" | ")" | "`" | "<" | ">":
+                case ";" | "&" | "|" | "\n" | "(" | ")" | "`":
                     if char in _UNCLEAR:
                         self.note(_UNCLEAR[char])
                     self._end_command()
+                case "<" | ">":
+                    self.note(_UNCLEAR[char])
+                    if self._word is not None and self._word.isdigit():  # the number of a file: 2>x
+                        self._word = None
+                    self._end_word()
+                    self._position += len(line[self._position :]) - len(line[self._position :].lstrip("<>&|-"))
+                    self._is_target = True
                 case _:
                     self.read_plain(char)
         self._end_command()
 
     def read_plain(self, char: str) -> None:
         """Add a character that is not quoted."""
-        begins = self._word is None
-        if char in "#~":  # special only where a word begins, or a path within it
-            if begins or (char == "~" and (self._word or "")[-1:] in ("=", ":")):
-                self.note(_UNCLEAR[char])
-        elif char in _UNCLEAR:
-            self.note(_UNCLEAR[char])
-        elif not char.isprintable():
-            self.note("a character that cannot be seen")
+        unclear = _UNCLEAR.get(char, "" if char.isprintable() else "a character that cannot be seen")
+        if char in "#~" and self._word is not None and not (char == "~" and self._word[-1:] in ("=", ":")):
+            unclear = ""  # special only where a word begins, or a path within it
+        if unclear:
+            self.note(unclear)
+            self._expands = True
         self._add(char)
 
     def read_double_quoted(self) -> None:
@@ -182,6 +193,8 @@ class _Lexer:
                 self._position += 1
             elif char in "$`":
                 self.note(_UNCLEAR[char])
+                self._expands = True
+                self.is_hiding = self.is_hiding or char == "`" or self._line[self._position : self._position + 1] in ("(", "{")
             self._add(char)
         self.note("an open quote")
 
@@ -190,11 +203,15 @@ class _Lexer:
 
     def _end_word(self) -> None:
         if self._word is not None:
-            self.commands[-1].append(self._word)
-            self._word = None
+            if not self._is_target:
+                self.commands[-1].append(self._word)
+            if self._expands:
+                self.expanding.add(self._word)
+            self._word, self._expands, self._is_target = None, False, False
 
     def _end_command(self) -> None:
         self._end_word()
+        self._is_target = False
         if self.commands[-1]:
             self.commands.append([])
 
@@ -246,9 +263,14 @@ def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 
     if arguments[-1:] == ["*"]:
         arguments.pop()
     fixed = (program, *arguments)
-    verdict: bool | None = None if line.unclear else False
+    verdict: bool | None = None if line.is_hiding else False
     for words in line.commands:
         is_runner = words[0].rpartition("/")[2] in RUNNERS or any(_is_risky(words, word) for word in words[1:])
+        unknown = line.expanding.intersection(
+            words if is_runner or fnmatchcase(words[0].rpartition("/")[2], program) else words[:1]
+        )
+        if unknown and (arguments or is_runner or words[0] in unknown):
+            verdict = None  # `git $X` may be what `git push` denies
         for start in range(len(words) if is_runner else 1):
             candidate = (words[start].rpartition("/")[2], *words[start + 1 :])
             for choice in (candidate, words[start:]):
