@@ -156,8 +156,7 @@ class _Lexer:
                     self._add(line[self._position : self._position + 1].strip("\n"))
                     self._position += 1
                 case ";" | "&" | "|" | "\n" | "(" | ")" | "`":
-                    if char in _UNCLEAR:
-                        self.note(_UNCLEAR[char])
+                    self.note(_UNCLEAR.get(char, ""))
                     self._end_command()
                 case "<" | ">":
                     self.note(_UNCLEAR[char])
