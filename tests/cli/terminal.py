@@ -125,6 +125,11 @@ class Page(pyte.Screen):
             x += 2 if char.data and whole and wcwidth(char.data[0]) == 2 else 1
 
     def line(self, y: int) -> str:
+        row = self.buffer[y]
+        text = "".join([row[x].data for x in range(max(row, default=-1) + 1)])
+        # Most lines have one character in each column; looking at them one by one is slow.
+        if text.isascii() or all(wcwidth(char) == 1 for char in {*text} if not char.isascii()):
+            return text.rstrip()
         return "".join(char.data for _, char in self.cells(y)).rstrip()
 
 

@@ -155,9 +155,10 @@ class Player(Terminal):
 
     def find_question(self) -> int:
         """Return the row in which an answer is awaited, counted from the start of the chat; -1 if none is."""
-        rows = [*self.page.past, *self.screen]
+        rows = self.screen
         last = max((row for row, line in enumerate(rows) if line), default=0)
-        return last if APPROVAL.fullmatch(rows[last]) or ANSWER.fullmatch(rows[last]) else -1
+        is_asked = APPROVAL.fullmatch(rows[last]) or ANSWER.fullmatch(rows[last])
+        return len(self.page.past) + last if is_asked else -1
 
     def read_question(self) -> Question | None:
         """Read what is asked, from the line that begins with a question mark to the last; None if nothing is asked."""
