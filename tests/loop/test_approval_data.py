@@ -157,6 +157,29 @@ def test_what_a_call_would_do_is_shown_after_the_calls_before_it(
     assert all(request.preview_error == "" for request in asked.requests)
 
 
+@pytest.mark.untraced
+def test_a_path_rule_sees_the_links_that_earlier_calls_of_the_turn_made(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "file").write_text("keep\n")
+    calls = [
+        ToolCall("1", "shell", {"command": "ln -s ../secret src/x"}),
+        ToolCall("2", "read", {"path": "src/x/file"}),
+        ToolCall("3", "write", {"path": "src/x/file", "content": "evil\n"}),
+    ]
+    asked, own = Asked(False), builtins(tmp_path, state_dir=tmp_path.parent / "state")
+    config = ToolConfig(approve=["shell(ln *)", "write(src/**)"])
+    try:
+        tap = Wiretap(calling(*calls), "say done")
+        talker = agent("anthropic", tap, tools=own.tools, config=config, approve=asked, facade="neutral")
+        run(talker.run("go"))
+    finally:
+        own.close()
+    assert kinds_of(talker.conversation) == [None, None, "rejected"]
+    assert [request.target for request in asked.requests] == [str(tmp_path / "secret" / "file")]
+    assert (tmp_path / "secret" / "file").read_text() == "keep\n"
+
+
 def test_plain_calls_have_finished_before_a_question() -> None:
     vault = Vault()
     asked = Asked(look=lambda: [*vault.ran])

@@ -34,7 +34,10 @@ class Hooks:
         """Observe a complete reply, or change what goes into the conversation."""
 
     def before_tool(self, call: ToolCall) -> "ToolCall | Veto | Awaitable[ToolCall | Veto | None] | None":
-        """Observe a call before it runs, change its arguments, or veto it."""
+        """Observe a call before it runs, change its arguments, or veto it.
+
+        One that waits for a decision is passed again when it is listed and when it is resumed.
+        """
 
     def after_tool(self, outcome: ToolOutcome) -> ToolOutcome | Awaitable[ToolOutcome | None] | None:
         """Observe the outcome of a call, or change what the model is told (redact)."""
