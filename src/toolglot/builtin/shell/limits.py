@@ -158,12 +158,13 @@ def describe_limits() -> dict[str, str]:
 
 
 def ulimit_prelude(shell: str, limits: CommandLimits, directories: Iterable[Path] = ()) -> str:
-    """Return shell code that limits a command: no core files, no file that fills half of the free disk, memory, processes."""
+    """Return shell code that limits a command: no core files, no file that fills half of the disk, memory, processes."""
     if not shell.endswith("bash"):  # others have other units
         return "ulimit -c 0; "
     sizes = {"c": 0}
-    with suppress(OSError):
-        sizes["f"] = min(map(_free_disk, directories), default=1 << 50) // 2048
+    with suppress(OSError):  # not of what is free: an existing file may be larger than that
+        disks = map(os.statvfs, directories)
+        sizes["f"] = min((disk.f_blocks * disk.f_frsize for disk in disks), default=1 << 50) // 2048
     used = describe_limits()
     if used["memory"] != "cgroup":
         # Memory that a process can write: RLIMIT_AS would count what Node and Go only reserve.
