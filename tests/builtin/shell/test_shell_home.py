@@ -129,6 +129,17 @@ def test_git_settings_come_without_credentials(home: Path, tmp_path: Path) -> No
     config += '[url "https://me:pass@host/"]\n insteadOf = https://host/\n[filter "lfs"]\n clean = git-lfs clean -- %f\n'
     put(home / ".gitconfig", f'{config}[includeIf "gitdir:{home}/project/"]\n path = ~/work.inc\n')
     subprocess.run(["git", "init", "-q", str(home / "project")], check=True)
+    keys = (
+        "core.fsmonitor",
+        "core.pager",
+        "pager.config",
+        "core.editor",
+        "core.hooksPath",
+        "credential.helper",
+        "alias.config",
+    )
+    for key in keys:  # the settings of the repository are not obeyed
+        subprocess.run(["git", "-C", str(home / "project"), "config", key, f"!touch {tmp_path}/evil #"], check=True)
     write_git_config(tmp_path, [Root(home / "project")])
     listing = subprocess.check_output(["git", "config", "--file", str(tmp_path / ".gitconfig"), "--list"], text=True)
     assert listing.splitlines() == [
@@ -137,6 +148,7 @@ def test_git_settings_come_without_credentials(home: Path, tmp_path: Path) -> No
         "filter.lfs.clean=git-lfs clean -- %f",
         "user.email=work@example.org",
     ]
+    assert not (tmp_path / "evil").exists()
     assert "GIT_CONFIG_GLOBAL" in private_settings("/tmp", ())
     assert "GIT_CONFIG_GLOBAL" not in private_settings("/tmp", ("~/.gitconfig",))
 

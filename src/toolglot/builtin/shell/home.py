@@ -33,8 +33,9 @@ __all__ = [
 # fmt: off
 VISIBLE_IN_HOME: dict[str, tuple[str, ...]] = {
     "Programs": (
-        ".local/bin", ".local/lib", ".local/libexec", ".local/include", ".local/opt", ".asdf", ".local/share/mise",
-        ".linuxbrew", ".nix-profile", ".local/state/nix/profiles", ".guix-profile", ".pixi/bin", ".pixi/envs",
+        ".local/bin", ".local/lib", ".local/libexec", ".local/include", ".local/opt", ".asdf", ".local/share/mise/installs",
+        ".local/share/mise/shims", ".linuxbrew", ".nix-profile", ".local/state/nix/profiles", ".guix-profile", ".pixi/bin",
+        ".pixi/envs",
     ),
     "Settings of tools": (
         ".config/git/ignore", ".config/git/attributes", ".gitignore", ".gitignore_global", ".gitattributes", ".editorconfig",
@@ -43,11 +44,12 @@ VISIBLE_IN_HOME: dict[str, tuple[str, ...]] = {
     ),
     "Python": (
         ".pyenv", ".virtualenvs", ".local/share/virtualenvs", ".cache/pypoetry/virtualenvs", ".local/share/hatch/env",
-        ".local/pipx", ".local/share/pipx", ".local/share/uv", ".rye/shims", ".rye/self", ".rye/py", ".rye/tools",
+        ".local/pipx", ".local/share/pipx", ".local/share/uv/python", ".local/share/uv/tools", ".rye/shims", ".rye/self",
+        ".rye/py", ".rye/tools",
         ".conda/envs", ".conda/pkgs", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".local/share/mamba",
     ),
     "JavaScript": (
-        ".nvm", ".fnm", ".local/share/fnm", ".volta", ".nodenv", ".npm-global", ".local/share/pnpm",
+        ".nvm", ".fnm", ".local/share/fnm", ".volta", ".nodenv", ".npm-global/bin", ".npm-global/lib", ".local/share/pnpm",
         ".yarn/berry", ".yarn/bin", ".config/yarn/global", ".bun/bin", ".bun/install", ".deno/bin", ".cache/puppeteer",
     ),
     "Rust": (".cargo/bin", ".cargo/env", ".cargo/registry", ".cargo/git", ".rustup"),

@@ -266,7 +266,8 @@ class ShellManager:
             if not scratch.exists():
                 scratch.mkdir(mode=0o700)
                 spills.mkdir(mode=0o700, exist_ok=True)
-                write_git_config(scratch, self._workspace.roots)
+                if self.level is not SandboxLevel.NONE:
+                    write_git_config(scratch, self._workspace.roots)
         programs = (path for path in self._workspace.closed_paths.programs if path.exists())
         return Confinement(
             level=level,

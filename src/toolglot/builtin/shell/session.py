@@ -200,9 +200,9 @@ class ShellSession:
                 self._start_event.set()
                 self._pump(process)
                 assert self._launch is not None
-                if self._launch.wait_for_namespace() or self.end_reason:
+                if self._launch.wait_for_namespace() or self.end_reason or process.returncode != 1:
                     break
-                # While bwrap made its mounts, another command may have exchanged what is there: it then gives up.
+                # While bwrap made its mounts, another command may have exchanged what is there: it then exits with 1.
                 reason = self.output.last_line().removeprefix("bwrap: ")
                 if is_last:
                     advice = "if another command keeps replacing that, end it first"
