@@ -38,6 +38,8 @@ ATTACKS = [
     "evil >> pkg/.idea/workspace.xml",
     "mv .git .git2; mkdir .git; evil > .git/config",
     "ln -s /etc sub/.claude",
+    "mkdir $'a\\xff\\n[approved] \\e[31m'; evil > $'a\\xff\\n[approved] \\e[31m/.envrc'",
+    "mv deps moved; mkdir -p deps/one/.git deps/two; evil > deps/one/.git/config; evil > deps/two/.envrc",
     "mkdir -p many/{1..9}/{1..9}; mkdir -p many/9/9/x/.hg; evil > many/9/9/x/.hg/hgrc",
 ]
 
@@ -50,12 +52,12 @@ class World:
         self.base = Path(tempfile.mkdtemp(prefix="toolglot-names-", dir=visible_directory()))
         self.base.chmod(0o755)
         self.work = self.base / "work"
-        for name in (".git", ".git/modules/part", "vendor/lib/.git", "mirror"):
+        for name in (".git", ".git/modules/part", "vendor/lib/.git", "mirror", "deps/one/.git"):
             for part in ("hooks", "objects", "refs"):
                 (self.work / name / part).mkdir(parents=True)
             (self.work / name / "HEAD").write_text("ref: refs/heads/main\n")
             (self.work / name / "config").write_text("[core]\n")
-        for name in ("sub/deep", "pkg/.idea", "old/dist/.vscode"):
+        for name in ("sub/deep", "pkg/.idea", "old/dist/.vscode", "deps/two/.envrc"):
             (self.work / name).mkdir(parents=True)
             (self.work / name / "workspace.xml").write_text("as it was\n")
 
@@ -98,6 +100,7 @@ def test_nothing_that_other_programs_obey_is_left(world: World) -> None:
     }
     first, second, _, look, kill = (call["text"] for call in play(world.user, plan)[0])
     assert "sub/.envrc is protected: it was moved to" in first
+    assert "\n[a\ufffd [approved] /.envrc is protected" in first
     assert second.startswith(".git\nas it was")  # it did all of its work
     assert "protected" not in second
     assert not (world.work / "old").exists()
@@ -106,7 +109,7 @@ def test_nothing_that_other_programs_obey_is_left(world: World) -> None:
     assert "sub/.vscode is protected: it was moved to" in kill
     assert world.evil() == []
     assert {str(path.relative_to(world.work)) for path in world.work.rglob("config")} == {
-        *(".git/config", ".git/modules/part/config", "ext/lib/.git/config", "mirror/config")
+        *(".git/config", ".git/modules/part/config", "ext/lib/.git/config", "mirror/config", "moved/one/.git/config")
     }
     assert (world.work / "pkg/.idea/workspace.xml").read_text() == "as it was\n"
 

@@ -15,7 +15,7 @@ from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.environment import safe_environment, validate_environment
 from toolglot.builtin.shell.limits import CommandLimits
 from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
-from toolglot.builtin.shell.protected_paths import ProtectedScanner, revert_changes, take_snapshot
+from toolglot.builtin.shell.protected_paths import ProtectedScanner, ProtectionReport, revert_changes, take_snapshot
 from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
 from toolglot.builtin.shell.seccomp import AF_INET, MACHINES, build_seccomp_filter
 from toolglot.builtin.shell.session import ShellSession
@@ -410,6 +410,17 @@ class TestProtectedPaths:
         act = "mv .git/hooks aside; ln -s ../../outside .git/hooks; rm .git/config; rm -r .git/objects"
         assert self.revert(tmp_path, act)[2] == {".git/hooks"}
         assert [path.name for path in (tmp_path / "outside").iterdir()] == ["file"]
+
+    def test_what_only_the_user_can_have_changed_is_left_alone(self, tmp_path: Path) -> None:
+        """The kernel kept the command from it."""
+        work, quarantine = self.work(tmp_path)
+        scanner = ProtectedScanner()
+        sites = scanner.find_sites(work)
+        snapshot = take_snapshot(work, sites, sites.parents.keys() - {".git"}, [".git"])
+        act = "rm -r .git; mkdir -p .git/hooks .git/info; echo mine > .git/config; echo mine > .envrc"
+        subprocess.run(["/bin/sh", "-c", act], cwd=work, check=True)
+        assert revert_changes(scanner, [snapshot], quarantine) == ProtectionReport()
+        assert (work / ".git/config").read_text() == (work / ".envrc").read_text() == "mine\n"
 
     def test_while_it_runs_only_new_files_are_undone(self, tmp_path: Path) -> None:
         act = "echo x > .envrc; echo x > .mcp.json"

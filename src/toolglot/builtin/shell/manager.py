@@ -23,7 +23,7 @@ from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.home import explain_hidden_paths, write_git_config
 from toolglot.builtin.shell.limits import CommandLimits, describe_limits
 from toolglot.builtin.shell.name_guard import GuardPlan, NameGuard
-from toolglot.builtin.shell.output import Excerpt
+from toolglot.builtin.shell.output import Excerpt, to_plain_text
 from toolglot.builtin.shell.private_dirs import ConversationDirectory
 from toolglot.builtin.shell.protected_paths import ProtectionReport
 from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
@@ -351,23 +351,30 @@ class ShellManager:
             sandbox=confinement.level.label,
             network=confinement.network or confinement.level is SandboxLevel.NONE,
             processes="not limited" if confinement.level is SandboxLevel.NONE else describe_limits()["processes"],
-            protected=[self.state.display_path(path) for path in touched],
+            protected=[self._show_path(path) for path in touched],
             notes=notes,
         )
+
+    def _show_path(self, path: Path) -> str:
+        """Return the path of a file that a command has named."""
+        return to_plain_text(os.fsencode(self.state.display_path(path))).replace("\n", " ")
 
     def _collect_notes(self, session: ShellSession, report: ProtectionReport, output: str) -> list[str]:
         """Return what the model should know besides the output; make the next command run where this one ended."""
         state, confinement = self.state, session.confinement
-        fates = [(old, f"moved to {new}" if new else "deleted, as it was too large to keep") for old, new in report.removed]
-        notes = [f"{state.display_path(old)} is protected: it was {fate}" for old, fate in fates[:10]]
+        fates = [
+            (old, f"moved to {self._show_path(new)}" if new else "deleted, as it was too large to keep")
+            for old, new in report.removed
+        ]
+        notes = [f"{self._show_path(old)} is protected: it was {fate}" for old, fate in fates[:10]]
         if len(report.removed) > 10:
             notes.append(f"{len(report.removed) - 10} more protected files were moved to the same directory")
         if not report.is_complete:
             notes.append("the command created more directories than can be checked for protected files: tell the user")
         if report.restored:
-            notes.append(f"protected files were restored: {', '.join(map(state.display_path, report.restored[:10]))}")
+            notes.append(f"protected files were restored: {', '.join(map(self._show_path, report.restored[:10]))}")
         if report.changed:
-            names = ", ".join(map(state.display_path, report.changed[:10]))
+            names = ", ".join(map(self._show_path, report.changed[:10]))
             notes.append(f"the command changed protected files: {names}; tell the user")
         notes += filter(None, [_LEVEL_NOTES.get(confinement.level)])
         if session.is_running:

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from logging import getLogger
 from pathlib import Path
 
@@ -71,7 +72,9 @@ class NameGuard:
             names = sorted(sites.parents.keys() - set(git_directories), key=lambda name: (name.count("/"), name))
             candidates = [name for name in names if is_enforced(name)][:_MAX_MOUNTS]
             known = self._snapshots.get(root.path)
-            snapshot = take_snapshot(root.path, sites, candidates, known.states if known else None)
+            is_pinned = is_background or level is SandboxLevel.BUBBLEWRAP
+            states = known.states if known else None
+            snapshot = take_snapshot(root.path, sites, candidates, git_directories if is_pinned else (), states)
             snapshots.append(snapshot)
             self._snapshots[root.path] = snapshot
             read_only += [path for name in candidates if not (path := root.path / name).is_symlink()]
@@ -90,7 +93,8 @@ class NameGuard:
     def _run(self) -> None:
         while not self._closing.wait(_WATCH_SECONDS):
             for session in list(self._watched.values()):
-                self.check(session)
+                with suppress(OSError):
+                    self.check(session)
             with self._lock:
                 if not self._watched:
                     self._thread = None
@@ -102,9 +106,8 @@ class NameGuard:
             if session.handle not in self._watched:
                 return
             is_running = session.is_running  # before the check: what it does until it ends is not missed
-            # Files that other programs obey go at once. What the kernel protects, only the user can have changed.
-            new_only = is_running or session.options.is_background
-            report = revert_changes(self._scanner, session.snapshots, self._quarantine, new_only=new_only)
+            # New files go at once, as another program may obey them any moment.
+            report = revert_changes(self._scanner, session.snapshots, self._quarantine, new_only=is_running)
             for old, new in report.removed:  # for the user, who may have created it while the command was running
                 log.warning(
                     "%s is protected: while a command was running it was moved to %s", old, new or "nowhere, being large"

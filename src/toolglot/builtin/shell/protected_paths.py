@@ -139,10 +139,9 @@ class ProtectedSnapshot(msgspec.Struct, frozen=True):
     sites: Sites
     read_only: frozenset[str]
     """Sites that the kernel protects: a change is not the command's."""
+    pinned: frozenset[str]
+    """Directories that the kernel keeps from being replaced: a new one in the same place is the user's."""
     states: dict[str, _FileState]
-
-    def is_read_only(self, name: str) -> bool:
-        return _find_site(name, self.read_only) is not None
 
 
 def _find_site(name: str, sites: Collection[str]) -> str | None:
@@ -153,11 +152,15 @@ def _find_site(name: str, sites: Collection[str]) -> str | None:
 
 
 def take_snapshot(
-    root: Path, sites: Sites, read_only: Collection[str] = (), previous: Mapping[str, _FileState] | None = None
+    root: Path,
+    sites: Sites,
+    read_only: Collection[str] = (),
+    pinned: Collection[str] = (),
+    previous: Mapping[str, _FileState] | None = None,
 ) -> ProtectedSnapshot:
     """Record the protected files of a root. `previous`: states whose content need not be read again."""
     states = _read_states(root, sites, read_only, previous or {})
-    return ProtectedSnapshot(root, sites, frozenset(read_only), states)
+    return ProtectedSnapshot(root, sites, frozenset(read_only), frozenset(pinned), states)
 
 
 def _read_states(
@@ -238,6 +241,8 @@ class _Reversal:
     ) -> None:
         self._scanner, self._snapshot, self._quarantine, self._report = scanner, snapshot, quarantine, report
         self._root, self._before = snapshot.root, snapshot.sites
+        self._exempt: set[str] = set()
+        """What only the user can have changed."""
 
     def run(self, *, new_only: bool) -> None:
         limit = _MAX_DIRECTORIES_AFTER if self._before.is_complete else _MAX_DIRECTORIES
@@ -261,25 +266,37 @@ class _Reversal:
     def _match_old_names(self, sites: Sites) -> dict[str, str | None]:
         """Return each site with its name before the command: another one if the directory that it is in was moved."""
         states = _read_states(self._root, sites, sites.parents)  # of the sites alone
+        before = {name: state for name in self._before.parents if (state := self._snapshot.states.get(name)) is not None}
+        still_there: set[str] = set()
+        for name, old in before.items():
+            state, parent = states.get(name), self._before.parents[name]
+            is_replaced = state is None or (stat.S_ISDIR(old.mode) and state.identity != old.identity)
+            is_in_place = self._is_in_place(name)
+            if is_in_place and (name in self._snapshot.read_only or (is_replaced and name in self._snapshot.pinned)):
+                self._exempt.add(name)
+            if not is_replaced and (is_in_place or parent == (0, 0)):
+                still_there.add(name)
         gone = {
-            (parent, state.identity[:2], name.rpartition("/")[2]): name
-            for name, parent in self._before.parents.items()
-            if name not in sites.parents and (state := self._snapshot.states.get(name)) is not None
+            (self._before.parents[name], state.identity[:2], name.rpartition("/")[2]): name
+            for name, state in before.items()
+            if name not in still_there
         }
-        old_names: dict[str, str | None] = {}
-        for name, state in states.items():
-            old = self._snapshot.states.get(name)
-            is_replaced = old is not None and stat.S_IFMT(old.mode) == stat.S_IFDIR and old.identity != state.identity
-            key = (sites.parents[name], state.identity[:2], name.rpartition("/")[2])
-            old_names[name] = gone.get(key) if name not in self._before.parents else None if is_replaced else name
-        return old_names
+        keys = {name: (sites.parents[name], state.identity[:2], name.rpartition("/")[2]) for name, state in states.items()}
+        return {name: name if name in still_there else gone.get(key) for name, key in keys.items()}
+
+    def _is_in_place(self, name: str) -> bool:
+        """Return whether the directory that a site was in is still where it was."""
+        with suppress(OSError):
+            status = os.lstat((self._root / name).parent)
+            return (status.st_dev, status.st_ino) == self._before.parents[name]
+        return False
 
     def _remove(self, names: Iterable[str]) -> bool:
         """Move files away; return whether there were any."""
         moved: set[str] = set()
         for name in sorted(names):
             # What is below another one went with it.
-            if _find_site(name, moved) is None and not self._snapshot.is_read_only(name) and self._move_away(name):
+            if _find_site(name, moved) is None and _find_site(name, self._exempt) is None and self._move_away(name):
                 moved.add(name)
         return bool(moved)
 
@@ -296,7 +313,7 @@ class _Reversal:
         restored: list[Path] = []
         for name in self._before.parents.keys() - present:
             state = self._snapshot.states.get(name)
-            if state is None or not stat.S_ISDIR(state.mode) or self._snapshot.is_read_only(name):
+            if state is None or not stat.S_ISDIR(state.mode) or _find_site(name, self._exempt) is not None:
                 continue
             with suppress(OSError), open_parent(self._root, name) as parent:
                 for other in os.listdir(parent):
@@ -309,7 +326,7 @@ class _Reversal:
 
     def _restore_changed(self, sites: Sites, old_names: Mapping[str, str]) -> None:
         snapshot = self._snapshot
-        watched = {new: old for new, old in old_names.items() if not snapshot.is_read_only(old)}
+        watched = {new: old for new, old in old_names.items() if _find_site(new, self._exempt) is None}
         closed = sites.parents.keys() - watched.keys()
         states = _read_states(self._root, sites, closed)
         now = {name: state for name, state in states.items() if name not in closed}
@@ -318,11 +335,10 @@ class _Reversal:
         for name, state in snapshot.states.items():
             if (site := _find_site(name, self._before.parents)) in new_names:
                 before[new_names[site] + name[len(site) :]] = state
-        for name, parent in self._before.parents.items():  # those that were removed, but not with the directory they are in
-            if name not in old_names.values() and not snapshot.is_read_only(name) and name in snapshot.states:
-                with suppress(OSError):
-                    status = os.lstat((self._root / name).parent)
-                    before |= {name: snapshot.states[name]} if (status.st_dev, status.st_ino) == parent else {}
+        for name in self._before.parents.keys() - old_names.values():
+            # Those that were removed, but not with the directory that they were in.
+            if _find_site(name, self._exempt) is None and name in snapshot.states and self._is_in_place(name):
+                before[name] = snapshot.states[name]
         moved: set[str] = set()
         for name in sorted({*now, *before}):  # a directory comes before what is in it
             old, state = before.get(name), now.get(name)
