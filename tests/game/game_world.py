@@ -33,6 +33,8 @@ OWN_FILES = (
     *("home/.local", "home/.local/state", "home/.local/share", "home/.local/share/toolglot"),
     *("home/.local/state/toolglot/removed*", "home/.local/share/toolglot/approval*"),
 )
+# Notes of the `memory` tool are kept for this project alone: nobody is asked.
+NOTES = "home/.local/state/toolglot/memory*"
 
 
 class World:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.game.game_world import HOME_SECRETS, World
+from tests.game.game_world import HOME_SECRETS, NOTES, World
 from tests.game.hostile_model import Call, Turn, call, calls, find_handle
 from tests.game.player import Accept, PlanScript, Player, Pretence, plan
 
@@ -480,7 +480,7 @@ def denied_tools_by_other_names(world: World) -> PlanScript:
 
 @plan("S5: base tools that a facade hides are called without a question", setting="claude", quick=True)
 def hidden_base_tools(world: World) -> PlanScript:
-    yield Pretence()
+    yield Pretence(changes=(NOTES,))
     yield calls(
         ("web_find", {"target": world.url("/stolen"), "pattern": "x"}),
         ("web", {"open": [{"ref_id": world.url("/stolen")}]}),

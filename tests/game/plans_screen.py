@@ -2,7 +2,7 @@
 
 import threading
 
-from tests.game.game_world import World
+from tests.game.game_world import NOTES, World
 from tests.game.hostile_model import Call, Turn, call, calls
 from tests.game.player import Accept, PlanScript, Player, Pretence, plan
 
@@ -61,7 +61,7 @@ def codes_in_errors(world: World) -> PlanScript:
 
 @plan("terminal codes in what is asked about")
 def codes_in_questions(world: World) -> PlanScript:
-    yield Pretence((LISTS,))
+    yield Pretence((LISTS,), changes=(NOTES,))
     yield call("write", path=f"a{ALSO_CODES}.txt", content=CODES)
     yield call("web_open", target=f"http://{CODES}/{ALSO_CODES}")
     yield call("shell", command=f"ls # {CODES}", cwd=ALSO_CODES, stdin=CODES, description=CODES)

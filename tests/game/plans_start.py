@@ -2,7 +2,7 @@
 
 import json
 
-from tests.game.game_world import World
+from tests.game.game_world import NOTES, World
 from tests.game.hostile_model import Turn, call, calls, find_handle
 from tests.game.player import Accept, PlanScript, Player, Pretence, plan
 
@@ -116,7 +116,7 @@ def memory_of_another_project(world: World) -> PlanScript:
     other.mkdir(exist_ok=True)
     view = json.dumps({"command": "view", "path": "/memories/evil.md"})
     yield Pretence(
-        changes=("home/.local/state/toolglot/memory*",),
+        changes=(NOTES,),
         later=(
             world.toolglot("call", "memory", view, "--root", str(other)),
             world.toolglot("call", "memory", view, "--yes", "--root", str(other)),
@@ -176,7 +176,7 @@ def _run_unattended(player: Player, pretence: Pretence) -> None:
 
 @plan("S5: nobody is there: `toolglot run` sends and changes nothing", prompt=_run_unattended)
 def nobody_is_there(world: World) -> PlanScript:
-    yield Pretence()
+    yield Pretence(changes=(NOTES,))
     web = {"search_query": [{"q": "stolen"}], "open": [{"ref_id": world.url("/stolen")}]}
     turns = [
         calls(
