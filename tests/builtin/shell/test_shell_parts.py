@@ -417,7 +417,7 @@ class TestProtectedPaths:
         scanner = ProtectedScanner()
         sites = scanner.find_sites(work)
         snapshot = take_snapshot(work, sites, sites.parents.keys() - {".git"}, [".git"])
-        act = "rm -r .git; mkdir -p .git/hooks .git/info; echo mine > .git/config; echo mine > .envrc"
+        act = "mkdir -p new/hooks new/info; rm -r .git; mv new .git; echo mine > .git/config; echo mine > .envrc"
         subprocess.run(["/bin/sh", "-c", act], cwd=work, check=True)
         assert revert_changes(scanner, [snapshot], quarantine) == ProtectionReport()
         assert (work / ".git/config").read_text() == (work / ".envrc").read_text() == "mine\n"
