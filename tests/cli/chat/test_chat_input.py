@@ -32,11 +32,11 @@ def paste(text: str) -> str:
     return f"\x1b[200~{text}\x1b[201~"
 
 
-def a_keyboard(data: bytes | io.BytesIO = b"", *, is_terminal: bool = False, typed: str = "") -> Any:
-    """Keys that were pressed, and those that wait."""
-    waiting = [typed]
+def a_keyboard(data: bytes | io.BytesIO = b"", *, is_terminal: bool = False, typed: str | list[str] = "") -> Any:
+    """Keys that were pressed, and those that wait, in the pieces in which they arrive."""
+    waiting = [typed] if isinstance(typed, str) else typed
     file = data if isinstance(data, io.BytesIO) else io.BytesIO(data)
-    return SimpleNamespace(file=file, is_terminal=is_terminal, read_pending=lambda: waiting.pop() if waiting else "")
+    return SimpleNamespace(file=file, is_terminal=is_terminal, read_pending=lambda: waiting.pop(0) if waiting else "")
 
 
 class TestPipe:
@@ -149,7 +149,11 @@ class Typist:
     """A line editor and its keys. `typed`: what was pressed before anything was asked."""
 
     def __init__(
-        self, keys: PipeInput, history: Path | None, words: Callable[[str], Iterable[str]] = lambda _: (), typed: str = ""
+        self,
+        keys: PipeInput,
+        history: Path | None,
+        words: Callable[[str], Iterable[str]] = lambda _: (),
+        typed: str | list[str] = "",
     ) -> None:
         self.keys = keys
         with pytest.MonkeyPatch.context() as patch:
@@ -312,6 +316,14 @@ class TestTerminal:
             typist = Typist(keys, None, typed=typed)
             assert typist.answers("n") == "no"
             assert typist.types("again", ENTER) == prompt
+
+    def test_the_rest_of_a_paste_is_no_answer(self) -> None:
+        """It arrives in pieces, while the question is drawn."""
+        pieces = ["", "yes, approve ", "", "all of it, yes"]
+        with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+            typist = Typist(keys, None, typed=pieces)
+            assert typist.answers("n") == "no"
+            assert typist.types(ENTER) == "yes, approve all of it, yes"
 
 
 class TestHistory:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # A paste of at least this size is shown as a placeholder in the editor, and sent in full.
 _LONG_PASTE_LINES = 12
 _LONG_PASTE_CHARACTERS = 2_000
+_QUIET_SECONDS = 0.1  # without a key before a question can be answered
 
 
 class EndOfInput(Exception):
@@ -178,7 +179,12 @@ class TerminalReader:
                 event.app.exit(result=answer)
 
             bindings.add(answer[0], eager=True)(accept)
-        self._save_typeahead()
+        # A key that was meant for something else must not answer a question that appears just then, nor the rest of a paste.
+        is_quiet = False
+        while not is_quiet:
+            self._save_typeahead()
+            await asyncio.sleep(_QUIET_SECONDS)
+            is_quiet = not self._save_typeahead()
         _ignore_mouse(bindings)
         session = PromptSession[str](input=self._input, key_bindings=bindings)
         return (await self._edit(session, question, default=default)).strip()
@@ -194,13 +200,17 @@ class TerminalReader:
         dropped, self._typeahead = self._typeahead, ""
         return bool(dropped)
 
-    def _save_typeahead(self) -> None:
-        """Keep what was typed before a question appeared: it is not an answer, but the start of the next prompt."""
+    def _save_typeahead(self) -> bool:
+        """Keep what was typed before a question appeared: it is not an answer, but the start of the next prompt.
+
+        Return whether there was anything.
+        """
         from prompt_toolkit.input.typeahead import get_typeahead
 
         typed = "".join(key.data for key in get_typeahead(self._input)) + self._keyboard.read_pending()
-        typed = re.sub(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|O.|.)?", "", typed)
-        self._typeahead += "".join(character for character in typed if character.isprintable())
+        text = re.sub(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|O.|.)?", "", typed)
+        self._typeahead += "".join(character for character in text if character.isprintable())
+        return bool(typed)
 
 
 class PasteFolder:
