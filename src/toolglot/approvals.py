@@ -63,6 +63,11 @@ class Ruling(msgspec.Struct, frozen=True):
     fingerprint: str
     answer: Allow | Deny
 
+    @property
+    def changes_arguments(self) -> bool:
+        """Whether the call must not run with its own arguments."""
+        return isinstance(self.answer, Allow) and self.answer.arguments is not None
+
 
 Decision = bool | Literal["yes", "no", "always", "later"] | Allow | Deny
 """On a call: True or "yes" this once, False or "no", "always" (do not ask about this tool again in the conversation), "later"

@@ -29,7 +29,7 @@ from toolglot.tools.context import Context
 from toolglot.tools.rules import Subject
 from toolglot.tools.tool import Tool, tool
 
-from .agents import Wiretap, agent, check, gathered, kinds_of, outcome, results_of, run
+from .agents import Wiretap, agent, check, gathered, hook, kinds_of, outcome, results_of, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 WRITES = ToolConfig(approval_effects={"write", "execute"})
@@ -430,6 +430,24 @@ def test_an_approver_may_change_the_arguments_and_the_model_is_told(way: str, li
     line = loads(lines[-1])
     assert (line["target"], line["approved"], line["decided_by"]) == ("vault/b", True, "user")
     check(talker.conversation)
+
+
+def test_arguments_that_were_replaced_never_run_even_if_nobody_has_to_be_asked_by_now() -> None:
+    talker, vault, first = paused()
+    other = loaded(talker.save(), vault, config=ToolConfig(approval_effects=()))
+    change = Allow({"key": "b", "value": "2"})
+    again = run(other.resume({first.pending[0].id: change}))
+    assert (again.stop, vault.ran) == ("approval", [])
+    assert run(other.resume({again.pending[0].id: change})).stop == "end"
+    assert vault.ran == ["put b=2"]
+
+
+def test_the_audit_names_what_a_hook_made_of_a_call_that_was_denied() -> None:
+    lines: list[bytes] = []
+    vault, elsewhere = Vault(), hook(before_tool=lambda call: replace(call, arguments={"key": "z", "value": "1"}))
+    asked, audit = Asked(False), AuditLog(lines.append)
+    run(agent("anthropic", tools=vault.tools, config=WRITES, approve=asked, hooks=[elsewhere], audit=audit).run(PUT))
+    assert (asked.requests[0].target, loads(lines[-1])["target"], vault.ran) == ("vault/z", "vault/z", [])
 
 
 def test_changed_arguments_have_to_fit() -> None:

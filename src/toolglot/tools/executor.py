@@ -226,7 +226,7 @@ class ToolExecutor:
             if answer is None:
                 return request
             if isinstance(answer, Deny):
-                return self.deny(prepared.interpreted or prepared.call, answer)
+                return self.deny(prepared.interpreted or prepared.call, answer, prepared)
             ruling = Ruling(request.fingerprint, answer)
         message = "The call did not run: what it would do changed each time that the user was asked about it."
         error = ToolError(message, kind="rejected", code="not_approved")
@@ -254,7 +254,7 @@ class ToolExecutor:
             # Other calls may have started since the first check.
             self.policy.check_limits(tool, prepared.shown_name, self.clock())
         except ToolError as error:
-            return self._refuse(prepared.call, prepared.interpreted, error, tool, prepared.target)
+            return self._refuse(prepared.call, prepared.interpreted, error, tool, prepared.target, approved=True)
         self.policy.record_start(tool, self.clock())
         return replace(prepared, approved=True)
 
@@ -281,15 +281,16 @@ class ToolExecutor:
             is_changed=True,
         )
 
-    def deny(self, call: AnyCall, answer: Deny | None) -> ToolOutcome:
-        """Return the outcome of a call that was not approved; None: nobody could be asked."""
+    def deny(self, call: AnyCall, answer: Deny | None, prepared: PreparedCall | None = None) -> ToolOutcome:
+        """Return the outcome of a call that was not approved. Without an answer: nobody could be asked."""
         message = "The user did not approve the call." if answer else "The call needs approval; nobody can give it."
         reason = answer.reason.strip() if answer else ""
         message += f" It did not run. Reason: {reason}" if reason else " It did not run."
         error = ToolError(message, kind="rejected", code="not_approved")
         interpreted = call if isinstance(call, InterpretedCall) else None
-        by, tool = "user" if answer else "policy", self.find_tool(call)
-        return self._refuse(base_call(call), interpreted, error, tool, approved=False, decided_by=by, reason=reason)
+        base, tool = (prepared.call, prepared.tool) if prepared else (base_call(call), self.find_tool(call))
+        by = "user" if answer else "policy"
+        return self._refuse(base, interpreted, error, tool, approved=False, decided_by=by, reason=reason)
 
     def _refuse(
         self,

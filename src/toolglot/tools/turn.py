@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["run_turn"]
 
 _NO_RULINGS: Mapping[int, Ruling] = {}
+_CHANGED = "its arguments were changed by the approver"
 
 
 async def run_turn(
@@ -49,11 +50,13 @@ async def run_turn(
             continue
         if is_ordered:
             await batch.run(ready)
-        work = await executor.prepare(call, doubt, ruling=ruling)
+        # Even if the policy would let it run by now, it must not run with arguments that somebody has replaced.
+        why = doubt or (_CHANGED if ruling is not None and ruling.changes_arguments else "")
+        work = await executor.prepare(call, why, ruling=ruling)
         if isinstance(work, PreparedCall) and work.needs_approval:
             if work.tool.preview is not None:
                 await batch.run(ready)
-            work = await executor.decide(work, ruling, doubt)
+            work = await executor.decide(work, ruling, why)
         if isinstance(work, ApprovalRequest):
             if defer is not None:
                 defer(index, work, is_ordered)
