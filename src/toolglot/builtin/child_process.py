@@ -125,7 +125,7 @@ def start_confined(program: str, arguments: list[str], root_fd: int, stderr: Bin
     from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock
 
     def start() -> Process:
-        system = ((path, READ | LIST | EXECUTE) for path in (*_SYSTEM_PATHS, program))
+        system = ((path, READ | LIST | EXECUTE) for path in (*_SYSTEM_PATHS, os.path.realpath(program)))
         apply_landlock([(root_fd, READ | LIST), *system], network=False)
         return subprocess.Popen(
             [program, *arguments],

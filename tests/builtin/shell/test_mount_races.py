@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,11 @@ from play import LEVELS, USERS, give_to, play, visible_directory
 from shell_kit import Kit, unavailable_reason
 
 from toolglot.builtin.files.confined_open import open_beneath
+from toolglot.builtin.files.roots import Root
 from toolglot.builtin.shell import sandbox, session
-from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.environment import safe_environment
+from toolglot.builtin.shell.limits import remove_cgroups
+from toolglot.builtin.shell.sandbox import Confinement, Program, SandboxLevel, prepare_launch
 from toolglot.builtin.shell.sandbox_probe import probe_level
 
 TRIES = 8
@@ -98,3 +103,30 @@ async def test_a_command_starts_again_if_a_directory_was_exchanged(
         assert "could not be run in its sandbox" in text
         assert "end it first" in text
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.LANDLOCK)), reason="Landlock does not work here")
+def test_a_rule_of_landlock_is_not_for_what_a_link_leads_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Path(tempfile.mkdtemp(prefix="toolglot-race-", dir=visible_directory()))
+    monkeypatch.setenv("HOME", str(base / "home"))
+    for name in ("home/.ssh", "work", "scratch"):
+        (base / name).mkdir(parents=True)
+    secret = base / "home/.ssh/id"
+    secret.write_text("SECRET\n")
+    secret.chmod(0o600)
+    (base / "work/.git").symlink_to(base / "home/.ssh")  # was a directory when the rules were made
+    roots = (Root(base / "work", writable=False), Root(base / "work/.git/id"))
+    confinement = Confinement(level=SandboxLevel.LANDLOCK, roots=roots, scratch=base / "scratch")
+    program = Program(argv=["/bin/sh", "-c", f"cat {secret}; chmod 777 {secret}; echo more >> {secret}"], cwd=base / "work")
+    try:
+        with ExitStack() as stack:
+            launch = prepare_launch(confinement, program, stack, stack)
+            stack.callback(remove_cgroups, launch.cgroups)
+            done = subprocess.run(
+                launch.argv, env=safe_environment(), pass_fds=launch.pass_fds, capture_output=True, text=True, check=False
+            )
+        assert "SECRET" not in done.stdout
+        assert done.stderr.count("denied") + done.stderr.count("not permitted") == 3
+        assert (secret.read_text(), secret.stat().st_mode & 0o777) == ("SECRET\n", 0o600)
+    finally:
+        shutil.rmtree(base)

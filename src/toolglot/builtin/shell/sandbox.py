@@ -154,7 +154,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
             # Devices are allowed one by one, and temporary files of other programs are not there in the other sandbox, either.
             "hidden": ["/dev", "/tmp", *_PRIVATE_DIRECTORIES, *hidden],
             "read": [*visible, *_find_run_paths(), *(str(root.path) for root in self.roots if not root.writable)],
-            "write": [*map(str, self.writable_directories)],
+            "write": [os.path.realpath(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
             "network": self.network,
         }
 

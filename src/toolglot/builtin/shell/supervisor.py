@@ -255,7 +255,7 @@ class MetadataGate:
         import _socket  # a third of the time of `socket`
 
         self._calls = {number: (name, *_METADATA_CALLS[name]) for name, number in limits["metadata"].items()}
-        self._writable = [os.path.realpath(path) for path in limits["write"]]
+        self._writable: list[str] = limits["write"]
         self._receiver, self._sender = _socket.socketpair()
         self._rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS)
         self._listener = -1
@@ -393,14 +393,14 @@ def _paths_except(directory: str, hidden_paths: set[str]) -> list[str]:
 
 
 def _add_path_rule(ruleset: int, path: str | int, rights: int) -> None:
-    # O_NOFOLLOW: a rule is about what is at the path, not about where a link there leads.
+    # A rule is about what is at the path, not about where a link leads: another command may have put one on the way there.
     try:
         fd = os.dup(path) if isinstance(path, int) else os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # it has gone, and needs no rule
         return
     try:
         file_type = os.fstat(fd).st_mode & 0o170000
-        if file_type == 0o120000:  # a symbolic link
+        if file_type == 0o120000 or (isinstance(path, str) and os.readlink(f"/proc/self/fd/{fd}") != path):
             return
         if file_type != 0o040000:  # the kernel refuses rights of directories for anything else
             rights &= ~_DIRECTORY_RIGHTS
