@@ -205,3 +205,16 @@ def test_models_own_names_in_rules(tmp_path: Path) -> None:
     assert error_codes(agent, *calls) == ["", "denied", "approval_required"]
     assert error_codes(agent, ("Write", {"file_path": f"{tmp_path}/src/a", "content": "x"})) == [""]
     tools.close()
+
+
+def test_a_run_that_waits_is_resumed_where_nobody_is_asked(tmp_path: Path) -> None:
+    """A process without `approve=` carries out the decisions that it is given, and what comes after them waits again."""
+    first, second = open_tools(tmp_path), open_tools(tmp_path)
+    agent = Orchestrator("simulator", tools=first.tools, facade="neutral", approve=lambda _: "later")
+    paused = agent.run_sync('call write {"path": "a", "content": "x"} then call write {"path": "b", "content": "x"}')
+    loaded = Orchestrator.load(agent.save(), tools=second.tools, facade="neutral")
+    result = loaded.resume_sync({paused.pending[0].fingerprint: True})
+    assert ([outcome.ran for outcome in result.outcomes], result.stop) == ([True], "approval")
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+    first.close()
+    second.close()

@@ -26,6 +26,9 @@ def denies(rule: str, line: str) -> bool | None:
     return False if denial is None else denial[1] or None
 
 
+LONG_LINES = ["env " + "a " * 4990, "git " + "-a " * 3300, "a;" * 4990, "> " * 4990, "'" * 9999, '"$' * 4999]
+
+
 class TestCommands:
     @pytest.mark.parametrize(("rule", "line"), [
         ("git status", "git status"),
@@ -126,6 +129,13 @@ class TestCommands:
     ])  # fmt: skip
     def test_a_denial_covers_every_part(self, rule: str, line: str, expected: bool | None) -> None:
         assert denies(f"shell({rule})", line) is expected
+
+    @pytest.mark.parametrize("line", LONG_LINES)
+    def test_a_long_line_is_judged_and_a_longer_one_is_not(self, line: str) -> None:
+        assert not allows("shell(ls *)", line)
+        assert denies("shell(rm *)", line) is not True
+        assert not allows("shell(*)", "ls " + line * 2)
+        assert denies("shell(rm *)", line * 2 + "; rm x") is None
 
     def test_what_is_understood_is_what_bash_runs(self, tmp_path: Path) -> None:
         """Random lines in one bash, in which no program exists: every command that it would start was among those returned."""

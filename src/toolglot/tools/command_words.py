@@ -5,6 +5,7 @@ expand, substitute, assign or redirect makes a line unclear; its words are then 
 """
 
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -82,6 +83,7 @@ RISKY_OPTIONS: dict[str, tuple[str, ...]] = {
 # What stands before their subcommand can change what it does (git -c core.pager=…), so that a wildcard covers none of it.
 _WITH_SUBCOMMANDS = frozenset({"git", "hg", "svn"})
 _LONG_WITH_ONE_DASH = frozenset({"find", "gcc", "go"})
+_MAX_LINE = 10_000  # characters; what is longer is not judged, as that would take long
 _MAX_DEPTH = 3  # of commands in the words of commands
 
 
@@ -99,6 +101,8 @@ class CommandLine(msgspec.Struct, frozen=True):
 
 def split_command(line: str) -> CommandLine:
     """Return the commands of a line, joined by `;`, `&&`, `||`, `|`, `&` or newlines."""
+    if len(line) > _MAX_LINE:
+        return CommandLine((), f"more than {_MAX_LINE:,} characters", is_hiding=True)
     lexer = _Lexer(line)
     lexer.read()
     commands: list[tuple[str, ...]] = []
@@ -230,27 +234,29 @@ def match_words(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
     free = [word for index, word in enumerate(words) if index >= len(fixed) or fixed[index] != word]
     if program in _WITH_SUBCOMMANDS and len(fixed) == 1 and free and free[0].startswith("-"):
         return False
-    if free and (program in RUNNERS or any(_is_risky(words, word) for word in fixed)):
-        return False
-    return not any(_is_risky(words, word) for word in free)
+    return not free or not (program in RUNNERS or find_risky(words, (*fixed[1:], *free)))
 
 
-def _is_risky(words: tuple[str, ...], word: str) -> bool:
-    """Return whether a word of a command is, or may abbreviate or contain, an option that starts programs or writes files."""
-    program, name = words[0].rpartition("/")[2], word.partition("=")[0]
+def find_risky(words: tuple[str, ...], candidates: Iterable[str]) -> set[str]:
+    """Return words of a command that are, or may abbreviate or contain, options that start programs or write files."""
+    program = words[0].rpartition("/")[2]
     subcommand = next((part for part in words[1:] if not part.startswith("-")), "")
-    for option in (*RISKY_OPTIONS.get(program, ()), *RISKY_OPTIONS.get(f"{program} {subcommand}", ())):
-        if word == option or name == option:
-            return True
-        if option.startswith("--"):
-            if len(name) > 2 and option.startswith(name):
-                return True
-        elif program in _LONG_WITH_ONE_DASH:
-            if len(option) == 2 and name.startswith(option):
-                return True
-        elif option.startswith("-") and option[1] in word and (program == "tar" or re.match(r"-[^-]", word)):
-            return True  # in a group of short options, or with its value
-    return False
+    options = (*RISKY_OPTIONS.get(program, ()), *RISKY_OPTIONS.get(f"{program} {subcommand}", ()))
+    risky: set[str] = set()
+    for word in candidates if options else ():
+        name = word.partition("=")[0]
+        for option in options:
+            if option.startswith("--"):
+                is_risky = len(name) > 2 and option.startswith(name)
+            elif program in _LONG_WITH_ONE_DASH:
+                is_risky = name == option or (len(option) == 2 and name.startswith(option))
+            elif option.startswith("-"):  # also in a group of short options, or with its value
+                is_risky = option[1] in word and (program == "tar" or re.match(r"-[^-]", word) is not None)
+            else:
+                is_risky = word == option
+            if is_risky:
+                risky.add(word)
+    return risky
 
 
 def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 0) -> bool | None:
@@ -264,7 +270,7 @@ def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 
     fixed = (program, *arguments)
     verdict: bool | None = None if line.is_hiding else False
     for words in line.commands:
-        is_runner = words[0].rpartition("/")[2] in RUNNERS or any(_is_risky(words, word) for word in words[1:])
+        is_runner = words[0].rpartition("/")[2] in RUNNERS or bool(find_risky(words, words[1:]))
         unknown = line.expanding.intersection(
             words if is_runner or fnmatchcase(words[0].rpartition("/")[2], program) else words[:1]
         )
