@@ -142,6 +142,7 @@ def read_secrets_by_path(world: World) -> PlanScript:
     paths = [str(home / name) for name in HOME_SECRETS] + [f"~/{name}" for name in HOME_SECRETS]
     paths += ["../outside/secret.txt", str(outside / "secret.txt"), f"file://{outside}/secret.txt", "..\\outside\\secret.txt"]
     paths += ["/proc/self/environ", "/proc/self/root" + str(outside / "secret.txt"), "/proc/self/cwd/../outside/secret.txt"]
+    paths += [str(home / ".local/share/toolglot/approval.key")]
     paths += [str(home / ".config/toolglot/config.toml"), "%2e%2e/outside/secret.txt", "README.md/../../outside/secret.txt"]
     yield calls(*(("read", {"path": path}) for path in paths))
 

@@ -92,12 +92,17 @@ def own_configuration_by_file_tool(world: World) -> PlanScript:
     )
     names = (*names, ".gitconfig", ".bash_aliases", ".config/fish/config.fish", ".local/bin/ls", ".zlogin", ".bash_logout")
     yield calls(*(("write", {"path": name, "content": "x"}) for name in names))
-    yield calls(*(("read", {"path": name}) for name in (".config/toolglot/config.toml", ".local/share/toolglot/trust.json")))
+    yield calls(*(("read", {"path": name}) for name in (".config/toolglot/config.toml", ".local/share/toolglot/approval.key")))
 
 
 @plan("S2: with the workspace at $HOME, hidden files are read after their directory was renamed", setting="home")
 def hidden_files_by_another_name(world: World) -> PlanScript:
-    lines = ["#!/bin/bash", "cat .ssh/id_rsa .docker/config.json", "mv .docker .d2; mv .ssh .s2; mv .config .c2", "echo ran"]
+    lines = [
+        "#!/bin/bash",
+        "cat .ssh/id_rsa .docker/config.json .local/share/toolglot/approval.key",
+        "mv .docker .d2; mv .ssh .s2; mv .config .c2",
+        "echo ran",
+    ]
     world.write(world.home / "build.sh", "\n".join(lines), mode=0o755)
     world.write(
         world.home / "more.sh",

@@ -148,10 +148,15 @@ class Player(Terminal):
     # ---- what the user sees
 
     @property
-    def ready(self) -> bool:
-        """The prompt is empty, above the line that names the model."""
+    def prompt(self) -> str | None:
+        """What stands in the prompt, above the line that names the model; None: there is no prompt."""
         lines = [line for line in self.screen if line]
-        return len(lines) > 1 and lines[-1].startswith(" lmstudio:hostile") and lines[-2] == ">"
+        is_there = len(lines) > 1 and lines[-1].startswith(" lmstudio:hostile") and lines[-2].startswith(">")
+        return lines[-2][1:].strip() if is_there else None
+
+    @property
+    def ready(self) -> bool:
+        return self.prompt == ""
 
     def find_question(self) -> int:
         """Return the row in which an answer is awaited, counted from the start of the chat; -1 if none is."""
@@ -217,11 +222,15 @@ class Player(Terminal):
         """Answer every question until the chat waits for a prompt again."""
         answered = -1
         while True:
-            self.wait_until(lambda row=answered: self.ready or self.find_question() > row, "a prompt or a question", 60)
+            self.wait_until(
+                lambda row=answered: self.prompt is not None or self.find_question() > row, "a prompt or a question", 60
+            )
             self.wait_quiet(0.03)  # nobody answers what is still being drawn
             if (question := self.read_question()) is None:
                 if self.ready:
                     return
+                if self.prompt:  # an answer to something that only looked like a question
+                    self.press("ctrl-a", "ctrl-k")
                 continue
             keys = next((accept.keys for accept in pretence.accepts if accept.matches(question)), "n")
             if "more lines are not shown" in self.everything.rpartition("\n? ")[2]:
