@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import itertools
 import json
 import os
 import resource
@@ -16,6 +17,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -194,6 +196,29 @@ def changes_mode_in_a_race() -> bool:
     return (OUTSIDE / "file").stat().st_mode != before or mine.stat().st_mode & 0o777 not in (0o644, 0o600, 0o601)
 
 
+def changes_mode_by_changing_the_path() -> bool:
+    """Whether a mode outside changes while another thread writes another path where the call reads it."""
+    mine, other = bytes(WORK / "mine2"), bytes(OUTSIDE / "file")
+    Path(os.fsdecode(mine)).write_text("x")
+    path, before, done = ctypes.create_string_buffer(200), os.stat(other).st_mode, threading.Event()
+
+    def flip() -> None:
+        for value in itertools.cycle((other, mine)):  # Python changes threads at the end of a loop's body
+            path.value = value
+            if done.is_set():
+                return
+
+    path.value = mine
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=flip)
+    thread.start()
+    for number in range(1000):
+        libc.chmod(path, 0o700 + number % 2)
+    done.set()
+    thread.join()
+    return os.stat(other).st_mode != before
+
+
 ATTEMPTS: dict[str, Callable[[], bool]] = {
     "change modes in the workspace": lambda: (wrote(WORK / "tool"), os.chmod(WORK / "tool", 0o751))[1] is None,
     "change times in the workspace": lambda: (wrote(WORK / "old"), os.utime(WORK / "old", ns=(5, 7)))[1] is None,
@@ -282,6 +307,7 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
     "mode of a file outside by its descriptor": lambda: by_descriptor(OUTSIDE / "file", lambda file: os.fchmod(file, 0o666)),
     "mode of a file outside by its number": lambda: by_descriptor(OUTSIDE, lambda _: os.chmod("/proc/self/fd/3/file", 0o666)),
     "mode of a file outside in a race": changes_mode_in_a_race,
+    "mode of a file outside by changing the path": changes_mode_by_changing_the_path,
     "mode of a hidden file": lambda: libc.chmod(bytes(HOME / ".ssh/id"), 0o666) == 0,
     "owner of a file outside": lambda: os.chown(OUTSIDE / "file", os.getuid(), os.getgid()) is None,
     "owner of a file outside by its descriptor": lambda: by_descriptor(OUTSIDE / "file", lambda file: os.fchown(file, -1, -1)),
