@@ -382,3 +382,14 @@ def test_demo_of_an_unknown_provider() -> None:
         2,
         "toolglot: unknown demo provider 'gemni'; did you mean 'gemini'?\n",
     )
+
+
+@pytest.mark.parametrize("call", [
+    'web_find {"target": "http://127.0.0.1:1/?secret", "pattern": "x"}', 'web_search {"queries": ["secret"]}',
+    'web {"open": [{"ref_id": "http://127.0.0.1:1/?secret"}]}', 'write {"path": "a", "content": "x"}', 'shell {"command": "ls"}',
+])  # fmt: skip
+def test_an_unattended_run_sends_and_changes_nothing_without_yes_or_a_rule(call: str) -> None:
+    words = ("run", f"call {call}", "-m", "simulator", "--builtin", "--facade", "neutral")
+    outcome = run_cli(*words, TOOLGLOT_BUILTIN_ALLOW_PRIVATE="127.0.0.1:1", TOOLGLOT_BUILTIN_SEARXNG_URL="http://127.0.0.1:1")
+    assert outcome.code == 3
+    assert f"{call.split()[0]} needs approval (use --approve RULE, or --yes)" in outcome.err
