@@ -386,7 +386,8 @@ def test_demo_of_an_unknown_provider() -> None:
 
 @pytest.mark.parametrize("call", [
     'web_find {"target": "http://127.0.0.1:1/?secret", "pattern": "x"}', 'web_search {"queries": ["secret"]}',
-    'web {"open": [{"ref_id": "http://127.0.0.1:1/?secret"}]}', 'write {"path": "a", "content": "x"}', 'shell {"command": "ls"}',
+    'web {"open": [{"ref_id": "http://127.0.0.1:1/?secret"}]}', 'write {"path": "a", "content": "x"}',
+    'shell {"command": "ls"}',
 ])  # fmt: skip
 def test_an_unattended_run_sends_and_changes_nothing_without_yes_or_a_rule(call: str) -> None:
     words = ("run", f"call {call}", "-m", "simulator", "--builtin", "--facade", "neutral")
