@@ -44,6 +44,15 @@ def codes_in_results(world: World) -> PlanScript:
     yield Turn(calls=(Call("read", f'{{"path": "{CODES}'), Call(ALSO_CODES, "[]")))
 
 
+@plan("terminal codes in the names of protected files that a command creates")
+def codes_in_protected_names(world: World) -> PlanScript:
+    world.script(
+        "build.sh", 'd=$(printf \'d\\033]0;EVIL\\007\\033[2J\'); mkdir -p "$d/.git/hooks"; touch "$d/.envrc"; sleep 1.2'
+    )
+    yield Pretence((Accept("shell", ("./build.sh",)),), changes=("project/d*",))
+    yield call("shell", command="./build.sh")
+
+
 def _refuse(player: Player, pretence: Pretence) -> None:
     for _ in range(2):
         player.submit("Please begin.")
