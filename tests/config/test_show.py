@@ -123,7 +123,7 @@ class TestTrustFolder:
         assert "evil:tools" in said
         assert not is_trusted(home.project)
         run("trust", "--list")
-        assert capsys.readouterr() == ("", "no directory is trusted\n")
+        assert capsys.readouterr() == ("", "toolglot: no directory is trusted\n")
         assert [one for one in SECRETS if one in said] == []
 
     def test_a_file_with_a_mistake_is_not_trusted(self, home: Home) -> None:
