@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Outcome, Patch, json_lines, run_cli
+from cli_kit import Outcome, Patch, json_lines, run_cli, run_program
 
 from toolglot.cli import main as command_line
 
@@ -20,6 +20,17 @@ def risky(what: str) -> str:
     """Ask first."""
     print("noise")
     return f"did {what}"
+
+@tool
+def noisy() -> str:
+    """Print in every way."""
+    import subprocess
+    import sys
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.buffer.write("bytes \N{SNOWMAN}\\n".encode())
+    print("lone \\ud800")
+    subprocess.run([sys.executable, "-c", "print('program')"], stdout=sys.stdout, check=True)
+    return "done"
 
 @tool(effects={"write"})
 def note(text: str) -> str:
@@ -397,3 +408,8 @@ class TestRules:
     def test_a_rule_for_no_tool_is_reported(self) -> None:
         outcome = call("read", {"path": "a.txt"}, "--approve", "shel(ls)")
         assert outcome.err == "toolglot: --approve names 'shel(ls)', but no tool matches it\n"
+
+
+def test_whatever_a_tool_prints_goes_to_stderr() -> None:
+    outcome = run_program("call", "noisy", "--tools", "call_tools:noisy")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "done\n", "bytes \N{SNOWMAN}\nlone \\ud800\nprogram\n")

@@ -108,6 +108,10 @@ def test_a_weaker_sandbox_is_reported(project: Path, monkeypatch: Patch) -> None
     assert outcome.code == 0
     assert "commands run in a weaker sandbox (Landlock), as bubblewrap cannot be used: it is broken" in outcome.err
     assert outcome.out == "done\n[sandbox: Landlock, weaker than bubblewrap]\n"
+    (project / "a.txt").write_text("one")
+    assert run_cli("call", "read", '{"path": "a.txt"}').err == ""
+    assert run_cli("tools").err == ""
+    assert "weaker sandbox" in run_cli("call", "Bash", COMMAND, "--explain", "-m", "anthropic:claude-sonnet-5").err
     assert "weaker sandbox" in run_cli("run", "hi", "-m", "simulator", "--builtin").err
     assert "weaker sandbox" in run_cli("chat", "-m", "simulator", "--builtin", stdin="/quit\n").err
 

@@ -42,14 +42,26 @@ def write_text(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-class ToolPrints(io.TextIOBase):
+class ToolPrints(io.TextIOWrapper):
     """A stdout for the code of tools: what they print goes to stderr, where it is no part of a result."""
 
-    encoding = "utf-8"
+    def __init__(self) -> None:
+        super().__init__(_ToolBytes(), encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
 
-    def write(self, text: str, /) -> int:
-        write_text(sys.stderr, text)
-        return len(text)
+
+class _ToolBytes(io.BufferedIOBase):
+    name = "<stderr>"
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        content = bytes(data)
+        write_text(sys.stderr, content.decode(errors="backslashreplace"))
+        return len(content)
+
+    def fileno(self) -> int:
+        return sys.stderr.fileno()
 
 
 def print_line(text: str) -> None:

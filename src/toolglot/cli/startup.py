@@ -116,6 +116,7 @@ def prepare(
     use_demo_tools: bool = False,
     want_builtin: bool = False,
     require_read: bool = True,
+    show_notices: bool = True,
     saved_model: str = "",
 ) -> CliSetup:
     """Read the configuration, hide keys, and load tools. Raises UsageError.
@@ -127,6 +128,7 @@ def prepare(
         use_demo_tools: Offer demo tools on the simulator if there are no others.
         want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
         require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
+        show_notices: Whether to say how commands are confined, if not in the best way.
         saved_model: The model of a saved conversation, to be used unless a flag names another one.
     """
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
@@ -153,7 +155,7 @@ def prepare(
         from toolglot.builtin.configured import configured_builtins
 
         builtins = configured_builtins(settings, ask=ask_user, require_read=require_read)
-        for notice in builtins.notices:
+        for notice in builtins.notices if show_notices else ():
             print_note(notice)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
