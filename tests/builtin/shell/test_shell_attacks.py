@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -14,8 +15,16 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from shell_kit import Kit, find_processes, unavailable_reason
+from shell_runner import python
+
+from toolglot.builtin.shell import sandbox
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.seccomp import MACHINES, METADATA_CALLS
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
 ALLOWED = (
     *("write in the workspace", "git init in a directory", "run programs", "pair of streams", "temporary file"),
     *("change modes in the workspace", "change times in the workspace", "read what builds need"),
@@ -233,3 +242,45 @@ def test_results_name_the_sandbox(attacked: Attacked) -> None:
     level, found, _ = attacked
     assert found["attack"]["sandbox"] == f"{level}+seccomp"
     assert found["attack"]["network"] is False
+
+
+# Pointers that lead nowhere or to the end of the memory, and times that no clock has, for every call that the supervisor makes.
+BAD_ARGUMENTS = """
+import ctypes, json, mmap, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+page = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+start = ctypes.addressof(ctypes.c_char.from_buffer(page))
+assert libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
+path = ctypes.create_string_buffer(os.path.abspath("file").encode())
+times = ctypes.create_string_buffer(struct.pack("=4q", *[2**63 - 1] * 4))
+pointers = [2**64 - 1, 2**63, 1, start + mmap.PAGESIZE - 8, ctypes.addressof(path), ctypes.addressof(times)]
+for number in json.loads(sys.argv[1]):
+    for first in (*pointers, 0, 2**64 - 100):
+        for second in pointers:
+            for third in pointers:
+                libc.syscall(number, *map(ctypes.c_ulong, (first, second, third, 0, 0)))
+os.chmod("file", 0o640)
+print("answered")
+"""
+
+
+@pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.LANDLOCK)), reason="Landlock does not work here")
+async def test_arguments_without_sense_do_not_stop_the_supervisor(tmp_path: Path) -> None:
+    kit = Kit(tmp_path, SandboxLevel.LANDLOCK)
+    (kit.work / "file").touch()
+    calls = [number for name, number in MACHINES[platform.machine()][1].items() if name in METADATA_CALLS]
+    data = await kit.shell(argv=[python(), "-I", "-c", BAD_ARGUMENTS, json.dumps(calls)], timeout=60)
+    kit.close()
+    assert (data["exit_code"], data["output"]) == (0, "answered\n")
+    assert (kit.work / "file").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+async def test_a_command_does_not_outlive_a_supervisor_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (Path(sandbox.__file__).with_name("supervisor.py")).read_text() + "\n_supervise = None\n"
+    monkeypatch.setattr(sandbox, "_compile_supervisor", lambda: compile(source, "supervisor", "exec"))
+    kit = Kit(tmp_path, SandboxLevel.NONE)
+    data = await kit.shell(command="sleep 987.6 & sleep 987.6")
+    kit.close()
+    assert data["exit_code"] == 137
+    assert find_processes("987.6") == []

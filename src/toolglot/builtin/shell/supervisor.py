@@ -62,19 +62,24 @@ def main(plan: dict[str, Any]) -> None:
     child = os.fork()
     if child == 0:
         _exec_command(plan, gate)
-    # The reader of the output sees its end only once nobody holds the other side: not even we.
-    devnull = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(devnull, fd)
-    for fd in (*plan["keep"], plan["failed"]):
-        os.close(fd)
-    if limits:
-        _drop_capabilities(limits["machine"])  # what we do for the command must not be more than it could do
-    os._exit(_supervise(child, plan["control"], wakeup_read, gate))
+    code = None
+    try:
+        # The reader of the output sees its end only once nobody holds the other side: not even we.
+        devnull = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(devnull, fd)
+        for fd in (*plan["keep"], plan["failed"]):
+            os.close(fd)
+        if limits:
+            _drop_capabilities(limits["machine"])  # what we do for the command must not be more than it could do
+        code = _supervise(child, plan["control"], wakeup_read, gate)
+    finally:  # whatever goes wrong here: the command must not outlive us
+        _kill_all(child)
+        os._exit(128 + signal.SIGKILL if code is None else code)
 
 
-def _supervise(child: int, control_fd: int, wakeup_fd: int, gate: MetadataGate | None) -> int:
-    """Wait for the command, or for the order to kill it; return its exit code as a shell does."""
+def _supervise(child: int, control_fd: int, wakeup_fd: int, gate: MetadataGate | None) -> int | None:
+    """Wait for the command and return its exit code as a shell does; None on the order to kill it."""
     code = None
     poll = select.poll()
     poll.register(control_fd, select.POLLIN | select.POLLHUP)
@@ -96,8 +101,7 @@ def _supervise(child: int, control_fd: int, wakeup_fd: int, gate: MetadataGate |
             break
         if gate is not None:
             gate.handle(ready, poll)
-    _kill_all(child)
-    return 128 + signal.SIGKILL if code is None else code
+    return code
 
 
 def _kill_all(child: int) -> None:
@@ -238,7 +242,7 @@ _METADATA_CALLS = {
     "utimensat": ("nanoseconds", 0, 1, 2, 3),
 }
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = -100, 0x100, 0x1000
-_MAX_PATH = 4096
+_MAX_PATH, _EFAULT = 4096, 14
 # linux/seccomp.h: flags of seccomp(2), requests of its listener, and struct seccomp_notif.
 _NEW_LISTENER, _RECEIVE, _SEND, _IS_VALID = 8, 0xC0502100, 0xC0182101, 0x40082102
 _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
@@ -293,6 +297,8 @@ class MetadataGate:
                 self._change(id, pid, number, arguments)
             except OSError as e:
                 error = -(e.errno or 1)
+            except Exception:  # pointers and times that make no sense; the command must not be able to stop us
+                error = -_EFAULT
             fcntl.ioctl(self._listener, _SEND, struct.pack("=QqiI", id, 0, error, 0))
         except OSError:  # it died meanwhile
             pass
@@ -333,6 +339,8 @@ class MetadataGate:
 
     def _open(self, pid: int, directory: int, path: bytes | None, flags: int, *, follow: bool) -> int:
         """Return a handle of the file that a call names, as its process sees it. Raises OSError."""
+        if path is None and directory == _AT_FDCWD:
+            raise OSError(_EFAULT, "it names no file")
         start = f"/proc/{pid}/cwd" if directory == _AT_FDCWD else f"/proc/{pid}/fd/{directory}"
         if path is None or (not path and flags & _AT_EMPTY_PATH):
             return os.open(start, os.O_PATH | os.O_CLOEXEC)
