@@ -388,6 +388,16 @@ class TestAttachments:
         assert len(over.agent.conversation[0].blocks) == 1
         assert over.reader.questions == []
 
+    def test_a_prompt_that_failed_is_sent_again_with_its_files(self) -> None:
+        def recall(chat: Chat) -> str:
+            chat.reader.inserted = ["say @notes.txt @link.txt"]
+            return "say @notes.txt @link.txt"
+
+        over = talk("fault unauthorized\nsay @notes.txt", recall, recall)
+        assert over.shown.count("attached: notes.txt") == 2
+        assert [len(message.blocks) for message in over.agent.conversation if message.role == "user"] == [2, 1]
+        assert "SECRET" not in str(over.agent.conversation)
+
     @pytest.mark.parametrize("answer", ["y", "n", "", KeyboardInterrupt()], ids=str)
     @pytest.mark.parametrize("text", ["see @~/.ssh/id_rsa", "see @link.txt", "~/.ssh/id_rsa"])
     def test_files_outside_the_workspace_are_asked_about(self, home: Path, text: str, answer: Any) -> None:

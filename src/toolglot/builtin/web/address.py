@@ -158,10 +158,10 @@ class AddressGuard:
                 address = ip_address(text.partition("%")[0])
             plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
             is_allowed = any(entry.network is not None and plain in entry.network for entry in entries)
-            if not (is_allowed_name or is_allowed or (is_public(address) and not is_neighbour(plain))):
+            if not (is_allowed_name or is_allowed) and (not is_public(address) or is_neighbour(plain)):
                 name = host if host == str(address) else f"{host} ({address})"
-                message = f"{name} is not a public address; the user can allow it (allow_private)"
-                raise _site_error(message, "address_not_allowed")
+                problem = "is in this machine's own network" if is_public(address) else "is not a public address"
+                raise _site_error(f"{name} {problem}; the user can allow it (allow_private)", "address_not_allowed")
             addresses.append(str(address))
         return addresses
 

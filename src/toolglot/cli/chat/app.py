@@ -45,6 +45,8 @@ class Chat:
         self.setup, self.agent, self.screen, self.reader, self.keyboard = setup, agent, screen, reader, keyboard
         self.attachments: list[Text | Media] = []
         self._last_attachments: list[Text | Media] = []  # restored if the prompt they were sent with is taken back
+        self._last_mentions: set[Path] = set()  # the files that the last prompt mentioned and that were attached
+        self._resendable: set[Path] = set()  # those of a prompt that was taken back: it need not be typed again
         self.begin_conversation: Callable[[], object] = lambda: None
         """Ends what the tools of the last conversation still run."""
         self.is_leaving = False
@@ -115,20 +117,23 @@ class Chat:
     async def _attach_mentions(self, text: str) -> tuple[str, list[Text | Media]]:
         """Return a prompt and the files that it mentions. Pasted text attaches nothing by itself. Raises UsageError."""
         prompt, files = text, list[Text | Media]()
+        resendable, self._resendable, self._last_mentions = self._resendable, set[Path](), set[Path]()
         root = os.path.realpath(os.path.expanduser(self.setup.settings.builtin.root or "."))
         for mention in find_mentions(text):
-            is_inserted = any(mention.text in inserted for inserted in self.reader.inserted)
+            path = Path(os.path.realpath(mention.path or ""))
+            is_resent = path in resendable
+            is_inserted = not is_resent and any(mention.text in inserted for inserted in self.reader.inserted)
             if is_inserted and not mention.is_prompt:
                 if mention.path is not None:
                     self.screen.note(f"{mention.text} was not typed and is not attached: /attach sends a file", "yellow")
             elif mention.path is None:
                 self.screen.note(f"no such file: {mention.text[1:]!r}; it is sent as text", "yellow")
             else:
-                path = Path(os.path.realpath(mention.path))
-                is_outside = not path.is_relative_to(root)
+                is_outside = not is_resent and not path.is_relative_to(root)
                 if (is_inserted or is_outside) and not await self._confirm_attachment(path, is_outside=is_outside):
                     continue
                 files.append(load_attachment(mention.path))
+                self._last_mentions.add(path)
                 prompt = f"[{mention.path.name}]" if mention.is_prompt else prompt
         return prompt, files
 
@@ -174,7 +179,7 @@ class Chat:
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()
             if is_prompt and len(self.agent.conversation) == length:  # also if the agent took back what a provider refused
-                self.attachments = self._last_attachments
+                self.attachments, self._resendable = self._last_attachments, self._last_mentions
                 self.screen.note("the prompt was removed from the conversation: press Up to edit it and send it again", "dim")
 
     async def approve(self, approval: ApprovalRequest) -> Decision:
