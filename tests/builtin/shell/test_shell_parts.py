@@ -1,11 +1,13 @@
 """The parts of the shell on their own: the seccomp filter, variables, output, protected files."""
 
 import errno
+import os
 import shutil
 import struct
 import subprocess
 from collections.abc import Generator, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -171,7 +173,7 @@ class TestLimits:
     @pytest.fixture(autouse=True)
     def groups(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(limits, "_CGROUPS", tmp_path)
-        monkeypatch.setattr(limits, "_OWN_CGROUPS", tmp_path / "own")
+        monkeypatch.setattr(limits, "_OWN_CGROUPS", tmp_path / "self")
         limits._parent_groups.cache_clear()  # pyright: ignore[reportPrivateUsage]
         return tmp_path
 
@@ -201,7 +203,7 @@ class TestLimits:
     def test_groups_of_version_2_are_made_beside_our_own(self, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         own = groups / "user.slice/app.slice/own.scope"
         own.mkdir(parents=True)
-        (groups / "own").write_text("0::/user.slice/app.slice/own.scope\n")
+        (groups / "self").write_text("0::/user.slice/app.slice/own.scope\n")
         self._delegate(monkeypatch, own, own.parent)
         assert limits.describe_limits() == {"processes": "cgroup", "memory": "cgroup"}
         (group,) = limits.create_cgroups(CommandLimits(64, 5_000_000))
@@ -213,13 +215,39 @@ class TestLimits:
 
     @pytest.mark.parametrize("lines", ["0::/\n", "0::/gone\n", "5:memory:/x\n4:cpu,cpuacct:/\n", ""])
     def test_without_groups_each_process_is_limited(self, groups: Path, lines: str) -> None:
-        (groups / "own").write_text(lines)
+        (groups / "self").write_text(lines)
         assert limits.create_cgroups(CommandLimits()) == ()
         assert limits.describe_limits()["memory"] == "rlimit of each process"
         prelude = limits.ulimit_prelude("/bin/bash", CommandLimits(memory=2048_000), [groups])
         assert "ulimit -d 2000 " in prelude
         assert "ulimit -c 0 " in prelude
         assert "ulimit -f " in prelude
+
+    @pytest.mark.parametrize(("lines", "files", "memory"), [
+        ("0::/pod/own\n", {"pod/own/memory.max": "max", "pod/memory.max": "2000000"}, 2_000_000),
+        ("0::/not/seen/here\n", {"memory.max": "2000000"}, 2_000_000),
+        ("5:memory:/docker/x\n0::/\n", {"memory/memory.limit_in_bytes": "2000000"}, 2_000_000),
+        ("5:cpu,memory:/own\n", {"memory/own/memory.limit_in_bytes": "9223372036854771712"}, None),
+        ("0::/own\n", {"own/memory.max": "max"}, None),
+    ])  # fmt: skip
+    def test_the_memory_is_that_of_the_container(
+        self, groups: Path, lines: str, files: dict[str, str], memory: int | None
+    ) -> None:
+        (groups / "self").write_text(lines)
+        for name, text in files.items():
+            (groups / name).parent.mkdir(parents=True, exist_ok=True)
+            (groups / name).write_text(f"{text}\n")
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        assert CommandLimits().memory_bytes == (memory or machine) * 3 // 4
+
+    def test_a_small_disk_does_not_limit_files_on_a_large_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sizes = {Path("/tmp"): 1024**2, Path("/work"): 1024**4}
+
+        def measure(path: Path) -> SimpleNamespace:
+            return SimpleNamespace(f_blocks=sizes[path], f_frsize=1)
+
+        monkeypatch.setattr(os, "statvfs", measure)
+        assert f"ulimit -f {1024**4 // 2048} " in limits.ulimit_prelude("/bin/bash", CommandLimits(), sizes)
 
     def test_a_disk_that_is_nearly_full(self, monkeypatch: pytest.MonkeyPatch) -> None:
         free = {Path("/a"): 100 * 1024**3, Path("/b"): 1000}

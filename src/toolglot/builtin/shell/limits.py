@@ -44,7 +44,7 @@ class CommandLimits(msgspec.Struct, frozen=True):
 
     processes: int = 512
     memory: int | None = None
-    """Bytes; None: three quarters of the machine's."""
+    """Bytes; None: three quarters of the machine's, or of the container's."""
 
     @property
     def memory_bytes(self) -> int:
@@ -52,10 +52,28 @@ class CommandLimits(msgspec.Struct, frozen=True):
 
 
 def _machine_memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Return the memory of the machine, or what the cgroups that we are in leave us of it: those of a container."""
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for controller, top, own in _own_groups():
+        if controller in ("", "memory"):
+            for group in (own, *own.parents):
+                with suppress(OSError, ValueError):  # not there, or "max"
+                    name = "memory.limit_in_bytes" if controller else "memory.max"
+                    sizes += [int((group / name).read_text())] if group.is_relative_to(top) else []
+    return min(sizes)
 
 
 # ---- cgroups
+
+
+def _own_groups() -> list[tuple[str, Path, Path]]:
+    """Return the cgroups that we are in: the controller ("" for version 2), the directory of all its groups, and our group."""
+    try:
+        lines = [line.split(":", 2) for line in _OWN_CGROUPS.read_text().splitlines()]
+    except OSError:
+        return []
+    names = [(name, path) for _, controllers, path in lines for name in controllers.split(",")]
+    return [(name, _CGROUPS / name, _CGROUPS / name / path.lstrip("/")) for name, path in names]
 
 
 def create_cgroups(limits: CommandLimits) -> tuple[Path, ...]:
@@ -108,20 +126,14 @@ def remove_cgroups(groups: Iterable[Path]) -> None:
 @cache
 def _parent_groups() -> tuple[tuple[Path, tuple[str, ...]], ...]:
     """Return where we can create cgroups that limit commands, each with the files that hold its limits."""
-    try:
-        lines = [line.split(":", 2) for line in _OWN_CGROUPS.read_text().splitlines()]
-    except OSError:
-        return ()
     parents: list[tuple[Path, tuple[str, ...]]] = []
-    for _, controllers, path in lines:
-        for name in controllers.split(","):
-            top, files = _CGROUPS / name, _VERSION_1.get(name, ()) if name else _VERSION_2
-            # Version 2 limits no groups inside one that has processes, such as our own, but perhaps groups beside it.
-            own = top / path.lstrip("/")
-            for parent in [own] if name else [own, own.parent]:
-                if files and parent.is_relative_to(top) and _can_use(parent, files):
-                    parents.append((parent, files))
-                    break
+    for name, top, own in _own_groups():
+        files = _VERSION_1.get(name, ()) if name else _VERSION_2
+        # Version 2 limits no groups inside one that has processes, such as our own, but perhaps groups beside it.
+        for parent in [own] if name else [own, own.parent]:
+            if files and parent.is_relative_to(top) and _can_use(parent, files):
+                parents.append((parent, files))
+                break
     for parent, _ in parents:
         for group in parent.glob("toolglot-*-*"):  # of processes that were killed before they could remove them
             if not Path("/proc", group.name.split("-")[1]).exists():
@@ -158,13 +170,13 @@ def describe_limits() -> dict[str, str]:
 
 
 def ulimit_prelude(shell: str, limits: CommandLimits, directories: Iterable[Path] = ()) -> str:
-    """Return shell code that limits a command: no core files, no file that fills half of the disk, memory, processes."""
+    """Return shell code that limits a command: no core files, no file that fills half of every disk, memory, processes."""
     if not shell.endswith("bash"):  # others have other units
         return "ulimit -c 0; "
     sizes = {"c": 0}
     with suppress(OSError):  # not of what is free: an existing file may be larger than that
         disks = map(os.statvfs, directories)
-        sizes["f"] = min((disk.f_blocks * disk.f_frsize for disk in disks), default=1 << 50) // 2048
+        sizes["f"] = max((disk.f_blocks * disk.f_frsize for disk in disks), default=1 << 50) // 2048
     used = describe_limits()
     if used["memory"] != "cgroup":
         # Memory that a process can write: RLIMIT_AS would count what Node and Go only reserve.
