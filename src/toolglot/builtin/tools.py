@@ -57,7 +57,7 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     require_read: bool = True
     """A file must be read before it is overwritten."""
     backups: bool = True
-    """Keep a copy of every file that is overwritten or removed, for 30 days."""
+    """Keep a copy of every file that is overwritten or removed: for 30 days, 1 GB at most."""
     shared_memory: bool = False
     """All projects share the notes of `memory`, and writing one needs approval. By default, each directory has its own."""
     shell: ShellOptions = ShellOptions()

@@ -67,7 +67,7 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     """As shells report it: 128 plus the signal, for a command that a signal ended."""
     signal: int | None = None
     ended: str = ""
-    """Why we ended it: timeout, inactivity, killed, cancelled, output, closed; "" if it ended by itself."""
+    """Why we ended it: timeout, inactivity, killed, cancelled, output, disk, closed; "" if it ended by itself."""
     timed_out: bool = False
     seconds: float = 0.0
     output: str = ""
@@ -130,7 +130,7 @@ class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
     processes: Annotated[int, msgspec.Meta(ge=1)] = 512
     """The maximum number of processes of one command."""
     memory: Annotated[int, msgspec.Meta(ge=1_000_000)] | None = None
-    """Bytes of memory that one command may use with everything it starts (default: three quarters of the machine's)."""
+    """Bytes of memory that one command may use with everything it starts (default: three quarters of all)."""
     level: SandboxLevel | None = None
     """Another sandbox than the best that works here. Only `SandboxLevel.NONE` lets commands run without one and without a
     question each time."""
