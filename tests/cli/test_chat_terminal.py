@@ -154,11 +154,16 @@ def test_approval_shows_what_hides_and_only_an_answer_approves(tmp_path: Path) -
         chat.wait_for("y yes")
         assert "a⟨U+202E⟩gnp.exe ␛[2J⟨U+200B⟩b" in chat.everything
         assert "\u202e".encode() not in chat.raw
+        chat.type("wait, what? okay a")
+        chat.press("enter")
+        chat.wait_for("please answer")
+        assert not (tmp_path / "deleted").exists()
+        chat.wait_for("y yes", times=2)
         chat.type("n")
         chat.wait_ready()
         assert "It did not run" in chat.unwrapped
         chat.ask('call delete {"path": "a.txt"}')
-        chat.wait_for("y yes", times=2)
+        chat.wait_for("y yes", times=3)
         chat.press("ctrl-c")  # stops the turn
         chat.hear("say go on")
         assert chat.says("go on") == 1
@@ -166,7 +171,7 @@ def test_approval_shows_what_hides_and_only_an_answer_approves(tmp_path: Path) -
         chat.wait_file("it-started")
         chat.type("yes, and say more")  # before the question is asked
         (tmp_path / "it").touch()
-        chat.wait_for("y yes", times=3)
+        chat.wait_for("y yes", times=4)
         chat.wait_quiet()
         assert not (tmp_path / "deleted").exists()
         chat.type("n")

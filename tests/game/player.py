@@ -241,7 +241,7 @@ class Player(Terminal):
             answered = self.find_question()
             if ANSWER.fullmatch([line for line in self.screen if line][-1]):
                 keys = "no\n" if keys == "n" else "yes\n"
-            self.type(keys)
+            self.type("a\n" if keys == "a" else keys)
 
     def leave(self) -> list[str]:
         """End the chat; return what it leaves behind."""

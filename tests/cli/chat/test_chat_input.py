@@ -290,10 +290,18 @@ class TestTerminal:
         assert typist.types(CTRL_R, "weat", *keys) == text
 
     @pytest.mark.parametrize(
-        ("keys", "answer"), [("y", "yes"), ("n", "no"), ("a", "always"), (ENTER, ""), (f"x{ENTER}", ""), (f"Y{ENTER}", "yes")]
+        ("keys", "answer"), [("y", "yes"), ("n", "no"), ("Y", "yes"), ("N", "no"), ("w\x7fy", "yes"), (ENTER, "")]
     )
     def test_one_key_answers(self, typist: Typist, keys: str, answer: str) -> None:
         assert typist.answers(keys) == answer
+
+    @pytest.mark.parametrize(("word", "answer"), [("a", "always"), ("A", "always"), ("always", "always"), ("x", "")])
+    def test_always_needs_enter(self, typist: Typist, word: str, answer: str) -> None:
+        assert typist.answers(word, ENTER) == answer
+
+    @pytest.mark.parametrize("word", ["wait", "what?", "okay", "hang on", "call x", "a y", "and", "a n"])
+    def test_the_letters_of_another_word_are_no_answer(self, typist: Typist, word: str) -> None:
+        assert typist.answers(word, ENTER) == ""
 
     def test_ctrl_c_interrupts_and_ctrl_d_ends(self, typist: Typist) -> None:
         for read in (typist.types, typist.answers):

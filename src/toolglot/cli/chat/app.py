@@ -189,7 +189,7 @@ class Chat:
             arguments = dumps_text(approval.arguments)
             while True:
                 choices = {"yes": "yes", "no": "no", "reason": "no, with a reason"}
-                choices |= {} if approval.each_time else {"always": "always for this tool"}
+                choices |= {} if approval.each_time else {"always": "always for this tool (and Enter)"}
                 choices |= {"edit": "edit"} if len(arguments) <= _MAX_EDITED else {}
                 choices |= {} if is_complete else {"show": "show all"}
                 prompt = " · ".join(f"{name[0]} {text}" for name, text in choices.items())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _LONG_PASTE_LINES = 12
 _LONG_PASTE_CHARACTERS = 2_000
 _QUIET_SECONDS = 0.1  # without a key before a question can be answered
+_NEEDS_ENTER = "always"  # the most far-reaching answer: one key is not enough
 
 
 class EndOfInput(Exception):
@@ -167,18 +168,24 @@ class TerminalReader:
         return await self._ask(question, default=default)
 
     async def _ask(self, question: str, answers: Sequence[str] = (), default: str = "") -> str:
-        """Ask in an editor of its own, where the first letter of an answer is enough."""
+        """Ask in an editor of its own, where the first letter of an answer is enough if nothing else was typed."""
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.filters import Condition
         from prompt_toolkit.key_binding import KeyBindings
 
         bindings = KeyBindings()
+        session = PromptSession[str](input=self._input, key_bindings=bindings)
+        is_empty = Condition(lambda: not session.default_buffer.text)
         for answer in answers:
+            if answer == _NEEDS_ENTER:
+                continue
 
             def accept(event: "KeyPressEvent", answer: str = answer) -> None:
                 event.current_buffer.text = answer
                 event.app.exit(result=answer)
 
-            bindings.add(answer[0], eager=True)(accept)
+            for key in (answer[0], answer[0].upper()):
+                bindings.add(key, filter=is_empty, eager=True)(accept)
         # A key that was meant for something else must not answer a question that appears just then, nor the rest of a paste.
         is_quiet = False
         while not is_quiet:
@@ -186,7 +193,6 @@ class TerminalReader:
             await asyncio.sleep(_QUIET_SECONDS)
             is_quiet = not self._save_typeahead()
         _ignore_mouse(bindings)
-        session = PromptSession[str](input=self._input, key_bindings=bindings)
         return (await self._edit(session, question, default=default)).strip()
 
     async def _edit(self, session: Any, prompt: str, **options: Any) -> str:
