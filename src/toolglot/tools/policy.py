@@ -31,10 +31,8 @@ _EFFECT_VERBS: dict[Effect, str] = {
     "execute": "run commands",
     "network": "use the network",
 }
-_NOBODY_TO_ASK = (
-    "nobody can be asked for approval (in Python, pass approve=…, a rule in ToolConfig(approve=[…]), or"
-    " ToolConfig(approval_effects=()) to allow everything)"
-)
+_NOBODY_TO_ASK = "nobody can be asked for approval (in Python, pass approve=…"
+_OTHER_WAYS = ", a rule in ToolConfig(approve=[…]), or ToolConfig(approval_effects=()) to allow everything"
 _WHITESPACE = re.compile(r"\s+")
 
 
@@ -183,9 +181,10 @@ class ToolPolicy:
 
     def _ask(self, tool: Tool, reason: str, *, each_time: bool = False) -> Verdict:
         """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""
-        if self.can_ask or tool.approval or self.config.approval_effects is not None or BUILTIN_TAG not in tool.tags:
+        if self.can_ask or tool.approval or self.config.approval_effects or BUILTIN_TAG not in tool.tags:
             return Verdict("ask", reason, each_time=each_time)
-        return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}", code="approval_required")
+        other_ways = "" if each_time else _OTHER_WAYS
+        return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}{other_ways})", code="approval_required")
 
     def effects_to_approve(self, tool: Tool, *, is_quiet: bool) -> frozenset[Effect]:
         """Return the effects of a call that need approval."""

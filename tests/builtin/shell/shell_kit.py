@@ -33,21 +33,19 @@ class Kit:
     def __init__(
         self,
         base: Path,
-        level: SandboxLevel,
+        level: SandboxLevel | None,
         *,
         ask: AskUser | None = None,
         approve: Approve | None = None,
         config: ToolConfig | None = None,
         **options: Any,
     ) -> None:
-        self.level, self.work, self.state_dir = level, base / "work", base / "state"
+        self.level, self.work, self.state_dir = level or SandboxLevel.NONE, base / "work", base / "state"
         (base / "other").mkdir(exist_ok=True)
         self.work.mkdir(exist_ok=True)
         self.workspace = Workspace(self.work, other_roots=[Root(base / "other")])
         self.state = ToolState(self.workspace, state_dir=self.state_dir, ask=ask)
         self.tools = {tool.name: tool for tool in shell_tools(self.state, ShellOptions(level=level, **options))}
-        if level is SandboxLevel.NONE and approve is None:
-            approve = lambda _: "yes"  # noqa: E731
         registry = ToolRegistry(list(self.tools.values()))
         self.executor = ToolExecutor(registry, approve=approve, config=config or ToolConfig(approval_effects=(), max_repeats=0))
         self.progress: list[str] = []

@@ -17,12 +17,13 @@ from shell_kit import Kit, count_fds, eventually, find_processes, resident_memor
 
 from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.scopes import command_subjects
 from toolglot.builtin.shell import limits
 from toolglot.builtin.shell.limits import _parent_groups, describe_limits  # pyright: ignore[reportPrivateUsage]
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.private_dirs import ConversationDirectory
 from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.sandbox_probe import describe_sandbox
+from toolglot.builtin.shell.sandbox_probe import SandboxProbe, describe_sandbox
 from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import ToolState
 from toolglot.builtin.tools import BuiltinOptions, builtins
@@ -44,8 +45,8 @@ def open_kit(tmp_path: Path) -> Generator[OpenKit]:
     """Makes kits in one directory, and closes them."""
     kits: list[Kit] = []
 
-    def open_kit(level: SandboxLevel, **options: Any) -> Kit:
-        if level is not SandboxLevel.NONE and (reason := unavailable_reason(level)):
+    def open_kit(level: SandboxLevel | None, **options: Any) -> Kit:
+        if level and (reason := unavailable_reason(level)):
             pytest.skip(f"{level.label} does not work here: {reason}")
         kits.append(Kit(tmp_path, level, **options))
         return kits[-1]
@@ -538,17 +539,36 @@ class TestApproval:
             *("kill all running commands first", "$ ./build.sh", "in the background", "in a terminal"),
         ]
 
-    async def test_without_a_sandbox_every_command_needs_approval(self, open_kit: OpenKit) -> None:
+    async def test_where_no_sandbox_works_every_command_needs_approval(
+        self, open_kit: OpenKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         previews: list[str] = []
 
         def approve(approval: ApprovalRequest) -> Decision:
             previews.append(approval.preview)
             return "no"
 
-        kit = open_kit(SandboxLevel.NONE, approve=approve)
-        outcome = await kit.call("shell", {"command": "touch x", "cwd": ".", "env": {"A": "b"}})
+        probe = SandboxProbe(SandboxLevel.NONE)
+        monkeypatch.setattr("toolglot.builtin.shell.manager.probe_sandbox", lambda *_: probe)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        command = {"command": "touch x", "cwd": ".", "env": {"A": "b"}}
+        kit = open_kit(None, approve=approve)
+        outcome = await kit.call("shell", command)
         assert (outcome.result.error_kind, previews) == ("rejected", ["$ touch x\nwith: A=b"])
+        tools = [tool.replace(tags=[BUILTIN_TAG]) for tool in kit.tools.values()]
+        kit.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(approval_effects=()))
+        outcome = await kit.call("shell", command)
+        assert outcome.result.error_code == "approval_required"
+        assert "ShellOptions(level=SandboxLevel.NONE)" in outcome.result.text
+        assert "approval_effects" not in outcome.result.text
         assert not (kit.work / "x").exists()
+
+    @pytest.mark.parametrize("escalate", [False, True])
+    async def test_who_wants_no_sandbox_is_not_asked_each_time(self, open_kit: OpenKit, escalate: bool) -> None:
+        kit = open_kit(SandboxLevel.NONE)
+        tools = [tool.replace(tags=[BUILTIN_TAG], scope=command_subjects) for tool in kit.tools.values()]
+        for config in (ToolConfig(approval_effects=()), ToolConfig(approve=["shell(echo *)"])):
+            kit.executor = ToolExecutor(ToolRegistry(tools), config)
+            assert "hi" in await kit.text(command="echo hi", escalate=escalate)
 
     def test_with_a_sandbox_the_policy_decides(self, sandboxed: Kit) -> None:
         shell = sandboxed.tools["shell"]

@@ -39,7 +39,10 @@ from toolglot.tools.tool import Tool, tool
 
 __all__ = ["close_shell", "reset_shell", "shell_tools"]
 
-NO_SANDBOX = "no sandbox works here (`toolglot doctor` says why); --no-sandbox allows commands without one"
+NO_SANDBOX = (
+    "no sandbox works here (`toolglot doctor` says why); --no-sandbox, or ShellOptions(level=SandboxLevel.NONE) in Python,"
+    " allows commands without one"
+)
 _MAX_FILTERED_CHARS = 2_000_000
 _PROGRESS_INTERVAL = 1.0
 
@@ -59,7 +62,7 @@ def reset_shell(state: ToolState) -> None:
 
 
 def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[Tool]:
-    """Return the four tools. Without a working sandbox, each command needs an approval of its own."""
+    """Return the four tools. Where no sandbox works, each command needs an answer of its own, unless the level is NONE."""
     manager = ShellManager(state, options)
     _managers.setdefault(state, []).append(manager)
     weakref.finalize(state, manager.close)
@@ -73,7 +76,6 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
     return [
         tool(
             effects=("read", "write", "execute", *network),
-            approval=None if has_sandbox else True,
             timeout=timeout,
             max_result=max_result,
             always_ask=methods.why_shell_asks,
@@ -277,7 +279,7 @@ class _ShellTools:
     async def _run_commands(
         self, context: Context, options: RunOptions, lines: list[str], argv: list[str] | None
     ) -> ToolOutput:
-        if options.escalate:
+        if self.why_shell_asks({"escalate": options.escalate}):
             _require_approval(context)
         outputs = [await self._run_command(context, options, lines[0], argv)]
         if len(lines) == 1:
