@@ -8,6 +8,8 @@ import tempfile
 import time
 from collections.abc import Generator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,8 +17,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from play import LEVELS, USERS, give_to, play, visible_directory
 
+from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.shell.name_guard import NameGuard
 from toolglot.builtin.shell.private_dirs import prune_directory
 from toolglot.builtin.shell.protected_paths import ProtectedScanner, revert_changes, take_snapshot
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.session import ShellSession
 
 EVIL = "[core]\n\tfsmonitor = touch CANARY\n"
 # What a command may do to names that other programs obey: none of it may last.
@@ -120,8 +126,8 @@ DEEP = "python3 -c \"import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")
 @pytest.mark.parametrize("is_same_system", [True, False])
-def test_what_is_moved_away_is_bounded(tmp_path: Path, is_same_system: bool) -> None:
-    """A hole of 2 TB is not copied, nor a tree that is deeper than recursion goes."""
+def test_everything_is_moved_away_and_kept(tmp_path: Path, is_same_system: bool) -> None:
+    """A hole of 2 TB, too, and a tree that is deeper than recursion goes; in the workspace if need be."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         work, quarantine = (tmp_path / "work" if is_same_system else Path(directory)), tmp_path / "removed"
         work.mkdir(exist_ok=True)
@@ -129,17 +135,71 @@ def test_what_is_moved_away_is_bounded(tmp_path: Path, is_same_system: bool) -> 
         snapshot = take_snapshot(work, scanner.find_sites(work))
         subprocess.run(["bash", "-c", f"{HUGE}; {DEEP}"], cwd=work, check=True)
         report = revert_changes(scanner, [snapshot], quarantine)
-        assert list(work.iterdir()) == []
-        kept = {old.name for old, new in report.removed if new is not None}
-        assert kept == ({".envrc", ".mcp.json", ".idea", ".profile", ".vscode"} if is_same_system else {".idea", ".profile"})
-        prune_directory(quarantine, max_bytes=0)
-        assert list(quarantine.iterdir()) == []
+        assert {old.name for old, _ in report.removed} == {".envrc", ".mcp.json", ".idea", ".profile", ".vscode"}
+        assert {new.parent for _, new in report.removed} == {quarantine if is_same_system else work}
+        assert {*work.iterdir()} == (set[Path]() if is_same_system else {new for _, new in report.removed})
+        assert all(os.path.lexists(new) for _, new in report.removed)
+        for place in (quarantine, work):
+            prune_directory(place, max_seconds=-1)
+            assert list(place.iterdir()) == []
 
 
 def test_what_was_removed_is_kept_for_a_while(tmp_path: Path) -> None:
     for number, name in enumerate(("old", "large", "small", "new")):
         (tmp_path / name).write_bytes(bytes(2_000_000 if name == "large" else 10))
-        modified = 1e9 if name == "old" else time.time() - 100 + number
+        modified = 1e9 if name == "old" else time.time() - 10 * 24 * 3600 + number
         os.utime(tmp_path / name, (modified, modified))
-    prune_directory(tmp_path, max_bytes=1_000_000)
-    assert {path.name for path in tmp_path.iterdir()} == {"small", "new"}
+    (tmp_path / "large and new").write_bytes(bytes(2_000_000))
+    prune_directory(tmp_path, max_bytes=3_000_000)
+    assert {path.name for path in tmp_path.iterdir()} == {"small", "new", "large and new"}
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")
+def test_what_stays_in_the_workspace_does_no_harm(tmp_path: Path) -> None:
+    """Git obeys a git directory of any name, and there may be others in it."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        work, scanner = Path(directory), ProtectedScanner()
+        snapshot = take_snapshot(work, scanner.find_sites(work))
+        for name in (".git/hooks", ".git/objects", ".git/refs", ".vscode/a/.git/hooks", ".vscode/a/.git/b/.vscode"):
+            (work / name).mkdir(parents=True)
+        for name in (".git/HEAD", ".git/config", ".vscode/a/.git/config", ".vscode/a/.git/b/.vscode/tasks.json"):
+            (work / name).write_text(EVIL)
+        assert revert_changes(scanner, [snapshot], tmp_path / "removed").is_complete
+        assert scanner.find_sites(work).parents == {}
+        assert [path.read_text() for path in work.rglob("*") if path.is_file()] == [EVIL] * 4
+
+
+def test_the_user_is_told_what_was_undone(tmp_path: Path) -> None:
+    (tmp_path / "work/.vscode").mkdir(parents=True)
+    settings, scanner = tmp_path / "work/.vscode/settings.json", ProtectedScanner()
+    settings.write_text("as it was")
+    snapshot = take_snapshot(tmp_path / "work", scanner.find_sites(tmp_path / "work"))
+    settings.write_text("the user's")
+    report = revert_changes(scanner, [snapshot], tmp_path / "removed")
+    [(path, kept)] = report.restored
+    assert (path, path.read_text()) == (settings, "as it was")
+    assert kept is not None
+    assert kept.read_text() == "the user's"
+    assert report.describe() == [
+        f"{path} is protected: it was changed while a command was running, and is as before; the changed file is {kept}"
+    ]
+
+
+def test_many_files_are_a_few_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "work").mkdir()
+    workspace = Workspace(tmp_path / "work")
+    guard = NameGuard(workspace, tmp_path / "removed")
+    plan = guard.plan(workspace.roots, workspace.root, SandboxLevel.BUBBLEWRAP, is_background=False)
+    command = SimpleNamespace(handle="1", snapshots=plan.snapshots, is_running=True)
+    session = cast(ShellSession, command)
+    guard.watch(session)
+    for number in range(8):
+        (tmp_path / f"work/{number}/.idea").mkdir(parents=True)
+        command.is_running = number < 7
+        guard.check(session)
+    guard.close()
+    assert len(guard.take_report(session).removed) == 8
+    assert [message for message in caplog.messages if ".idea is protected" not in message] == [
+        f"the same happened to 5 more; see {tmp_path / 'removed'}"
+    ]
+    assert len(caplog.messages) == 4

@@ -410,7 +410,7 @@ class TestProtectedPaths:
         snapshot = take_snapshot(work, scanner.find_sites(work).add_link_targets(work))
         subprocess.run(["/bin/sh", "-c", act], cwd=work, check=True)
         report = revert_changes(scanner, [snapshot], quarantine, **options)
-        parts = ([old for old, _ in report.removed], report.restored, report.changed)
+        parts = ([old for old, _ in report.removed], [old for old, _ in report.restored], report.changed)
         removed, restored, changed = ({str(path.relative_to(work)) for path in paths} for paths in parts)
         return removed, restored, changed
 

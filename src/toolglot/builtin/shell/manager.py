@@ -326,7 +326,7 @@ class ShellManager:
         confinement, is_running = session.confinement, session.is_running
         report = self._guard.take_report(session)
         notes = self._collect_notes(session, report, excerpt.text)
-        touched = (*(path for path, _ in report.removed), *report.restored, *report.changed)
+        touched = (*(path for path, _ in [*report.removed, *report.restored]), *report.changed)
         return ShellResult(
             command=session.command,
             description=session.options.description,
@@ -362,17 +362,17 @@ class ShellManager:
     def _collect_notes(self, session: ShellSession, report: ProtectionReport, output: str) -> list[str]:
         """Return what the model should know besides the output; make the next command run where this one ended."""
         state, confinement = self.state, session.confinement
-        fates = [
-            (old, f"moved to {self._show_path(new)}" if new else "deleted, as it was too large to keep")
-            for old, new in report.removed
+        notes = [
+            f"{self._show_path(old)} is protected: it was moved to {self._show_path(new)}" for old, new in report.removed[:10]
         ]
-        notes = [f"{self._show_path(old)} is protected: it was {fate}" for old, fate in fates[:10]]
         if len(report.removed) > 10:
             notes.append(f"{len(report.removed) - 10} more protected files were moved to the same directory")
         if not report.is_complete:
             notes.append("the command created more directories than can be checked for protected files: tell the user")
         if report.restored:
-            notes.append(f"protected files were restored: {', '.join(map(self._show_path, report.restored[:10]))}")
+            notes.append(
+                f"protected files were restored: {', '.join(self._show_path(path) for path, _ in report.restored[:10])}"
+            )
         if report.changed:
             names = ", ".join(map(self._show_path, report.changed[:10]))
             notes.append(f"the command changed protected files: {names}; tell the user")

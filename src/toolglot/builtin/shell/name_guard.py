@@ -26,6 +26,7 @@ log = getLogger("toolglot.builtin")
 
 _WATCH_SECONDS = 1.0
 _MAX_MOUNTS = 200
+_MAX_WARNINGS = 3  # about one command
 
 
 class GuardPlan(msgspec.Struct, frozen=True):
@@ -108,11 +109,14 @@ class NameGuard:
             is_running = session.is_running  # before the check: what it does until it ends is not missed
             # New files go at once, as another program may obey them any moment.
             report = revert_changes(self._scanner, session.snapshots, self._quarantine, new_only=is_running)
-            for old, new in report.removed:  # for the user, who may have created it while the command was running
-                log.warning(
-                    "%s is protected: while a command was running it was moved to %s", old, new or "nowhere, being large"
-                )
-            self._reports[session.handle] = self._reports.get(session.handle, ProtectionReport()).merge(report)
+            earlier = self._reports.get(session.handle, ProtectionReport())
+            self._reports[session.handle] = earlier.merge(report)
+            # For the user, who may have changed these files while the command was running.
+            lines, count = report.describe(), len(earlier.describe())
+            for line in lines[: max(0, _MAX_WARNINGS - count)]:
+                log.warning("%s", line)
+            if not is_running and count + len(lines) > _MAX_WARNINGS:
+                log.warning("the same happened to %d more; see %s", count + len(lines) - _MAX_WARNINGS, self._quarantine)
             if not is_running:
                 del self._watched[session.handle]
 

@@ -19,7 +19,7 @@ from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly, combi
 
 __all__ = ["ConversationDirectory", "delete_abandoned", "delete_tree", "make_accessible", "prune_directory"]
 
-_MAX_KEPT_BYTES, _MAX_KEPT_SECONDS = 256 << 20, 30 * 24 * 3600.0
+_MAX_KEPT_BYTES, _MAX_KEPT_SECONDS, _MIN_KEPT_SECONDS = 256 << 20, 30 * 24 * 3600.0, 7 * 24 * 3600.0
 _MAX_DEPTH = 100_000  # a limit only because somebody may go on creating files
 _DIRECTORY = combine_flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 
@@ -128,7 +128,7 @@ def delete_tree(dir_fd: int, name: str) -> None:
 
 
 def prune_directory(directory: Path, max_bytes: int = _MAX_KEPT_BYTES, max_seconds: float = _MAX_KEPT_SECONDS) -> None:
-    """Delete the oldest entries of a directory of ours, until it is small and the others are not too old."""
+    """Delete old entries of a directory of ours; if it is large, also less old ones, but none of the last days."""
     with suppress(OSError):
         fd = os.open(directory, _DIRECTORY)
         try:
@@ -144,9 +144,10 @@ def prune_directory(directory: Path, max_bytes: int = _MAX_KEPT_BYTES, max_secon
                         )
                 with suppress(OSError):
                     entries.append((os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime, size, name))
-            total, oldest = sum(size for _, size, _ in entries), time.time() - max_seconds
+            total, now = sum(size for _, size, _ in entries), time.time()
             for modified, size, name in sorted(entries):
-                if total > max_bytes or modified < oldest:
+                age = now - modified
+                if age > max_seconds or (total > max_bytes and age > _MIN_KEPT_SECONDS):
                     with suppress(OSError):
                         delete_tree(fd, name)
                         total -= size

@@ -27,6 +27,8 @@ __all__ = ["ProtectedScanner", "ProtectedSnapshot", "ProtectionReport", "Sites",
 _MAX_DIRECTORIES, _MAX_DIRECTORIES_AFTER = 20_000, 200_000
 # Entries of protected directories that are recorded; content that is kept for restoring, per file and in total.
 _MAX_ENTRIES, _MAX_FILE_SIZE, _MAX_TOTAL_BYTES = 5000, 256 * 1024, 8 * 1024 * 1024
+# Protected files in protected directories: so often what is new is searched.
+_MAX_PASSES = 50
 # What git runs or obeys. The rest of a git directory is large, and every git command changes it.
 _GIT_SENSITIVE = frozenset({"hooks", "config", "config.worktree", "info", "commondir", "remotes", "branches"})
 _GIT_NESTED = frozenset({"modules", "worktrees"})
@@ -208,13 +210,22 @@ def _read_data(root: Path, name: str) -> bytes | None:
 class ProtectionReport(msgspec.Struct):
     """What a command did to protected files, and what became of it."""
 
-    removed: list[tuple[Path, Path | None]] = []
-    """Files that it created, and where they are now; None: they were too large to keep."""
-    restored: list[Path] = []
+    removed: list[tuple[Path, Path]] = []
+    """Files that it created, and where they are now."""
+    restored: list[tuple[Path, Path | None]] = []
+    """Files that are as they were, and where the changed ones are now; None: they were deleted or renamed."""
     changed: list[Path] = []
     """Changes that could not be undone."""
     is_complete: bool = True
     """False: the command created more directories than can be looked at."""
+
+    def describe(self) -> list[str]:
+        """Return a line about each file."""
+        lines = [f"{old} is protected: while a command was running it was moved to {new}" for old, new in self.removed]
+        for old, new in self.restored:
+            kept = f"; the changed file is {new}" if new else ""
+            lines.append(f"{old} is protected: it was changed while a command was running, and is as before{kept}")
+        return lines + [f"{path} is protected: it was changed while a command was running" for path in self.changed]
 
     def merge(self, other: "ProtectionReport") -> "ProtectionReport":
         lists = (self.removed + other.removed, self.restored + other.restored, self.changed + other.changed)
@@ -253,8 +264,12 @@ class _Reversal:
         replaced = {name for name, old in old_names.items() if old is None and name in self._before.parents}
         if self._remove(replaced) | self._move_back(sites.parents.keys() - replaced):
             old_names = self._match_old_names(sites := self._find_sites(limit))
-        if self._remove(name for name, old in old_names.items() if old is None):
+        for _ in range(_MAX_PASSES):  # what could not leave the workspace may have others in it
+            if not self._remove(name for name, old in old_names.items() if old is None):
+                break
             old_names = self._match_old_names(sites := self._find_sites(limit))
+        else:
+            self._report.is_complete = False
         if not new_only:
             self._restore_changed(sites, {new: old for new, old in old_names.items() if old is not None})
 
@@ -305,12 +320,13 @@ class _Reversal:
             self._report.removed.append((self._root / name, move_away(self._root, name, self._quarantine)))
             return True
         except OSError:
-            self._report.changed.append(self._root / name)
+            if self._root / name not in self._report.changed:
+                self._report.changed.append(self._root / name)
             return False
 
     def _move_back(self, present: Collection[str]) -> bool:
         """Give directories their names back that have other ones now, beside them; return whether there were any."""
-        restored: list[Path] = []
+        restored: list[tuple[Path, Path | None]] = []
         for name in self._before.parents.keys() - present:
             state = self._snapshot.states.get(name)
             if state is None or not stat.S_ISDIR(state.mode) or _find_site(name, self._exempt) is not None:
@@ -320,7 +336,7 @@ class _Reversal:
                     status = os.stat(other, dir_fd=parent, follow_symlinks=False)
                     if (status.st_dev, status.st_ino) == state.identity:
                         os.rename(other, name.rpartition("/")[2], src_dir_fd=parent, dst_dir_fd=parent)
-                        restored.append(self._root / name)
+                        restored.append((self._root / name, None))
         self._report.restored += restored
         return bool(restored)
 
@@ -350,13 +366,13 @@ class _Reversal:
                 self._report.changed.append(self._root / name)
                 with suppress(OSError):
                     if old.data is not None:
-                        self._write_back(name, old.data, old.mode)
-                        self._report.restored.append(self._report.changed.pop())
+                        self._report.restored.append((self._root / name, self._write_back(name, old.data, old.mode)))
+                        self._report.changed.pop()
 
-    def _write_back(self, name: str, data: bytes, mode: int) -> None:
-        """Write a small file as it was; what is in its place now goes to the quarantine. Raises OSError."""
-        if os.path.lexists(self._root / name):
-            move_away(self._root, name, self._quarantine)
+    def _write_back(self, name: str, data: bytes, mode: int) -> Path | None:
+        """Write a small file as it was; return where the one is now that was in its place. Raises OSError."""
+        is_there = os.path.lexists(self._root / name)
+        kept = move_away(self._root, name, self._quarantine) if is_there else None
         # O_EXCL: whatever appears there meanwhile is not overwritten, and no link is followed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with (
@@ -365,3 +381,4 @@ class _Reversal:
         ):
             file.write(data)
             os.fchmod(file.fileno(), stat.S_IMODE(mode))
+        return kept
