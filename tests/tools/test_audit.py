@@ -151,23 +151,32 @@ def test_odd_text_stays_one_line_of_json() -> None:
     assert desk.lines[1]["call"] == "c\n2"
 
 
-async def test_a_call_that_was_cancelled_is_in_the_log() -> None:
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_a_call_that_was_cancelled_is_in_the_log(stubborn: bool) -> None:
     """It ran, and may have had effects."""
-    started = asyncio.Event()
+    started, freed, now = asyncio.Event(), asyncio.Event(), [2.0]
 
     async def forever() -> None:
         started.set()
-        await asyncio.Event().wait()
+        now[0] = 5.0
+        while not freed.is_set():
+            try:
+                await freed.wait()
+            except asyncio.CancelledError:
+                if not stubborn:
+                    raise
 
-    desk = Desk(tool(forever))
+    desk = Desk(tool(forever), clock=lambda: now[0])
     task = asyncio.create_task(desk.executor.run(ToolCall("c1", "forever", {})))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     (line,) = desk.lines
-    assert (line["tool"], line["ran"]) == ("forever", True)
-    assert line["outcome"] in ("cancelled", "interrupted")
+    assert (line["tool"], line["ran"], line["outcome"], line["seconds"]) == ("forever", True, "interrupted", 3.0)
+    freed.set()
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+    assert len(desk.lines) == 1
 
 
 # ---- every path of a run
@@ -189,6 +198,7 @@ PATHS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {  # options, dec
     "denied": ({"approve": say_no}, None, {"ran": False, "approved": False, "decided_by": "user"}),
     "approved later": ({"approve": None}, True, {"ran": True, "approved": True, "decided_by": "user", "reason": ASKS}),
     "denied later": ({"approve": None}, NOT_TODAY, {"approved": False, "decided_by": "user", "reason": "not today"}),
+    "nobody decided": ({"approve": None}, "", {"ran": False, "decided_by": "pending", "outcome": "pending", "reason": ASKS}),
     "the user moved on": ({"approve": None}, "another prompt", {"ran": False, "reason": "cancelled"}),
     "vetoed": ({"hooks": [No()]}, None, {"ran": False, "decided_by": "hook", "reason": "no"}),
     "too often": ({"config": ToolConfig(max_uses={"fetch": 0})}, None, {"ran": False, "reason": "use_limit"}),
@@ -213,14 +223,34 @@ def test_a_line_is_complete_whatever_came_of_a_call(options: dict[str, Any], dec
     result = agent.run_sync("go")
     if decision == "another prompt":
         agent.run_sync("on")
-    elif decision is not None:
+    elif decision:
         agent.resume_sync({result.pending[0].id: decision})
-    [line] = map(loads, lines)
+    assert len(lines) == (2 if decision else 1), "a call that waits has a line, and another one for what came of it"
+    line = loads(lines[-1])
     assert (line["tool"], line["effects"], line["target"]) == ("fetch", ["network", "read"], "https://example.org/a")
     assert {key: line[key] for key in expected} == expected
     assert ("approved" in line) == ("approved" in expected)
-    assert line["decided_by"] in ("user", "rule", "policy", "hook")
+    assert line["decided_by"] in ("user", "rule", "policy", "hook", "pending")
     assert line["reason"]
+
+
+async def test_a_call_that_was_stopped_at_its_question_is_in_the_log() -> None:
+    lines, asked = list[bytes](), asyncio.Event()
+
+    async def think(_: ApprovalRequest) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    tools, audit = [fetch.replace(approval=True)], AuditLog(lines.append)
+    agent = Orchestrator("simulator", tools=tools, approve=think, audit=audit)
+    task = asyncio.create_task(agent.run('call fetch {"url": "a"}'))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    [line] = map(loads, lines)
+    assert (line["tool"], line["target"], line["ran"], line["outcome"]) == ("fetch", "a", False, "cancelled")
 
 
 def test_the_reason_of_a_decision_is_redacted_and_bounded() -> None:

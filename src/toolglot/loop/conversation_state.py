@@ -116,6 +116,7 @@ class ConversationState:
             await asyncio.sleep(0.001)
         if active is not None and active.run is not None:
             active.run.interrupt()
+            self.record_refusals(active.run)
         active = self.conversation.active_run = ActiveRun(loop, reader_gone)
         return active
 

@@ -100,11 +100,14 @@ class Driver:
                 for index in waiting:
                     self.run.wait_for_decision(index, shown[index].fingerprint)
                 self._pending = tuple(shown[index] for index in waiting)
+                self._executor.record_pending(self._pending)
                 yield [ApprovalNeeded(self._pending)]
         except BaseException as error:
-            if not self._handle_early_end(error):
+            is_handled = self._handle_early_end(error)
+            events = self._record_refusals()
+            if not is_handled:
                 raise
-            if (events := self._record_refusals()) and self._streaming:
+            if events and self._streaming:
                 yield events
         finally:
             if self._eager_tools is not None:

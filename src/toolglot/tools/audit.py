@@ -1,4 +1,4 @@
-"""One JSON line per execution: what ran, on what, who decided it, for how long, with which outcome.
+"""One JSON line per execution, refusal and pause: what ran, on what, who decided it, for how long, with which outcome.
 
 Arguments appear only as a hash; keys and secrets are redacted.
 """
@@ -20,8 +20,8 @@ __all__ = ["AuditLog", "AuditSink", "DecidedBy"]
 
 _MAX_TEXT = 2000  # characters of a target or a reason
 AuditSink = Callable[[bytes], object]
-DecidedBy = Literal["user", "rule", "policy", "hook"]
-"""Who or what decided whether a call runs."""
+DecidedBy = Literal["user", "rule", "policy", "hook", "pending"]
+"""Who or what decided whether a call runs; "pending": nobody yet, the run waits for it."""
 
 
 class AuditLog:
@@ -54,8 +54,9 @@ class AuditLog:
         decided_by: DecidedBy = "policy",
         reason: str = "",
     ) -> None:
-        """Write one execution, or one refusal. `approved`: None if nobody had to decide."""
+        """Write one execution, one refusal, or one call that waits. `approved`: None if nobody had to decide."""
         result, secrets = outcome.result, [*self._secrets()]
+        kind = "pending" if decided_by == "pending" else (result.error_kind or "execution") if result.is_error else "ok"
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "run": run_id,
@@ -65,7 +66,7 @@ class AuditLog:
             "effects": sorted(effects),
             "target": redact(target[:_MAX_TEXT], secrets, by_name=True),
             "arguments": sha256(outcome.call.text.encode("utf-8", "surrogatepass")).hexdigest(),
-            "outcome": (result.error_kind or "execution") if result.is_error else "ok",
+            "outcome": kind,
             "seconds": round(outcome.seconds, 6),
             "retries": outcome.retries,
             "decided_by": decided_by,

@@ -190,7 +190,7 @@ class CallBatch:
             _, stuck = await asyncio.wait(tasks, timeout=CANCEL_GRACE)
             for task in stuck:
                 if isinstance(execution := tasks[task], Execution):
-                    execution.is_abandoned = True
+                    execution.abandon()
         self._running.clear()
 
 
@@ -229,7 +229,7 @@ class Execution:
                 if executor.hooks.after_tool:
                     outcome = await apply_hooks(executor.hooks.after_tool, outcome)
             finally:  # also when it was cancelled or a hook failed: it has run
-                self._record(outcome or ToolOutcome(prepared.call, make_interrupted_result(prepared.call)))
+                self._record(outcome)
             if not self.is_abandoned and outcome is not None:
                 batch.complete(self, outcome)
         except Exception as error:
@@ -240,10 +240,19 @@ class Execution:
                 self.task.add_done_callback(lambda task: task.exception())  # somebody has seen it
             raise
 
-    def _record(self, outcome: ToolOutcome) -> None:
+    def abandon(self, outcome: ToolOutcome | None = None) -> None:
+        """Record a call that ignores its cancellation, and ignore whatever it still does."""
+        self._record(outcome)
+        self.is_abandoned = True
+
+    def _record(self, outcome: ToolOutcome | None) -> None:
+        """Record an outcome; None: the call was interrupted."""
         if not self.is_abandoned:
-            prepared, verdict = self._prepared, self._prepared.verdict
-            self._batch.executor.record(
+            prepared, verdict, executor = self._prepared, self._prepared.verdict, self._batch.executor
+            if outcome is None:
+                seconds = executor.clock() - self._started_at
+                outcome = ToolOutcome(prepared.call, make_interrupted_result(prepared.call), seconds)
+            executor.record(
                 outcome,
                 prepared.tool,
                 prepared.target,
@@ -386,8 +395,7 @@ class Execution:
         log.warning("the tool %s ignores its cancellation; it is abandoned", prepared.tool.name)
         outcome = error_outcome(prepared.call, self._timeout_error(is_stopped=False), ran=True)
         outcome = replace(outcome, result=self._render(outcome.result, None), seconds=executor.clock() - self._started_at)
-        self._record(outcome)
-        self.is_abandoned = True
+        self.abandon(outcome)
         self._batch.complete(self, outcome)
 
     def _timeout_error(self, *, is_stopped: bool) -> ToolError:

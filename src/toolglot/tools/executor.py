@@ -21,7 +21,7 @@ from toolglot.errors import ToolError, UnknownName, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.jsontext import digest
 from toolglot.losses import Repair
-from toolglot.messages import Message, ToolCall
+from toolglot.messages import Message, ToolCall, ToolResult
 from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog, DecidedBy
 from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
@@ -332,27 +332,46 @@ class ToolExecutor:
         if outcome.result.error_code != REPEATED_CALL:  # such a refusal is no new result of the call
             self.policy.record_result(outcome.call, tool if outcome.ran else None, outcome.result)
         if self._audit is not None:
-            effects = tool.effects if tool else frozenset[Effect]()
             if target is None and tool is not None:
                 with suppress(ToolError):  # its arguments are not valid
                     target = _describe(tool, tool.target, tool.bind(outcome.call).arguments)[0]
-            try:
-                self._audit.write(
-                    outcome,
-                    run_id=self.run_id,
-                    target=target or "",
-                    effects=effects,
-                    approved=approved,
-                    decided_by=decided_by,
-                    reason=reason,
-                )
-            except Exception as e:  # the call has run: the model must hear of its result
-                log.error("the audit log could not be written: %s", e)
+            effects = tool.effects if tool else frozenset[Effect]()
+            self._log_call(outcome, target or "", effects, approved, decided_by, reason)
         if log.isEnabledFor(DEBUG):
             kind = outcome.result.error_kind or "ok"
             fields = {"tool": outcome.call.name, "call": outcome.call.id, "kind": kind, "seconds": outcome.seconds}
             log.debug("tool %s: %s in %.3f s", outcome.call.name, kind, outcome.seconds, extra=fields)
         return outcome
+
+    def record_pending(self, requests: Iterable[ApprovalRequest]) -> None:
+        """Write to the audit log that calls wait for a decision, as nobody may ever make it."""
+        for request in requests:
+            outcome = ToolOutcome(request.call, ToolResult(request.call.id), ran=False)
+            self._log_call(outcome, request.target, request.effects, None, "pending", request.reason)
+
+    def _log_call(
+        self,
+        outcome: ToolOutcome,
+        target: str,
+        effects: frozenset[Effect],
+        approved: bool | None,
+        decided_by: DecidedBy,
+        reason: str,
+    ) -> None:
+        if self._audit is None:
+            return
+        try:
+            self._audit.write(
+                outcome,
+                run_id=self.run_id,
+                target=target,
+                effects=effects,
+                approved=approved,
+                decided_by=decided_by,
+                reason=reason,
+            )
+        except Exception as e:  # the call has run: the model must hear of its result
+            log.error("the audit log could not be written: %s", e)
 
     def _describe_unknown(self, call: ToolCall) -> str:
         if not len(self.registry):
