@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trustme
@@ -519,6 +519,36 @@ for _ in range(2):  # another event loop each time
         program = f"import sys, toolglot.builtin.web.tools; print([name for name in ({heavy}) if name in sys.modules])"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
         assert done.stdout.strip() == "[]", done.stderr
+
+    def test_a_driver_that_another_thread_starts_does_not_block_the_loop(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("playwright", reason="needs playwright, which is not installed")
+        monkeypatch.setattr(browser, "START_SECONDS", 0.01)
+        chromium = browser.Chromium(cast(Any, None), WebConfig(browser="/bin/sh"))
+        with vars(browser)["_driver_lock"], pytest.raises(browser.BrowserUnavailable, match="TimeoutError"):
+            asyncio.run(chromium.start())
+
+    @LINUX
+    def test_a_page_is_killed_before_the_browser(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        argv = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        with (
+            subprocess.Popen(argv, stdin=subprocess.PIPE) as main,
+            subprocess.Popen([*argv, "--type=renderer"], stdin=subprocess.PIPE) as page,
+        ):
+            chromium: Any = browser.Chromium(cast(Any, None), WebConfig(max_memory=10**9))
+            usage = {main.pid: 10**9, page.pid: 10**8}
+            monkeypatch.setattr(browser, "measure_memory", {"HOME=": usage}.get)
+
+            async def watch() -> None:
+                limit = asyncio.ensure_future(chromium._limit_memory())
+                await asyncio.to_thread(page.wait, 20)
+                limit.cancel()
+
+            try:
+                asyncio.run(watch())
+                assert (page.returncode, main.poll()) == (-signal.SIGKILL, None)
+            finally:
+                main.kill()
+                page.kill()
 
     @LINUX
     def test_the_driver_has_no_terminal(self, chromium: Caller, site: Site) -> None:

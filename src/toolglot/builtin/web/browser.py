@@ -12,8 +12,9 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, redirect_stderr, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, redirect_stderr, suppress
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -177,7 +178,7 @@ class Chromium:
             variables |= {"PATH": safe_search_path(self._roots), "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home}
             try:
                 async with asyncio.timeout(START_SECONDS):
-                    with _hide_terminal():
+                    async with _hide_terminal():
                         self._driver = await async_playwright().start()
                     self._browser = await self._driver.chromium.launch(
                         executable_path=path,
@@ -243,13 +244,14 @@ class Chromium:
             raise visit.translate_error(str(e)) from None
 
     async def _limit_memory(self) -> None:
-        """While the browser uses too much memory, kill its largest process: that of the page."""
+        """While the browser uses too much memory, kill its largest page, or if it has none, its largest process."""
         while True:
             await asyncio.sleep(MEMORY_POLL_SECONDS)
             usage = await asyncio.to_thread(measure_memory, f"HOME={self._home}")
             if sum(usage.values()) > self._config.max_memory:
-                with suppress(OSError):
-                    os.kill(max(usage, key=lambda pid: usage[pid]), signal.SIGKILL)
+                with suppress(OSError):  # one of them has ended meanwhile
+                    pages = [pid for pid in usage if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+                    os.kill(max(pages or usage, key=lambda pid: usage[pid]), signal.SIGKILL)
 
 
 class _StreamElsewhere:
@@ -265,17 +267,22 @@ class _StreamElsewhere:
         return self._fd
 
 
-@contextmanager
-def _hide_terminal() -> Generator[None]:
+@asynccontextmanager
+async def _hide_terminal() -> AsyncGenerator[None]:
     """While this lasts, Playwright gives its driver no terminal as stderr.
 
     Node restores the modes of every terminal that it inherits when it exits: a chat that has switched the echo off meanwhile,
     and on again, would leave the user without it.
     """
-    with _driver_lock, open(os.devnull, "wb") as null:
-        stream: Any = _StreamElsewhere(sys.stderr, null.fileno())
-        with redirect_stderr(stream):
-            yield
+    while not _driver_lock.acquire(blocking=False):  # another thread's event loop starts one
+        await asyncio.sleep(POLL_SECONDS)
+    try:
+        with open(os.devnull, "wb") as null:
+            stream: Any = _StreamElsewhere(sys.stderr, null.fileno())
+            with redirect_stderr(stream):
+                yield
+    finally:
+        _driver_lock.release()
 
 
 class _PageVisit:
