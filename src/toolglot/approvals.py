@@ -48,6 +48,9 @@ class Allow(msgspec.Struct, frozen=True):
     """What it runs with instead of its own arguments; the model is told."""
     always: bool = False
     """Do not ask about this tool again in the conversation."""
+    ask_again: bool = False
+    """Ask about the call with its new arguments before it runs: show what it would do now. Without `ask_again`, that is asked
+    only if the new arguments need an answer of their own (`each_time`)."""
 
 
 class Deny(msgspec.Struct, frozen=True):
@@ -79,7 +82,7 @@ Approve = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]
 def read_decision(decision: object) -> Allow | Deny | None:
     """Return what a decision means; None for "later". Raises UsageError."""
     match decision:
-        case Allow(arguments=None | dict(), always=bool()) | Deny(reason=str()):
+        case Allow(arguments=None | dict(), always=bool(), ask_again=bool()) | Deny(reason=str()):
             return decision
         case True | "yes":
             return Allow()

@@ -235,7 +235,7 @@ class Player(Terminal):
             keys = next((accept.keys for accept in pretence.accepts if accept.matches(question)), "n")
             if "more lines are not shown" in self.everything.rpartition("\n? ")[2]:
                 keys = "s"
-            if keys == "a" and "a always" not in self.everything.rpartition("\n? ")[2]:
+            if keys == "a" and "a+Enter always" not in self.everything.rpartition("\n? ")[2]:
                 keys = "y"  # this one is asked about each time
             self.questions.append((question, keys))
             answered = self.find_question()

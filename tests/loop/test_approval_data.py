@@ -495,6 +495,39 @@ def test_always_does_not_cover_a_call_that_needs_an_answer_of_its_own() -> None:
     assert ran == [True, False, True, True, False], "a tool can see whether somebody approved this very call"
 
 
+@pytest.mark.parametrize("way", ["approve", "refuse", "again", "resume", "resume, ask again"])
+def test_a_changed_call_that_leaves_the_sandbox_is_a_question_of_its_own(way: str) -> None:
+    ran: list[bool] = []
+
+    @tool(effects="execute", always_ask=lambda arguments: "it leaves the sandbox" if arguments["outside"] else "")
+    def act(outside: bool) -> str:
+        """Acts."""
+        ran.append(outside)
+        return "done"
+
+    change, tell = Allow({"outside": True}, ask_again=way == "resume, ask again"), 'call act {"outside": false}'
+    if way.startswith("resume"):
+        talker = agent("anthropic", tools=[act], config=WRITES)
+        first = run(talker.run(tell))
+        run(talker.resume({first.pending[0].id: change}))
+        assert (ran, kinds_of(talker.conversation)) == ([], ["rejected"])
+        return
+    asked = Asked(change, change if way == "again" else way == "approve")
+    run(agent("anthropic", tools=[act], config=WRITES, approve=asked).run(tell))
+    assert [(request.each_time, request.arguments["outside"]) for request in asked.requests] == [(False, False), (True, True)]
+    assert ran == ([] if way == "refuse" else [True])
+
+
+def test_an_approver_can_ask_to_see_what_changed_arguments_would_do() -> None:
+    change = Allow({"key": "b", "value": "2"}, ask_again=True)
+    asked = Asked(change, True)
+    _, vault, result = paused(approve=asked)
+    assert [request.target for request in asked.requests] == ["vault/a", "vault/b"]
+    assert (vault.ran, result.outcomes[0].result.text[:10]) == (["put b=2"], "[The user ")
+    _, vault, _ = paused(approve=Asked(change, False))
+    assert vault.ran == []
+
+
 # ---- nothing loaded carries a decision
 
 

@@ -211,7 +211,11 @@ class ToolExecutor:
             prepared = replace(prepared, target=request.target)
             if ruling is not None and isinstance(ruling.answer, Allow):
                 if ruling.fingerprint == request.fingerprint:
-                    return self._allow(prepared, ruling.answer)
+                    allowed = self._allow(prepared, ruling.answer)
+                    if isinstance(allowed, ToolOutcome) or allowed.approved:
+                        return allowed
+                    prepared, ruling = allowed, None
+                    continue
                 request = replace(request, reason=f"what it would do has changed since it was approved; {request.reason}")
             if self.approve is None:
                 return request
@@ -244,11 +248,16 @@ class ToolExecutor:
         return replace(request, fingerprint=digest([request, tool.definition, self.policy.approval_rules]))
 
     def _allow(self, prepared: PreparedCall, answer: Allow) -> PreparedCall | ToolOutcome:
-        """Continue with a call that was approved."""
-        tool = prepared.tool
+        """Continue with a call that was approved. If it is not marked as approved, its new arguments are a new question."""
+        tool, shown = prepared.tool, prepared.verdict
         try:
             if answer.arguments is not None:
                 prepared = self.change_arguments(prepared, answer.arguments)
+                if answer.ask_again or (prepared.verdict.each_time and prepared.verdict.reason != shown.reason):
+                    if self.approve is not None:
+                        return prepared
+                    message = "The call did not run: nobody could be asked about its new arguments."
+                    raise ToolError(message, kind="rejected", code="not_approved")
             if answer.always and not prepared.verdict.each_time:
                 self.policy.allow_always(tool)
             # Other calls may have started since the first check.

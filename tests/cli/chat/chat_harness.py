@@ -63,6 +63,7 @@ class Said:
     def __init__(self, lines: Iterable[Line]) -> None:
         self.lines = list(lines)
         self.questions: list[str] = []
+        self.defaults: list[str] = []
         self._asked = False
         self.inserted: list[str] = []
         self.chat: Chat | None = None
@@ -84,6 +85,7 @@ class Said:
 
     async def read_answer(self, question: str, default: str = "") -> str:
         self.questions.append(question)
+        self.defaults.append(default)
         return await self.read()
 
     async def choose(self, question: str, answers: Sequence[str]) -> str:

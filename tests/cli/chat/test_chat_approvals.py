@@ -176,12 +176,31 @@ class TestAnswers:
         assert "what the model should know" in over.reader.questions[1]
 
     def test_arguments_can_be_edited(self) -> None:
-        over = talk(self.WIPE, "e", "[1]", "e", '{"file": "b"}', "e", '{"path": "b.txt"}')
+        over = talk(self.WIPE, "e", "[1]", "e", '{"file": "b"}', "e", '{"path": "b.txt"}', "y")
+        assert over.reader.defaults == ['{"path":"a.txt"}', "[1]", '{"file": "b"}'], "what was typed is kept"
+        assert over.shown.count("wants to run") == 4, "it is shown again after each edit"
+        assert over.has("path: b.txt")
         assert over.has("the arguments must be a JSON object")
         assert over.has("The call to wipe was not run because its arguments are invalid") or over.has(
             "file: is not a parameter"
         )
         assert over.has("wiped b.txt")
+
+    def test_an_edit_is_asked_about_like_a_call_of_the_model(self) -> None:
+        ran: list[bool] = []
+
+        @tool(effects="write", approval=True, always_ask=lambda arguments: "it leaves" if arguments["outside"] else "")
+        def act(outside: bool) -> str:
+            """Act."""
+            ran.append(outside)
+            return "done"
+
+        prompt = 'call act {"outside": false}'
+        over = talk(prompt, "e", '{"outside": true}', "n", tools=[act])
+        assert over.has("! it leaves")
+        assert "always" not in over.reader.questions[-1]
+        talk(prompt, "e", '{"outside": true}', "y", tools=[act])
+        assert ran == [True]
 
     def test_long_arguments_cannot_be_edited(self) -> None:
         over = talk(f'call wipe {{"path": "{"a" * 400}"}}', "e", "n")

@@ -186,24 +186,23 @@ class Chat:
         """Ask the user to approve a call."""
         async with self._take_screen():
             is_complete = show_approval(approval, self.screen)
-            arguments = dumps_text(approval.arguments)
+            edited = dumps_text(approval.arguments)
+            choices = {"yes": "y yes", "no": "n no", "reason": "r no, with a reason"}
+            choices |= {} if approval.each_time else {"always": "a+Enter always for this tool"}
+            choices |= {"edit": "e edit"} if len(edited) <= _MAX_EDITED else {}
             while True:
-                choices = {"yes": "yes", "no": "no", "reason": "no, with a reason"}
-                choices |= {} if approval.each_time else {"always": "always for this tool (and Enter)"}
-                choices |= {"edit": "edit"} if len(arguments) <= _MAX_EDITED else {}
-                choices |= {} if is_complete else {"show": "show all"}
-                prompt = " · ".join(f"{name[0]} {text}" for name, text in choices.items())
+                offered = choices if is_complete else {**choices, "show": "s show all"}
                 try:
-                    match await self.reader.choose(f"  {prompt}: ", tuple(choices)):
+                    match await self.reader.choose(f"  {' · '.join(offered.values())}: ", tuple(offered)):
                         case "show":
                             is_complete = show_approval(approval, self.screen, show_all=True)
                         case "reason":
                             return Deny(await self.reader.read_answer("  what the model should know: "))
                         case "edit":
-                            text = await self.reader.read_answer("  arguments: ", arguments)
-                            return Allow(self._parse_arguments(approval, text))
+                            edited = await self.reader.read_answer("  arguments: ", edited)
+                            return Allow(self._parse_arguments(approval, edited), ask_again=True)
                         case "":
-                            self.screen.note(f"please answer {', '.join(name[0] for name in choices)}", "dim")
+                            self.screen.note(f"please answer {', '.join(name[0] for name in offered)}", "dim")
                         case answer:
                             return cast(Decision, answer)
                 except (EndOfInput, KeyboardInterrupt) as e:
@@ -213,6 +212,7 @@ class Chat:
                     return "no"
                 except ToolglotError as e:
                     self.screen.note(str(e), "red")
+                    is_complete = show_approval(approval, self.screen)
 
     def _parse_arguments(self, approval: ApprovalRequest, text: str) -> dict[str, Any]:
         """Parse arguments that the user changed. Raises UsageError, ToolError."""
