@@ -169,6 +169,39 @@ class TestFiles:
         assert judge(config, "patch", text=move.format("secrets/b")).action == "refuse"
         assert judge(config, "patch", text="nonsense").action == "ask"
 
+    @pytest.mark.parametrize("rule", ["read(secrets/**)", "read(secrets/)", "read(**/key)", "read(./secrets/*)"])
+    def test_what_may_not_be_read_is_not_shown_by_any_tool(self, judge: Any, rule: str) -> None:
+        config = ToolConfig(deny=[rule], approve=["write"])
+        for path in ("secrets/key", "src/file", "src/link/key", "src/../secrets/key"):
+            for name in ("read", "view_image", "grep", "ast_search", "edit", "ast_rewrite"):
+                assert judge(config, name, path=path, pattern="x").action == "refuse", (name, path)
+            assert judge(config, "read_many", include=["src/a", path]).action == "refuse", path
+        for path in (".", "secrets", "src/link"):
+            for name in ("grep", "ast_search", "ast_rewrite"):
+                assert judge(config, name, path=path, pattern="x").action != "run", (name, path)
+        for pattern in (
+            "**",
+            "*",
+            "*/key",
+            "s*/key",
+            "secrets/k?y",
+            "{src,secrets}/key",
+            "secrets",
+            "src/link/*",
+            "[s]ecrets/key",
+        ):
+            assert judge(config, "read_many", include=["src/a", pattern]).action != "run", pattern
+        if rule != "read(**/key)":
+            assert judge(config, "grep", path="src", pattern="x").action == "run"
+            assert judge(config, "read_many", include=["src/**/*.py", "src/a"]).action == "run"
+        for name in ("glob", "list_dir"):  # names are no secrets
+            assert judge(config, name, path=".", pattern="x").action == "run"
+
+    def test_searching_a_directory_is_allowed_by_a_rule_for_all_of_it(self, judge: Any) -> None:
+        for rule, expected in {"read(src/**)": "run", "grep(**)": "run", "read(src/*)": "ask", "read(src)": "ask"}.items():
+            config = ToolConfig(approval_effects={"read"}, approve=[rule])
+            assert judge(config, "grep", path="src/deep", pattern="x").action == expected, rule
+
     def test_a_change_below_a_directory_is_asked_about(self, judge: Any) -> None:
         config = ToolConfig(approve=["write(src/**)", "ast_rewrite(**)"], deny=["write(secrets/**)"])
         common = {"pattern": "a", "replacement": "b", "dry_run": False}

@@ -366,3 +366,7 @@ class TestVerdicts:
         )
         for words in ("approve=", "ToolConfig(approve=[…])", "ToolConfig(approval_effects=())"):
             assert words in outcome.result.text
+        config = ToolConfig(deny=["act(x)"])  # the tool does not say what it is about, and no rule would help
+        agent = Orchestrator("simulator", tools=[make()], facade="neutral", config=config)
+        text = agent.run_sync('call act {"what": "x"}').outcomes[0].result.text
+        assert ("approve=…" in text, "ToolConfig" in text) == (True, False)

@@ -5,9 +5,12 @@ own, so that a rule for a command or an address does not cover it.
 """
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from toolglot.builtin.edit.patch_tool import list_patched_paths
 from toolglot.builtin.tool_state import ToolState
@@ -19,7 +22,10 @@ from toolglot.tools.rules import Subject
 __all__ = ["builtin_scopes", "command_subjects"]
 
 Arguments = dict[str, Any]
-_READING = ("read", "view_image", "ast_search", "grep", "glob", "list_dir")
+_LISTING = ("glob", "list_dir")  # they show names, not what is in files
+_READING = ("read", "view_image")
+_SEARCHING = ("ast_search", "grep")
+_FROM_WILDCARD = re.compile(r"[^/]*[*?\[{\\].*", re.DOTALL)  # a glob selects files below what stands before this
 _CHANGING = ("write", "edit", "multi_edit", "insert", "notebook_edit", "ast_rewrite")
 
 
@@ -34,6 +40,10 @@ def builtin_scopes(state: ToolState, pages: PageStore) -> dict[str, Scope]:
         url = pages.resolve_target(str(target))
         parse_site(url)  # raises ToolError for what is not the address of a page
         return Subject("address", url, tool="web_open")
+
+    def search_subject(path: Any) -> Subject:
+        subject = path_subject(path, "read")
+        return replace(subject, kind="directory") if os.path.isdir(subject.value) else subject
 
     def of_change(arguments: Arguments) -> Iterator[Subject]:
         yield (subject := path_subject(arguments.get("path"), "write"))
@@ -55,7 +65,12 @@ def builtin_scopes(state: ToolState, pages: PageStore) -> dict[str, Scope]:
             yield from of_page({"target": step.get("ref_id"), "link": step.get("link")})
 
     scopes: dict[str, Callable[[Arguments], Iterator[Subject]]] = {
-        **dict.fromkeys(_READING, lambda arguments: iter([path_subject(arguments.get("path"))])),
+        **dict.fromkeys(_LISTING, lambda arguments: iter([path_subject(arguments.get("path"))])),
+        **dict.fromkeys(_READING, lambda arguments: iter([path_subject(arguments.get("path"), "read")])),
+        **dict.fromkeys(_SEARCHING, lambda arguments: iter([search_subject(arguments.get("path"))])),
+        "read_many": lambda arguments: (
+            search_subject(_FROM_WILDCARD.sub("", str(item))) for item in arguments.get("include") or ()
+        ),
         **dict.fromkeys(_CHANGING, of_change),
         "patch": of_patch,
         "shell": command_subjects,

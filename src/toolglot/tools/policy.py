@@ -177,13 +177,12 @@ class ToolPolicy:
         reason = "the tool always asks"
         if not tool.approval:
             reason = f"it can {' and '.join(_EFFECT_VERBS[effect] for effect in _EFFECT_VERBS if effect in asking)}"
-        return self._ask(tool, f"{reason}, and {problem or 'no rule allows it'}")
+        return self._ask(tool, f"{reason}, and {problem or 'no rule allows it'}", other_ways=_OTHER_WAYS)
 
-    def _ask(self, tool: Tool, reason: str, *, each_time: bool = False) -> Verdict:
+    def _ask(self, tool: Tool, reason: str, *, each_time: bool = False, other_ways: str = "") -> Verdict:
         """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""
         if self.can_ask or tool.approval or self.config.approval_effects or BUILTIN_TAG not in tool.tags:
             return Verdict("ask", reason, each_time=each_time)
-        other_ways = "" if each_time else _OTHER_WAYS
         return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}{other_ways})", code="approval_required")
 
     def effects_to_approve(self, tool: Tool, *, is_quiet: bool) -> frozenset[Effect]:

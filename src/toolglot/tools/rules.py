@@ -13,6 +13,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.errors import UsageError
 from toolglot.tools.command_words import find_denied_words, match_words, split_command
@@ -34,12 +35,13 @@ ACTS_AS: dict[str, tuple[str, ...]] = {
 class Subject(msgspec.Struct, frozen=True):
     """One thing that a call is about.
 
-    command: a line for bash. path: a real path, absolute, with the `root` that rules are relative to. address: a URL.
-    text: anything else. other: what no pattern can describe, so that only a rule for the whole tool allows the call.
+    command: a line for bash. path: a real path, absolute, with the `root` that rules are relative to. directory: everything
+    below such a path. address: a URL. text: anything else. other: what no pattern can describe, so that only a rule for the
+    whole tool allows the call.
     `tool`: another tool whose rules apply to it, too: what `edit` changes is also the subject of rules for `write`.
     """
 
-    kind: Literal["command", "path", "address", "text", "other"]
+    kind: Literal["command", "path", "directory", "address", "text", "other"]
     value: str
     root: str = ""
     tool: str = ""
@@ -104,7 +106,12 @@ class RuleSet:
                 if self._is_about(rule, tool, *ACTS_AS.get(tool, ())):
                     return rule, True
             elif subjects:
-                about = [subject for subject in subjects if self._is_about(rule, tool, subject.tool)]
+                about = [
+                    subject
+                    for subject in subjects
+                    # Who may not read a file may not change it either: a change shows what was there.
+                    if self._is_about(rule, tool, subject.tool, "read" if subject.tool == "write" else "")
+                ]
                 verdicts = [_matches(rule.pattern, subject, is_denial=True) for subject in about]
                 if True in verdicts:
                     return rule, True
@@ -155,6 +162,8 @@ def _matches(pattern: str, subject: Subject, *, is_denial: bool) -> bool | None:
             return find_denied_words(words, line) if is_denial else match_words(words, line.commands[0])
         case "path":
             return match_path(pattern, subject)
+        case "directory":
+            return match_directory(pattern, subject, is_denial=is_denial)
         case "address":
             return match_address(pattern, subject.value, is_denial=is_denial)
         case "text":
@@ -182,6 +191,24 @@ def match_path(pattern: str, subject: Subject) -> bool:
         else:
             return False
     return _translate_path(pattern.removeprefix("./")).fullmatch(path) is not None
+
+
+def match_directory(pattern: str, subject: Subject, *, is_denial: bool) -> bool | None:
+    """Return whether a pattern covers everything below a directory; None if a denial may cover a part of it."""
+    directory = subject.value.rstrip("/")
+    if f"/{pattern}".endswith(("/", "/**")) and match_path(pattern, replace(subject, value=f"{directory}/x")):
+        return True
+    if not is_denial:
+        return False
+    if not pattern.startswith("/"):
+        pattern = f"{subject.root.rstrip('/')}/{pattern.removeprefix('./')}"
+    segments, names = pattern.split("/"), directory.split("/")
+    for segment, name in zip(segments, names, strict=False):
+        if segment == "**":
+            return None
+        if segment != name and not re.fullmatch(_translate_name(segment), name, re.DOTALL):
+            return False
+    return None if len(segments) > len(names) else len(segments) == len(names)
 
 
 @cache
