@@ -243,9 +243,8 @@ class _ShellTools:
             session.send_input(data)
         if wait or timeout is not None or first:
             pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)
-            await _wait_for_end(session, pause, context, kill=False)
-        excerpt = await asyncio.to_thread(_excerpt_output, session, limit, tail_lines, filter)
-        return self._build_output(session, excerpt)
+            await _wait_for_end(session, pause, context)
+        return await asyncio.to_thread(self._build_output, session, limit, tail_lines, filter)
 
     async def shell_kill(self, context: Context, handle: str) -> ToolOutput:  # noqa: D417
         """Kill a background command and everything it started.
@@ -256,8 +255,9 @@ class _ShellTools:
         session = self._manager.find_session(handle)
         was_running = session.is_running
         session.kill()
-        await _wait_for_end(session, 10.0, context, kill=False)
-        result = self._manager.build_result(session, _excerpt_output(session, OutputLimit(DEFAULT_OUTPUT)))
+        await _wait_for_end(session, 10.0, context)
+        excerpt = _excerpt_output(session, OutputLimit(DEFAULT_OUTPUT))
+        result = await asyncio.to_thread(self._manager.build_result, session, excerpt)
         status = "was killed" if was_running else f"had already ended with exit code {result.exit_code}"
         output = f" Its last output:\n{result.output}" if result.output else ""
         notes = "".join(f"\n[{note}]" for note in result.notes)
@@ -297,9 +297,14 @@ class _ShellTools:
     async def _run_command(self, context: Context, options: RunOptions, line: str, argv: list[str] | None) -> ToolOutput:
         session = await self._start(line, argv, options)
         seconds = 0.0 if options.background and options.yield_after is None else options.yield_after
-        await _wait_for_end(session, seconds, context, kill=True)
-        output = self._build_output(session, make_excerpt(*session.take_output(0), options.output_limit))
-        if not session.is_running:
+        try:
+            await _wait_for_end(session, seconds, context)
+            # In a thread, as it looks for protected files in the whole workspace.
+            output = await asyncio.to_thread(self._build_output, session, options.output_limit)
+        except BaseException:  # nobody gets its handle
+            session.kill("cancelled")
+            raise
+        if not output.data["running"]:
             self._manager.forget(session)
         return output
 
@@ -322,12 +327,14 @@ class _ShellTools:
                 session.kill("cancelled")
             raise
 
-    def _build_output(self, session: ShellSession, excerpt: Excerpt) -> ToolOutput:
+    def _build_output(
+        self, session: ShellSession, limit: OutputLimit, tail_lines: int | None = None, pattern: str | None = None
+    ) -> ToolOutput:
         # The sandbox may fail after the process has started, so start() did not raise it.
         if not session.is_running and isinstance(session.failure, Exception):
             self._manager.forget(session)
             raise session.failure
-        result = self._manager.build_result(session, excerpt)
+        result = self._manager.build_result(session, _excerpt_output(session, limit, tail_lines, pattern))
         notes = [f"[{note}]" for note in (*result.describe_end(), *result.notes)]
         text = "\n".join([result.output.rstrip("\n") or "(no output)", *notes])
         is_error = result.timed_out and not result.running
@@ -341,8 +348,8 @@ def _require_approval(context: Context) -> None:
         raise ToolError(message, kind="not_allowed", code="user_unavailable")
 
 
-async def _wait_for_end(session: ShellSession, seconds: float | None, context: Context, *, kill: bool) -> None:
-    """Wait until the command ends or the seconds have passed, reporting progress. `kill`: kill it on cancellation."""
+async def _wait_for_end(session: ShellSession, seconds: float | None, context: Context) -> None:
+    """Wait until the command ends or the seconds have passed, reporting progress."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -352,19 +359,14 @@ async def _wait_for_end(session: ShellSession, seconds: float | None, context: C
     session.on_end(set_ended)
     deadline = None if seconds is None else loop.time() + seconds
     last_report = ""
-    try:
-        while not ended.done():
-            pause = _PROGRESS_INTERVAL if deadline is None else min(_PROGRESS_INTERVAL, deadline - loop.time())
-            if pause <= 0:
-                return
-            await asyncio.wait([ended], timeout=pause)
-            if not ended.done() and (line := session.output.last_line()) and line != last_report:
-                last_report = line
-                context.report(line)
-    except BaseException:
-        if kill:
-            session.kill("cancelled")
-        raise
+    while not ended.done():
+        pause = _PROGRESS_INTERVAL if deadline is None else min(_PROGRESS_INTERVAL, deadline - loop.time())
+        if pause <= 0:
+            return
+        await asyncio.wait([ended], timeout=pause)
+        if not ended.done() and (line := session.output.last_line()) and line != last_report:
+            last_report = line
+            context.report(line)
 
 
 def _excerpt_output(
