@@ -46,11 +46,6 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     escalate: bool = False
     description: str = ""
 
-    @property
-    def is_background(self) -> bool:
-        """Whether it may run on after the call: meanwhile the user may change files, too."""
-        return self.background or self.yield_after is not None
-
 
 def describe_command(arguments: dict[str, Any]) -> str:
     """Return all command lines of a call: what a policy decides about."""

@@ -209,7 +209,7 @@ class ShellManager:
             self.state.cwd = ""
         cwd = directory or self._workspace.root
         level = SandboxLevel.NONE if options.escalate else self.level
-        plan = self._guard.plan(self._workspace.roots, cwd, level, is_background=options.is_background)
+        plan = self._guard.plan(self._workspace.roots, cwd, level, is_background=options.background)
         confinement = self._build_confinement(level, plan)
         with self._lock:  # count and register in one step, or two calls could both take the last slot
             if self._is_closed:
@@ -390,16 +390,26 @@ class ShellManager:
                 notes.append(f"the next command runs in {state.cwd or '.'}: {path[:200]} is not a directory of the workspace")
         if session.is_out_of_memory:
             notes.append(f"it needed more memory than its limit of {confinement.limits.memory_bytes / 1e9:.1f} GB")
-        # The reason of these failures is the sandbox; a model would search for it elsewhere.
-        if session.exit_code and confinement.level is SandboxLevel.BUBBLEWRAP:
+        return notes + (self._explain_failure(session, output) if session.exit_code else [])
+
+    def _explain_failure(self, session: ShellSession, output: str) -> list[str]:
+        """Return notes for failures whose reason is the sandbox; a model would search for it elsewhere."""
+        confinement, notes = session.confinement, list[str]()
+        if confinement.level is SandboxLevel.NONE:
+            return []
+        if confinement.level is SandboxLevel.BUBBLEWRAP:
             if "Read-only file system" in output or "Device or resource busy" in output:
-                names = ", ".join(map(state.display_path, confinement.protected_paths[:5]))
+                names = ", ".join(map(self.state.display_path, confinement.protected_paths[:5]))
                 notes.append(f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}")
             elif not confinement.network and any(error in output for error in _NETWORK_ERRORS):
                 notes.append("the sandbox has no network")
-        is_confined = confinement.level is not SandboxLevel.NONE
-        notes += explain_hidden_paths(output, confinement.roots) if session.exit_code and is_confined else []
-        return notes
+        elif session.options.background and "Permission denied" in output:
+            parts = {part.path for part in confinement.roots if not part.writable}
+            parts -= {root.path for root in self._workspace.roots if not root.writable}
+            if parts:
+                names = ", ".join(map(self._show_path, sorted(parts)[:5]))
+                notes.append(f"in the background nothing can be created directly in {names}; in the foreground it may be")
+        return notes + explain_hidden_paths(output, confinement.roots)
 
 
 def describe_session(session: ShellSession) -> SessionInfo:

@@ -1,7 +1,7 @@
 """Guards protected names for the commands of one conversation: before they start, while they run, and when they have ended."""
 
-import os
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from logging import getLogger
@@ -14,6 +14,7 @@ from toolglot.builtin.shell.protected_paths import (
     ProtectedScanner,
     ProtectedSnapshot,
     ProtectionReport,
+    Sites,
     revert_changes,
     take_snapshot,
 )
@@ -24,8 +25,8 @@ __all__ = ["GuardPlan", "NameGuard"]
 
 log = getLogger("toolglot.builtin")
 
-_WATCH_SECONDS = 1.0
-_MAX_MOUNTS = 200
+_WATCH_SECONDS, _MAX_WATCH_SECONDS = 1.0, 5.0
+_MAX_MOUNTS = 60  # of a root; for each of them a descriptor is open until the command has started
 _MAX_WARNINGS = 3  # about one command
 
 
@@ -59,27 +60,31 @@ class NameGuard:
         for root in (root for root in roots if root.writable and level is not SandboxLevel.NONE):
             with self._lock:
                 sites = self._scanner.find_sites(root.path).add_link_targets(root.path)
-            git_directories = [name for name in sites.parents if sites.is_git_directory(name)]
-            on_the_way = {str(path) for path in (cwd, *cwd.parents)}
+            around = {str(path) for path in (root.path, cwd, *cwd.parents)}
 
-            def is_enforced(name: str, root: Path = root.path, on_the_way: set[str] = on_the_way) -> bool:
-                # Landlock cannot make a file read-only in a directory where files can be created, so it does that only for
-                # commands that run while the user works; what others change is restored. A mount cannot be removed, so that
-                # names deep inside, which a command may delete with what they are in, are restored with bubblewrap, too.
-                if is_background or level is SandboxLevel.LANDLOCK:
-                    return is_background
-                return str((root / name).parent) in on_the_way or os.path.basename(name).casefold() not in self._names
+            def is_near(name: str, root: Path = root.path, sites: Sites = sites, around: set[str] = around) -> bool:
+                directory = (root / name).parent
+                holder = directory.parent if directory.name == ".git" else directory
+                return str(holder) in around or sites.parents[name] == (0, 0)  # what a link leads to may be anywhere
 
-            names = sorted(sites.parents.keys() - set(git_directories), key=lambda name: (name.count("/"), name))
-            candidates = [name for name in names if is_enforced(name)][:_MAX_MOUNTS]
+            git_directories = {name for name in sites.parents if sites.is_git_directory(name)}
+            names = [name for name in sites.parents if name not in git_directories and not (root.path / name).is_symlink()]
+            if level is SandboxLevel.LANDLOCK:
+                # It cannot make a file read-only in a directory where files can be created, so it does that only for commands
+                # that run while the user works.
+                names = names if is_background else []
+            elif not is_background:
+                # Each mount takes time, and cannot be removed with what it is in. What is further inside is restored.
+                names = [name for name in names if is_near(name)]
+            candidates = sorted(names, key=lambda name: (not is_near(name), name.count("/"), name))[:_MAX_MOUNTS]
+            # A git directory is no candidate itself, as every git command writes to it.
+            held = {name.rpartition("/")[0] for name in candidates} & git_directories
             known = self._snapshots.get(root.path)
-            is_pinned = is_background or level is SandboxLevel.BUBBLEWRAP
-            states = known.states if known else None
-            snapshot = take_snapshot(root.path, sites, candidates, git_directories if is_pinned else (), states)
+            snapshot = take_snapshot(root.path, sites, candidates, held, known.states if known else None)
             snapshots.append(snapshot)
             self._snapshots[root.path] = snapshot
-            read_only += [path for name in candidates if not (path := root.path / name).is_symlink()]
-            pinned += [root.path / name for name in git_directories]
+            read_only += [root.path / name for name in candidates]
+            pinned += [root.path / name for name in held]
         return GuardPlan(tuple(snapshots), tuple(read_only), tuple(pinned))
 
     def watch(self, session: ShellSession) -> None:
@@ -92,10 +97,14 @@ class NameGuard:
                     self._thread.start()
 
     def _run(self) -> None:
-        while not self._closing.wait(_WATCH_SECONDS):
+        pause = _WATCH_SECONDS
+        while not self._closing.wait(pause):
+            started_at = time.monotonic()
             for session in list(self._watched.values()):
                 with suppress(OSError):
                     self.check(session)
+            # In a large workspace a look takes long: no more than a twentieth of the time, but not too late, either.
+            pause = min(max(_WATCH_SECONDS, 20 * (time.monotonic() - started_at)), _MAX_WATCH_SECONDS)
             with self._lock:
                 if not self._watched:
                     self._thread = None

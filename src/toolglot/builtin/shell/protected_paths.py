@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.builtin.files.closed_paths import ClosedPaths
 from toolglot.builtin.files.workspace import PROTECTED_NAMES
@@ -145,6 +146,11 @@ class ProtectedSnapshot(msgspec.Struct, frozen=True):
     """Directories that the kernel keeps from being replaced: a new one in the same place is the user's."""
     states: dict[str, _FileState]
 
+    def without_mounts(self, paths: Iterable[Path]) -> "ProtectedSnapshot":
+        """Return this for a command that the kernel does not keep from these paths."""
+        names = {str(path.relative_to(self.root)) for path in paths if path.is_relative_to(self.root)}
+        return replace(self, read_only=self.read_only - names, pinned=self.pinned - names)
+
 
 def _find_site(name: str, sites: Collection[str]) -> str | None:
     """Return the innermost of these that a name is, or is in."""
@@ -187,7 +193,8 @@ def _read_states(
         # The ctime is in it because a command can set the mtime back, but not the ctime.
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         state = _FileState(identity, status.st_mode)
-        if previous is not None and (known := previous.get(name)) is not None and state.is_same(known):
+        known = previous.get(name) if previous is not None else None
+        if known is not None and known.data is not None and state.is_same(known):
             state = known
         elif stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE) and name not in closed:
             state = _FileState(identity, status.st_mode, _read_data(root, name))

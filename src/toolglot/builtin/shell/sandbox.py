@@ -4,6 +4,7 @@ Without a sandbox, every result says so and every command needs an approval. `sa
 """
 
 import ctypes
+import errno
 import os
 import platform
 import re
@@ -120,11 +121,12 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
                 mounts[path] = ["--ro-bind", path]
         return mounts
 
-    def mount_options(self, stack: ExitStack) -> tuple[list[str], list[int]]:
-        """Return options for all mounts, and the descriptors that they need, which the stack closes."""
+    def mount_options(self, stack: ExitStack) -> tuple[list[str], list[int], list[Path]]:
+        """Return options for all mounts, the descriptors that they need, which the stack closes, and what is not mounted."""
         options, handles = self.list_system_mounts(), list[int]()
         mounts = self.plan_mounts()
         writable = [root.path for root in self.roots if root.writable]
+        root_fds, unmounted = dict[Path, int](), list[Path]()
         # Later mounts cover earlier ones: in this order, what is said about the innermost directory counts.
         for path in sorted(mounts, key=lambda path: path.split("/")):
             root = min((root for root in writable if root in Path(path).parents), default=None)
@@ -132,18 +134,25 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
                 options += [*mounts[path], path]
                 continue
             # Another command may exchange what is in a root: bwrap checks that what it mounted is what the descriptor is.
-            # What has gone, or become a link, is not mounted.
-            with suppress(OSError):
-                root_fd = os.open(root, PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                stack.callback(close_quietly, root_fd)
-                handle = open_beneath(root_fd, str(Path(path).relative_to(root)), PATH_ONLY | os.O_NOFOLLOW)
+            # What has gone, or become a link, is not mounted. Any other error has to keep the command from running.
+            try:
+                if root not in root_fds:
+                    root_fds[root] = os.open(root, PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    stack.callback(close_quietly, root_fds[root])
+                handle = open_beneath(root_fds[root], str(Path(path).relative_to(root)), PATH_ONLY | os.O_NOFOLLOW)
                 stack.callback(close_quietly, handle)
-                if not stat.S_ISLNK(os.fstat(handle).st_mode):
-                    handles.append(handle)
-                    options += [f"{mounts[path][0]}-fd", str(handle), path]
+                if stat.S_ISLNK(os.fstat(handle).st_mode):
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            except OSError as e:
+                if e.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
+                    raise
+                unmounted.append(Path(path))
+            else:
+                handles.append(handle)
+                options += [f"{mounts[path][0]}-fd", str(handle), path]
         for path, mount in mounts.items():  # at the end, as mounts inside need a place there
             options += ["--remount-ro", path] if mount is _HIDING_MOUNTS[0] else []
-        return options, handles
+        return options, handles, unmounted
 
     def landlock_limits(self) -> dict[str, Any]:
         hidden, visible = self.find_hidden()
@@ -215,6 +224,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     info_fd: int = -1
     """Delivers the first process of the command's PID namespace (when that is gone, so is everything in it), and its end."""
     cgroups: tuple[Path, ...] = ()
+    unmounted: tuple[Path, ...] = ()
+    """Protected paths that have gone: the kernel does not protect what appears there."""
 
     def read_failure(self) -> ToolError | None:
         """Return the reason why the supervisor could not run the command, if it could not."""
@@ -269,7 +280,7 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
     # --die-with-parent ends the sandbox with the thread that started it: see ShellSession.
     options = ["--json-status-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--share-net"] if confinement.network else []
-    mounts, handles = confinement.mount_options(theirs)
+    mounts, handles, unmounted = confinement.mount_options(theirs)
     options += mounts
     # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox.
     for name, value in {**_private_variables(confinement, "/tmp"), **program.variables}.items():
@@ -278,7 +289,7 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
     if program.tty:  # --new-session takes the terminal away: the command gets it back as its own
         options += [_require_program("setsid"), "-c", "-w"]
     pass_fds = (filter_fd, info_write, *handles, *program.pass_fds)
-    return Launch(argv=[bubblewrap, *options, *program.argv], pass_fds=pass_fds, info_fd=info_fd)
+    return Launch(argv=[bubblewrap, *options, *program.argv], pass_fds=pass_fds, info_fd=info_fd, unmounted=tuple(unmounted))
 
 
 # ---- the supervisor: Landlock, or no sandbox

@@ -78,7 +78,8 @@ class ShellSession:
         snapshots: tuple[ProtectedSnapshot, ...] = (),
     ) -> None:
         self.handle, self.command, self._argv = handle, command, argv
-        self.confinement, self.start_cwd, self.options, self.snapshots = confinement, cwd, options, snapshots
+        self.confinement, self.start_cwd, self.options = confinement, cwd, options
+        self.snapshots: tuple[ProtectedSnapshot, ...] = snapshots
         self.output = OutputBuffer(confinement.spill_dir, options.output_limit.max_chars)
         # A foreground command that waits for input would hang.
         self._accepts_input = options.background or options.tty
@@ -235,6 +236,7 @@ class ShellSession:
             )
             # The sandbox is prepared in this thread: bubblewrap dies with the thread that started it.
             self._launch = prepare_launch(confinement, program, self._ours, theirs)
+            self.snapshots = tuple(snapshot.without_mounts(self._launch.unmounted) for snapshot in self.snapshots)
             process = subprocess.Popen(
                 self._launch.argv,
                 env=safe_environment(),  # for the program that makes the sandbox; a model's variables are in its arguments
