@@ -280,6 +280,7 @@ class TestRestored:
         over = talk("y", SAY, saved=paused_run())
         assert over.has("loaded 2 messages; your last prompt was", "call wipe")
         assert over.has("? wipe wants to run")
+        assert not over.has("was changed")
         assert over.has("wiped a.txt")
         assert over.agent.conversation[-1].text == "hello"
 
@@ -302,6 +303,7 @@ class TestRestored:
         evil = json.dumps(fields).encode() + b"\n" + messages
         (tmp_path / "evil.jsonl").write_bytes(evil)
         over = talk("/load evil.jsonl", "n") if command else talk("n", saved=evil)
+        assert over.has("! the saved run was changed, or was saved with another approval key")
         assert over.has(f"? {tool} wants to run")
         [result] = over.agent.conversation[2].results
         assert result.error_kind == "rejected"
