@@ -174,16 +174,23 @@ def test_our_own_python_in_a_workspace_is_read_only(project: Project, level: int
     assert project.list_escaped() == []
 
 
-def test_optional_packages_come_from_where_ours_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optional_packages_come_from_outside_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in the workspace has its directory first in sys.path: a tool could write a module there that we start."""
     for name in ("ast_grep_py", "playwright"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise SystemExit")
+        (tmp_path / "work" / name).mkdir(parents=True)
+        (tmp_path / "work" / name / "__init__.py").write_text("raise SystemExit")
         monkeypatch.delitem(sys.modules, name, raising=False)
-    before = find_package("msgspec")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert [find_package(name) for name in ("ast_grep_py", "playwright", "no_such_package")] == ["", "", ""]
-    assert find_package("msgspec") == before == str(Path(msgspec.__file__).parents[1])
+    (tmp_path / "link").symlink_to("work")
+    (tmp_path / "work/out").symlink_to(tmp_path / "other")
+    (tmp_path / "other/beside").mkdir(parents=True)
+    (tmp_path / "other/beside/__init__.py").touch()
+    packages, roots, other = sys.path, [Root(tmp_path / "work", writable=True)], str(tmp_path / "other")
+    names = ("ast_grep_py", "playwright", "beside", "no_such_package")
+    for place, expected in (("work", ""), ("link", ""), ("work/out", ""), ("other", other)):
+        monkeypatch.setattr(sys, "path", [str(tmp_path / place)])
+        assert [find_package(name, roots) for name in names] == ["", "", expected, ""]
+    monkeypatch.setattr(sys, "path", packages)
+    assert find_package("msgspec", [Root(Path("/"), writable=True)]) == str(Path(msgspec.__file__).parents[1])
 
 
 def test_links_through_the_workspace_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

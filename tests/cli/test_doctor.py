@@ -112,7 +112,8 @@ def test_tools_that_are_not_offered(doctor: Doctor, monkeypatch: Patch) -> None:
     assert doctor.report()["tools"] == {
         "ast_search": f"not offered: {parser}",
         "ast_rewrite": f"not offered: {parser}",
-        "web_open": "opens pages without running their scripts: playwright is not installed (pip install 'toolglot[web]')",
+        "web_open": "opens pages without running their scripts: playwright is not installed outside the workspace "
+        "(pip install 'toolglot[web]')",
     }
     assert "Built-in tools\n  ast_search   not offered: code cannot be parsed:" in doctor.text()
 

@@ -89,12 +89,14 @@ def own_python() -> str:
     return next((path for path in candidates if path and os.access(path, os.X_OK)), "")
 
 
-def find_package(name: str) -> str:
-    """Return the directory that has an optional package; "" if it is not among ours: a tool may be able to write there."""
+def find_package(name: str, roots: Iterable[Root]) -> str:
+    """Return the directory that has an optional package, among ours or outside the roots; "" if there is none."""
     spec = find_spec(name)
-    directory = Path(os.path.realpath(spec.origin)).parents[1] if spec is not None and spec.origin is not None else None
-    is_ours = directory is not None and any(directory.is_relative_to(path) for path in own_program_paths())
-    return str(directory) if is_ours else ""
+    if spec is None or spec.origin is None:
+        return ""
+    directory = Path(os.path.realpath(spec.origin)).parents[1]
+    is_ours = any(directory.is_relative_to(path) for path in own_program_paths())
+    return str(directory) if is_ours or is_outside(os.path.abspath(spec.origin), roots) else ""
 
 
 @cache

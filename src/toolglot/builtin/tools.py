@@ -67,9 +67,9 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
         check_values(self)
 
 
-def find_unusable(web: WebConfig) -> dict[str, str]:
+def find_unusable(web: WebConfig, roots: Iterable[Root]) -> dict[str, str]:
     """Return the built-in tools that would fail here whatever they are called with: name -> what is missing."""
-    unusable = {} if find_parser() else {"ast_search": NO_PARSER, "ast_rewrite": NO_PARSER}
+    unusable = {} if find_parser(roots) else {"ast_search": NO_PARSER, "ast_rewrite": NO_PARSER}
     return unusable if web.can_search else {**unusable, "web_search": NO_SEARCH_SERVICE}
 
 
@@ -124,7 +124,7 @@ class Builtins:
         ]
         self.notices = [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
         self.notices += filter(None, [describe_weakness(workspace.roots, options.shell.level)])
-        self.unusable = find_unusable(options.web)
+        self.unusable = find_unusable(options.web, workspace.roots)
         self.tools = [tool for tool in self.all_tools if tool.name not in self.unusable]
 
     def check_usable(self, name: str) -> None:

@@ -226,7 +226,7 @@ def _describe_tools(settings: Settings, workspace: Root) -> dict[str, str]:
     from toolglot.builtin.tools import find_unusable
 
     web = configured_web(settings)
-    rows = {name: f"not offered: {reason}" for name, reason in find_unusable(web).items()}
+    rows = {name: f"not offered: {reason}" for name, reason in find_unusable(web, [workspace]).items()}
     try:
         find_browser(web.browser, [workspace])
         if not can_sandbox():

@@ -235,7 +235,7 @@ class AstQuery:
         """Return the parser's answer; None if it failed."""
         try:
             if self._parser is None:
-                self._parser = ParserProcess(lambda: self._should_stop(self.file_count))
+                self._parser = ParserProcess(lambda: self._should_stop(self.file_count), self._state.workspace.roots)
             return self._parser.run(task)
         except ParserFailed:
             self.close()

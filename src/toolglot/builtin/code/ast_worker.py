@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import IO
 
 import msgspec
 
 from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_python_worker
+from toolglot.builtin.files.roots import Root
 from toolglot.builtin.programs import find_package
 from toolglot.errors import ToolError
 
@@ -143,9 +144,9 @@ def _check_pattern(task: ParseTask) -> ParseAnswer:
 NO_PARSER = "code cannot be parsed: run `pip install 'toolglot[ast]'`"
 
 
-def find_parser() -> str:
-    """Return the directory that has the parser's package; "" if it is not installed."""
-    return find_package("ast_grep_py")
+def find_parser(roots: Iterable[Root]) -> str:
+    """Return the directory that has the parser's package; "" if it is not installed outside the roots."""
+    return find_package("ast_grep_py", roots)
 
 
 class ParserFailed(Exception):
@@ -155,8 +156,8 @@ class ParserFailed(Exception):
 class ParserProcess:
     """A running worker. Raises ToolError without ast-grep."""
 
-    def __init__(self, should_stop: Callable[[], bool]) -> None:
-        if not (directory := find_parser()):
+    def __init__(self, should_stop: Callable[[], bool], roots: Iterable[Root]) -> None:
+        if not (directory := find_parser(roots)):
             raise ToolError(NO_PARSER, code="missing_program")
         self._process = start_python_worker("toolglot.builtin.code.ast_worker", subprocess.PIPE, search_path=[directory])
         self._deadline = 0.0

@@ -124,8 +124,8 @@ def find_browser(configured_path: str = "", roots: Sequence[Root] = ()) -> str:
     """Return the path of a browser that can be started, outside the roots. Raises BrowserUnavailable."""
     if configured_path == "none":
         raise BrowserUnavailable("the user has disabled it")
-    if not find_package("playwright"):
-        raise BrowserUnavailable("playwright is not installed (pip install 'toolglot[web]')")
+    if not find_package("playwright", roots):
+        raise BrowserUnavailable("playwright is not installed outside the workspace (pip install 'toolglot[web]')")
     if configured_path:
         path = os.path.abspath(configured_path)
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
