@@ -19,6 +19,7 @@ from shell_kit import Kit, unavailable_reason
 from toolglot.builtin.files.confined_open import open_beneath
 from toolglot.builtin.files.roots import Root
 from toolglot.builtin.shell import sandbox, session
+from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import remove_cgroups
 from toolglot.builtin.shell.sandbox import Confinement, Program, SandboxLevel, prepare_launch
@@ -103,6 +104,48 @@ async def test_a_command_starts_again_if_a_directory_was_exchanged(
         assert "could not be run in its sandbox" in text
         assert "end it first" in text
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@needs_bubblewrap
+async def test_input_outlives_a_start_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = Kit(tmp_path, SandboxLevel.BUBBLEWRAP)
+    spawn, starts = session.ShellSession._spawn, 0  # pyright: ignore[reportPrivateUsage]
+
+    def send_and_spawn(self: session.ShellSession) -> "subprocess.Popen[bytes]":
+        nonlocal starts
+        starts += 1
+        if starts > 1:
+            return spawn(self)
+        self.send_input(b"typed early\n")
+        process = spawn(self)
+        process.kill()
+        process.wait()
+        process.returncode = 1
+        self.output.add(b"bwrap: Race condition binding dirfd: Invalid argument\n")
+        return process
+
+    monkeypatch.setattr(session.ShellSession, "_spawn", send_and_spawn)
+    started = await kit.shell(command="read line; echo $line", background=True)
+    data = await kit.data("shell_output", handle=started["handle"], wait=True)
+    kit.close()
+    assert starts == 2
+    assert (started["output"] + data["output"]).endswith("typed early\n")
+
+
+@needs_bubblewrap
+async def test_what_is_no_exchange_is_not_tried_again(tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    refusal = "echo 'bwrap: Creating new namespace failed: No space left on device' >&2; exit 1"
+    program.write_text(f'#!/bin/sh\n[ "$1" = --help ] || echo x >> {tmp_path}/starts\n{refusal}\n')
+    program.chmod(0o755)
+    confinement = Confinement(level=SandboxLevel.BUBBLEWRAP, roots=(), scratch=tmp_path, bubblewrap=str(program))
+    command = session.ShellSession("1", "true", confinement=confinement, cwd=tmp_path, options=RunOptions())
+    command.start()
+    command.join()
+    assert (tmp_path / "starts").read_text() == "x\n"
+    assert str(command.failure) == (
+        "the command could not be run in its sandbox: Creating new namespace failed: No space left on device"
+    )
 
 
 @pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.LANDLOCK)), reason="Landlock does not work here")

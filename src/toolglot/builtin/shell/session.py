@@ -8,6 +8,7 @@ timeouts are kept here to some milliseconds, whatever else the process is doing.
 import atexit
 import errno
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -48,7 +49,9 @@ _CHUNK_SIZE = 256 * 1024
 _POLL_SECONDS = 0.05  # where the kernel has no pidfd
 _DISK_SECONDS = 0.5  # between two looks at the free disk
 _KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
-_MAX_RESTARTS = 40  # of a command whose sandbox could not be set up
+_MAX_RESTARTS = 40  # of a command whose mounts failed
+_MOUNT_ERROR = re.compile("mount|Race condition|type of source|mkdir|create file")  # in messages of bwrap
+_PIPE_BYTES = 1 << 20  # that a pipe holds at most
 _MAX_CWD_BYTES = 65_536
 
 _Process = subprocess.Popen[bytes]
@@ -84,6 +87,8 @@ class ShellSession:
         # A foreground command that waits for input would hang.
         self._accepts_input = options.background or options.tty
         self._pending_input = bytearray(options.stdin or b"")
+        self._first_input = bytearray()
+        """What was written first: nobody has read it if the sandbox could not be set up."""
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
         self._wakeup_read = self._wakeup_write = -1  # a pipe that wakes the thread, while the command runs
@@ -205,15 +210,19 @@ class ShellSession:
                     break
                 # While bwrap made its mounts, another command may have exchanged what is there: it then exits with 1.
                 reason = self.output.last_line().removeprefix("bwrap: ")
-                if is_last:
-                    advice = "if another command keeps replacing that, end it first"
-                    message = f"the command could not be run in its sandbox: {reason}; {advice}"
+                is_exchanged = bool(_MOUNT_ERROR.search(reason))
+                if is_last or not is_exchanged:
+                    advice = "; if another command keeps replacing that, end it first" if is_exchanged else ""
+                    message = f"the command could not be run in its sandbox: {reason}{advice}"
                     raise ToolError(message, code="sandbox_unavailable")
                 self._ours.close()
                 remove_cgroups(self._launch.cgroups)
                 self.output.delete_spill()
                 self.output = OutputBuffer(self.confinement.spill_dir, self.options.output_limit.max_chars)
-                self._pending_input = bytearray(self.options.stdin or b"")
+                self.shown_bytes = 0
+                with self._lock:
+                    self._pending_input[:0] = self._first_input
+                    self._first_input.clear()
         except BaseException as e:
             self.failure = e
             if process is not None:
@@ -373,6 +382,8 @@ class ShellSession:
         except OSError:  # nobody reads it any more
             size = len(self._pending_input)
         with self._lock:
+            if len(self._first_input) <= _PIPE_BYTES:
+                self._first_input += self._pending_input[:size]
             del self._pending_input[:size]
 
     def _finish(self, process: _Process | None) -> None:
