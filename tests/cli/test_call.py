@@ -220,15 +220,17 @@ class TestApproval:
         assert (directory / "a.txt").read_text() == text
 
     @pytest.mark.untraced
-    @pytest.mark.parametrize("key", ["ctrl-c", "ctrl-d"])
-    def test_ctrl_c_at_the_question_refuses_at_once(self, key: str, directory: Path) -> None:
+    @pytest.mark.parametrize(("key", "code"), [("ctrl-c", 130), ("ctrl-d", 1)])
+    def test_ctrl_c_at_the_question_refuses_at_once(self, key: str, code: int, directory: Path) -> None:
         terminal = pytest.importorskip("terminal", reason="there are no pseudo-terminals here")
         command = [sys.executable, "-m", "toolglot", "call", "write", json.dumps(WRITE)]
         with terminal.Terminal(command, cwd=directory, env=terminal.surroundings()) as screen:
             screen.wait_for("Run it? [y/N]")
             screen.press(key)
-            assert screen.wait_exit() == 1
-        assert "toolglot: The user did not approve the call. It did not run." in screen.everything.splitlines()
+            assert screen.wait_exit() == code
+        message = "toolglot: The user did not approve the call. It did not run."
+        assert (message in screen.everything.splitlines()) == (key == "ctrl-d")
+        assert "Traceback" not in screen.everything
         assert (directory / "a.txt").read_text() == "one\ntwo\n"
 
     def test_reading_is_not_asked_about(self) -> None:

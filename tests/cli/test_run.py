@@ -221,6 +221,7 @@ class TestTools:
     def test_missing_approval_ends_the_run_with_3(self) -> None:
         code, out, err = run_with_tools("call risky {}")
         assert (code, out) == (3, "")
+        assert "? risky wants to run" in err
         assert "risky needs approval (use --approve RULE, or --yes)" in err
 
     def test_max_iterations(self) -> None:
@@ -394,3 +395,5 @@ def test_an_unattended_run_sends_and_changes_nothing_without_yes_or_a_rule(call:
     outcome = run_cli(*words, TOOLGLOT_BUILTIN_ALLOW_PRIVATE="127.0.0.1:1", TOOLGLOT_BUILTIN_SEARXNG_URL="http://127.0.0.1:1")
     assert outcome.code == 3
     assert f"{call.split()[0]} needs approval (use --approve RULE, or --yes)" in outcome.err
+    assert f"? {call.split()[0]} wants to run" in outcome.err
+    assert "secret" in outcome.err or "secret" not in call, "what it would do is shown"

@@ -24,8 +24,6 @@ from toolglot.cli.options import APPROVE, FACADE, JSON, LOGGING, NO_SANDBOX, ROO
 from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
 from toolglot.cli.sanitize import shorten
 from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare
-from toolglot.cli.styled import PlainConsole
-from toolglot.config.settings import ChatSettings
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.facades.bound_facade import BoundFacade
@@ -175,19 +173,21 @@ def _call_lines(execute: Callable[[ToolCall], ToolOutcome]) -> int:
 
 def _ask_for_approval(approval: ApprovalRequest) -> bool:
     """Show everything that the call would do, and ask on the terminal."""
-    from toolglot.cli.chat.approvals import show_approval
-    from toolglot.cli.chat.screen import Screen
+    from toolglot.cli.chat.approvals import print_approvals
 
-    show_approval(approval, Screen(PlainConsole(sys.stderr), ChatSettings()), show_all=True)
+    print_approvals([approval])
     # asyncio turns Ctrl-C into a cancellation, which would wait for the answer.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return click.confirm("Run it?", err=True)
-    except click.Abort:
+    except click.Abort as abort:
         sys.stderr.write("\n")
-        return False
+        is_interrupted = isinstance(abort.__context__, KeyboardInterrupt)
     finally:
         signal.signal(signal.SIGINT, handler)
+    if is_interrupted:
+        signal.raise_signal(signal.SIGINT)  # ends the program
+    return False
 
 
 def _create_executor(cli_setup: CliSetup, model: str | None, approve: Approve) -> tuple[ToolExecutor, BoundFacade | None]:

@@ -167,6 +167,9 @@ class _TextPresenter:
                 result = event.result
                 notes = [f"lost: {loss}" for loss in result.losses]
                 if result.stop == "approval":
+                    from toolglot.cli.chat.approvals import print_approvals
+
+                    print_approvals(result.pending)
                     names = ", ".join(request.tool for request in result.pending)
                     notes.append(f"{names} needs approval (use --approve RULE, or --yes)")
                 elif result.stop != "end":

@@ -1,11 +1,14 @@
 """Show an approval request: everything the call would do, with nothing hidden."""
 
 import re
+import sys
+from collections.abc import Iterable
 
 from toolglot.approvals import ApprovalRequest
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.sanitize import escape_deceptive
-from toolglot.cli.styled import Line
+from toolglot.cli.styled import Line, PlainConsole
+from toolglot.config.settings import ChatSettings
 from toolglot.jsontext import dumps_text
 
 _MAX_LINES = 200
@@ -37,6 +40,12 @@ def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool =
     if rows > screen.console.height - 2:
         screen.note(f"  ↑ the question has {rows} lines: scroll up to read all of it", "bold yellow")
     return len(printed) == len(described)
+
+
+def print_approvals(approvals: Iterable[ApprovalRequest]) -> None:
+    """Print all of some requests to stderr."""
+    for approval in approvals:
+        show_approval(approval, Screen(PlainConsole(sys.stderr), ChatSettings()), show_all=True)
 
 
 def describe_approval(approval: ApprovalRequest) -> list[Line]:
