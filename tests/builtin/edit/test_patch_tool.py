@@ -328,16 +328,45 @@ class TestWhoElseWrites:
 
 
 class TestWhatIsToldBefore:
-    def test_the_preview_is_the_patch_and_the_target_the_real_files(self, tools: Tools, root: Path) -> None:
+    def test_the_preview_shows_what_is_replaced_and_deleted_and_changes_nothing(self, tools: Tools, root: Path) -> None:
+        fill(root, {"old": "precious\n", "gone": "lost\n", "from": "a\n", "to": "overwritten\n", "empty": ""})
+        (root / "binary").write_bytes(b"\0\xff")
+        before = {path.name: path.read_bytes() for path in root.iterdir()}
+        move = ("*** Update File: from", "*** Move to: to", "@@", "-a", "+A")
+        gone = ("*** Delete File: gone", "*** Delete File: empty", "*** Add File: binary", "+x")
+        shown = tools.preview("patch", text=sections("*** Add File: old", "+new", "*** Add File: fresh", "+f", *move, *gone))
+        unknown = "(what it contains now is not text, or too long to show)"
+        assert shown.split("\n\n") == [
+            "replace old\n--- old\n+++ old\n@@ -1 +1 @@\n-precious\n+new",
+            "add fresh\n--- /dev/null\n+++ fresh\n@@ -0,0 +1 @@\n+f",
+            "replace to\n--- to\n+++ /dev/null\n@@ -1 +0,0 @@\n-overwritten",
+            "move from to to\n--- from\n+++ to\n@@ -1 +1 @@\n-a\n+A",
+            "delete gone\n--- gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-lost",
+            "delete empty",
+            f"replace binary {unknown}\n--- binary\n+++ binary\n@@ -0,0 +1 @@\n+x\n",
+        ]
+        assert {path.name: path.read_bytes() for path in root.iterdir()} == before
+
+    def test_a_preview_is_never_truncated(self, tools: Tools, root: Path) -> None:
+        fill(root, {"long": "a line of the file\n" * 10_000 + "the end\n"})
+        assert tools.preview("patch", text=sections("*** Delete File: long")).endswith("-the end\n")
+
+    @pytest.mark.parametrize("path", [".git/hooks/pre-commit", "new/.git/config"])
+    def test_the_preview_of_what_will_fail_says_why(self, tools: Tools, path: str) -> None:
+        with pytest.raises(ToolError, match=r"'\.git' is protected"):
+            tools.preview("patch", text=sections(f"*** Add File: {path}", "+x"))
+        with pytest.raises(ToolError, match="No such file"):
+            tools.preview("patch", text=sections("*** Delete File: nothing"))
+
+    def test_the_target_names_the_real_files(self, tools: Tools, root: Path) -> None:
         fill(root, {"f.txt": LETTERS})
         (root / "link").symlink_to("f.txt")
         text = sections("*** Update File: link", "*** Move to: g.txt", "@@", "-a", "+A", "*** Delete File: ./f.txt")
         assert tools.target("patch", text=text) == "f.txt, g.txt"
-        assert tools.preview("patch", text=text) == text
         assert tools.target("patch", text="no patch") == ""
         assert tools.target("patch", text=sections("*** Delete File: ../x")) == "../x"
         ops = [{"type": "update_file", "path": "f.txt", "diff": "@@\n-a\n+A", "more": 1}]
-        assert tools.preview("patch", ops=ops) == sections("*** Update File: f.txt", "@@", "-a", "+A")
+        assert tools.preview("patch", ops=ops).startswith("update f.txt\n--- f.txt\n+++ f.txt\n@@ -1,4 +1,4 @@\n-a\n+A\n")
         assert tools.target("patch", ops=ops) == "f.txt"
 
     def test_the_example_is_a_patch_that_works(self, tools: Tools, root: Path) -> None:

@@ -395,6 +395,8 @@ class TestWriting:
         assert snapshot(root) == before
         with pytest.raises(ToolError, match="has not been read"):
             tools.preview("write", path="late", content="x")
+        with pytest.raises(ToolError, match=r"'\.git' is protected"):
+            tools.preview("write", path=".git/hooks/pre-commit", content="x")
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
     @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\r\n\t"), max_size=40))

@@ -217,6 +217,6 @@ def edit_tools(state: ToolState) -> list[Tool]:
         (tools.insert, tools.plan_insertion, {"path": "src/main.py", "after_line": 0, "text": "import os\n"}),
     ]
     return [
-        Tool(function, effects="write", target=path_target(state), preview=diff_preview(plan), examples=[example])
+        Tool(function, effects="write", target=path_target(state), preview=diff_preview(state, plan), examples=[example])
         for function, plan, example in declarations
     ]

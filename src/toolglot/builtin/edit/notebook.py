@@ -236,7 +236,7 @@ def notebook_tools(state: ToolState) -> list[Tool]:
         name="notebook_edit",
         effects="write",
         target=path_target(state),
-        preview=diff_preview(plan_edit),
+        preview=diff_preview(state, plan_edit),
         examples=[{"path": "analysis.ipynb", "cell_id": "2", "source": "print(1)"}],
     )
     def notebook_edit(

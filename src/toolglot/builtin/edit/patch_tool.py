@@ -6,8 +6,9 @@ overwritten only if it still is what this call has read. Sections of one patch s
 
 import posixpath
 import stat
+import sys
 import unicodedata
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -34,7 +35,6 @@ from toolglot.builtin.files.text_files import suggest_paths
 from toolglot.builtin.files.workspace import Change, Workspace, WorkspaceEntry
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
-from toolglot.facades.equivalence import render_patch
 from toolglot.schema.derive import Internal
 from toolglot.textutil import LineEdit, did_you_mean, render_diff, truncate
 from toolglot.tools.context import Context
@@ -64,7 +64,7 @@ def patch_tools(state: ToolState) -> list[Tool]:
     """Return the tool `patch`."""
     tools = _PatchTool(state)
     examples = [{"text": _EXAMPLE}]
-    return [Tool(tools.patch, effects=("read", "write"), examples=examples, target=tools.target, preview=render_patch)]
+    return [Tool(tools.patch, effects=("read", "write"), examples=examples, target=tools.target, preview=tools.preview)]
 
 
 class _PatchTool:
@@ -91,17 +91,7 @@ class _PatchTool:
         """
         started_at, state = monotonic(), self._state
         with state.lock:
-            draft = _PatchDraft(state.workspace)
-            for op in _parse_ops(text, ops):
-                if context.is_cancelled:
-                    raise ToolError("the patch was cancelled; nothing was changed", kind="cancelled", code="cancelled")
-                match op:
-                    case AddFile():
-                        draft.add_file(op)
-                    case DeleteFile():
-                        draft.delete_file(op)
-                    case UpdateFile():
-                        draft.update_file(op)
+            draft = _PatchDraft(state.workspace, _parse_ops(text, ops), should_stop=lambda: context.is_cancelled)
             files = [file for file in draft.files.values() if file.exists or file.version is not None]
             # The model knows the new content only of files that it wrote whole, or whose old content it knew.
             seen = state.seen_versions
@@ -114,6 +104,14 @@ class _PatchTool:
         data = {"files": draft.results, "seconds": round(monotonic() - started_at, 4)}
         return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), data)
 
+    def preview(self, arguments: dict[str, Any]) -> str:
+        """Return what a patch would do to the files as they are now, all of it. Raises ToolError if it would fail."""
+        workspace = self._state.workspace
+        draft = _PatchDraft(workspace, _parse_arguments(arguments), diff_limit=sys.maxsize)
+        for file in draft.files.values():
+            workspace.check_changeable(file.raw_path)
+        return "\n".join(draft.descriptions)
+
     def target(self, arguments: dict[str, Any]) -> str:
         """Return the files that the paths of a patch lead to; a path itself if it is not allowed."""
         names: list[str] = []
@@ -125,8 +123,10 @@ class _PatchTool:
 
 
 def list_patched_paths(arguments: dict[str, Any]) -> list[str]:
-    """Return the paths that a patch names. Raises ToolError."""
-    ops = _parse_arguments(arguments)
+    """Return the paths that a patch names; [] if it is invalid."""
+    ops: list[PatchOp] = []
+    with suppress(ToolError, msgspec.ValidationError):
+        ops = _parse_arguments(arguments)
     return [path for op in ops for path in (op.path, op.move_to if isinstance(op, UpdateFile) else "") if path]
 
 
@@ -145,10 +145,8 @@ def _parse_ops(text: str, operations: Sequence[PatchOperation] | None) -> list[P
 
 
 def _parse_arguments(arguments: dict[str, Any]) -> list[PatchOp]:
-    """Return the operations of a call that has not been checked yet; [] if it is invalid."""
-    with suppress(ToolError, msgspec.ValidationError):
-        return _parse_ops(arguments.get("text") or "", msgspec.convert(arguments.get("ops") or [], list[PatchOperation]))
-    return []
+    """Return the operations of a call that has not been checked yet. Raises ToolError, msgspec.ValidationError."""
+    return _parse_ops(arguments.get("text") or "", msgspec.convert(arguments.get("ops") or [], list[PatchOperation]))
 
 
 # ---- drafts
@@ -182,14 +180,33 @@ class _FileDraft:
 class _PatchDraft:
     """All files of one patch, by their real paths: two names of one file are one file."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        ops: Sequence[PatchOp],
+        *,
+        diff_limit: int = MAX_DIFF_CHARS,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._workspace = workspace
         self.files: dict[Path, _FileDraft] = {}
         self.results: list[dict[str, Any]] = []
         """What each section did. Paths are as the patch names them; a diff is truncated if it is long or the file not text."""
-        self._loaded_bytes, self._diff_budget = 0, MAX_DIFF_CHARS
+        self.descriptions: list[str] = []
+        """The same for a person: also what is lost."""
+        self._loaded_bytes, self._diff_limit, self._diff_budget = 0, diff_limit, diff_limit
+        for op in ops:
+            if should_stop():
+                raise ToolError("the patch was cancelled; nothing was changed", kind="cancelled", code="cancelled")
+            match op:
+                case AddFile():
+                    self._add_file(op)
+                case DeleteFile():
+                    self._delete_file(op)
+                case UpdateFile():
+                    self._update_file(op)
 
-    def get_file(self, path: str) -> _FileDraft:
+    def _get_file(self, path: str) -> _FileDraft:
         """Return the file at a path. Raises ToolError."""
         entry = self._workspace.inspect(path)
         real_path = entry.path if entry else self._workspace.resolve(path)
@@ -201,7 +218,7 @@ class _PatchDraft:
 
     def _get_existing_file(self, path: str, *, is_moved: bool = False) -> _FileDraft:
         """Return a file that must exist; one that leaves its path must not be a link. Raises ToolError."""
-        file = self.get_file(path)
+        file = self._get_file(path)
         if is_moved and file.version is not None:
             parent, name = posixpath.split(path.rstrip("/"))
             if _fold_case(self._workspace.resolve(parent or ".") / name) != _fold_case(file.real_path):
@@ -242,22 +259,23 @@ class _PatchDraft:
 
     # ---- operations
 
-    def add_file(self, op: AddFile) -> None:
+    def _add_file(self, op: AddFile) -> None:
         with _explain_failure("write file", op.path):
-            file = self.get_file(op.path)
+            file = self._get_file(op.path)
             old = self._read_old_lines(file)
-        diff = _render_whole(op.path if file.exists else "/dev/null", op.path, old, op.content.split("\n")[:-1])
+        title, old_path = (f"replace {op.path}", op.path) if file.exists else (f"add {op.path}", "/dev/null")
+        diff = self._describe_whole(title, old_path, op.path, old, op.content.split("\n")[:-1])
         file.set_content(op.content.encode(), is_fully_known=True)
         self._record("add", op.path, diff)
 
-    def delete_file(self, op: DeleteFile) -> None:
+    def _delete_file(self, op: DeleteFile) -> None:
         with _explain_failure("delete file", op.path):
             file = self._get_existing_file(op.path, is_moved=True)
             old = self._read_old_lines(file)
         file.mark_deleted()
-        self._record("delete", op.path, _render_whole(op.path, "/dev/null", old, []))
+        self._record("delete", op.path, self._describe_whole(f"delete {op.path}", op.path, "/dev/null", old, []))
 
-    def update_file(self, op: UpdateFile) -> None:
+    def _update_file(self, op: UpdateFile) -> None:
         with _explain_failure("read file to update", op.path):
             file = self._get_existing_file(op.path, is_moved=bool(op.move_to))
             document = decode_document(self._read_content(file))
@@ -265,17 +283,30 @@ class _PatchDraft:
                 raise ToolError("it is not a text file", code="not_text")
         lines, _ = split_file(document.text)
         text, edits = apply_placements(document.text, locate_chunks(op.path, lines, op.chunks))
-        data, mode, destination = document.encode(text), file.new_mode, file
+        data, mode, destination, title = document.encode(text), file.new_mode, file, f"update {op.path}"
         if op.move_to:
             with _explain_failure("write file", op.move_to):
-                destination = self.get_file(op.move_to)
+                destination = self._get_file(op.move_to)
+                lost = self._read_old_lines(destination)
             if destination is file:
                 message = f"{op.path!r} cannot be moved to itself: remove '*** Move to' to update it"
                 raise ToolError(message, kind="validation", code="invalid_patch")
-            mode = mode if mode is not None else file.mode
+            if destination.exists:
+                self._describe_whole(f"replace {op.move_to}", op.move_to, "/dev/null", lost, [])
+            mode, title = mode if mode is not None else file.mode, f"move {op.path} to {op.move_to}"
             file.mark_deleted()
         destination.set_content(data, mode=mode, is_fully_known=file.is_fully_known)
-        self._record("update", op.path, render_diff(op.path, op.move_to or op.path, lines, edits), op.move_to)
+        diff = render_diff(op.path, op.move_to or op.path, lines, edits, limit=self._diff_limit)
+        self.descriptions.append(f"{title}\n{diff}")
+        self._record("update", op.path, diff, op.move_to)
+
+    def _describe_whole(self, title: str, old_path: str, new_path: str, old: list[str] | None, new: list[str]) -> str | None:
+        """Describe a file that is added or removed whole; returns the diff, None if its old lines are not known."""
+        edits = [LineEdit(0, old or [], new)] if old or new else []
+        diff = render_diff(old_path, new_path, old or [], edits, limit=self._diff_limit)
+        note = " (what it contains now is not text, or too long to show)" if old is None else ""
+        self.descriptions.append(f"{title}{note}\n{diff}")
+        return None if old is None else diff
 
     def _record(self, op: Literal["add", "update", "delete"], path: str, diff: str | None, moved_to: str = "") -> None:
         """Add the result of a section, with as much of the diff as the budget of the whole patch allows."""
@@ -283,11 +314,6 @@ class _PatchDraft:
         self._diff_budget -= len(shown)
         result = {"op": op, "path": path, "moved_to": moved_to or None, "diff": shown, "truncated": shown != diff}
         self.results.append(result)
-
-
-def _render_whole(old_path: str, new_path: str, old: list[str] | None, new: list[str]) -> str | None:
-    """Return the diff of a file that is added or removed whole; None if its old lines are not known."""
-    return render_diff(old_path, new_path, old, [LineEdit(0, old, new)] if old or new else []) if old is not None else None
 
 
 def _fold_case(path: Path) -> str:

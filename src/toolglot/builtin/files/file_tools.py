@@ -327,7 +327,7 @@ def file_tools(state: ToolState) -> list[Tool]:
             tools.write,
             effects="write",
             target=target,
-            preview=diff_preview(tools.plan_write),
+            preview=diff_preview(state, tools.plan_write),
             examples=[{"path": "notes.txt", "content": "first line\n"}],
         ),
         Tool(tools.view_image, **reading, examples=[{"path": "docs/plan.png"}]),

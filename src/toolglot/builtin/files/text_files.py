@@ -114,11 +114,12 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     encoding: Encoding
 
 
-def diff_preview(plan: Callable[..., TextChange]) -> Callable[[dict[str, Any]], str]:
+def diff_preview(state: ToolState, plan: Callable[..., TextChange]) -> Callable[[dict[str, Any]], str]:
     """Return a preview of a call as a diff, which is never truncated, or why it will fail."""
 
     def describe(path: str, **arguments: Any) -> str:
         change = plan(path, **arguments)
+        state.workspace.check_changeable(path)
         return unified_diff(change.before, change.after, path.replace("\n", "␊"), limit=inf)
 
     return make_preview(describe)

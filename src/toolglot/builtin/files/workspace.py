@@ -288,6 +288,15 @@ class Workspace(RootSet):
             raise
         return fd
 
+    def check_changeable(self, path: str) -> None:
+        """Check that the rules let the file at a path be changed or created. Raises ToolError if not."""
+        directory = self.resolve(path)
+        names = [directory.name]
+        while self.inspect(str(directory := directory.parent)) is None:
+            names.insert(0, directory.name)
+        with self.open_directory(str(directory)) as entry:
+            self._check_changeable(entry.fd, self.locate(path), names)
+
     def _check_changeable(self, dir_fd: int, location: Location, names: list[str]) -> Path:
         """Check that these names, each inside the one before, may be changed; return the directory's real path."""
         root, relative, absolute = self.find_real_path(dir_fd, location)
