@@ -2,10 +2,14 @@
 
 import os
 import shutil
+import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.builtin.shell.shell_kit import Kit, unavailable_reason
@@ -14,6 +18,7 @@ from toolglot.builtin.files.roots import Root
 from toolglot.builtin.shell.home import (
     CHECKED_IN_HOME,
     VISIBLE_IN_HOME,
+    _find_root_only,  # pyright: ignore[reportPrivateUsage]
     find_hidden_paths,
     find_visible_paths,
     private_settings,
@@ -151,6 +156,25 @@ def test_git_settings_come_without_credentials(home: Path, tmp_path: Path) -> No
     assert not (tmp_path / "evil").exists()
     assert "GIT_CONFIG_GLOBAL" in private_settings("/tmp", ())
     assert "GIT_CONFIG_GLOBAL" not in private_settings("/tmp", ("~/.gitconfig",))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hides what is root's")
+def test_a_file_that_vanishes_does_not_show_those_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = os.stat_result((stat.S_IFREG | 0o600, *[0] * 9))
+
+    class Entry(SimpleNamespace):
+        def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+            assert not follow_symlinks
+            if self.path == "/etc/gone":
+                raise FileNotFoundError
+            return status
+
+    def scan(path: str) -> nullcontext[list[Entry]]:
+        return nullcontext([Entry(path=f"{path}/gone"), Entry(path=f"{path}/secret")])
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "scandir", scan)
+    assert "/etc/secret" in _find_root_only.__wrapped__()
 
 
 @pytest.fixture(params=LEVELS, ids=lambda level: level.name)

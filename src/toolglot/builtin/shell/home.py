@@ -197,7 +197,10 @@ def _find_root_only() -> tuple[str, ...]:
             break
         with suppress(OSError), os.scandir(pending.pop()) as entries:
             for entry in entries:
-                status = entry.stat(follow_symlinks=False)
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:  # it has gone
+                    continue
                 is_directory, mode = stat.S_ISDIR(status.st_mode), status.st_mode
                 if is_directory and mode & 0o005 == 0o005:
                     # The content of /var is large: what is private there is so from the top.
