@@ -22,6 +22,7 @@ from shell_runner import python
 
 from toolglot.builtin.shell import sandbox
 from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.sandbox_probe import describe_weakness, probe_level
 from toolglot.builtin.shell.seccomp import MACHINES, METADATA_CALLS
 
 HERE = Path(__file__).parent
@@ -277,10 +278,24 @@ async def test_arguments_without_sense_do_not_stop_the_supervisor(tmp_path: Path
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 async def test_a_command_does_not_outlive_a_supervisor_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = (Path(sandbox.__file__).with_name("supervisor.py")).read_text() + "\n_supervise = None\n"
+    source = Path(sandbox.__file__).with_name("supervisor.py").read_text() + "\n_supervise = None\n"
     monkeypatch.setattr(sandbox, "_compile_supervisor", lambda: compile(source, "supervisor", "exec"))
     kit = Kit(tmp_path, SandboxLevel.NONE)
     data = await kit.shell(command="sleep 987.6 & sleep 987.6")
     kit.close()
     assert data["exit_code"] == 137
     assert find_processes("987.6") == []
+
+
+@pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.LANDLOCK)), reason="Landlock does not work here")
+def test_landlock_is_not_used_where_the_supervisor_cannot_read_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where ptrace is forbidden: every git, cp -p and tar would fail."""
+    source = Path(sandbox.__file__).with_name("supervisor.py").read_text().replace("/proc/{pid}/mem", "/proc/{pid}/nothing")
+    monkeypatch.setattr(sandbox, "_compile_supervisor", lambda: compile(source, "supervisor", "exec"))
+    reason = probe_level.__wrapped__(SandboxLevel.LANDLOCK)
+    assert reason.startswith("modes and times of files in the workspace cannot be changed from inside: chmod: ")
+
+
+def test_a_weaker_sandbox_that_was_asked_for_is_no_failure() -> None:
+    text = describe_weakness([], SandboxLevel.LANDLOCK)
+    assert text == "commands run in a weaker sandbox (Landlock), as you asked for"

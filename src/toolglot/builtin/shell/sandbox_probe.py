@@ -32,9 +32,10 @@ from toolglot.errors import ToolError
 __all__ = ["SandboxProbe", "describe_sandbox", "describe_weakness", "probe_level", "probe_sandbox"]
 
 _CANARY_TIMEOUT = 10
-# Writes inside, then tries to write to a protected directory, outside in two ways, and to reach a port of this machine.
+# Works inside, then tries to write to a protected directory, outside in two ways, and to reach a port of this machine.
 _CANARY_SCRIPT = (
-    'echo in >"$1/in"; echo in 2>&- >"$1/protected/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; '
+    'echo in >"$1/in"; chmod 700 "$1/in"; touch -d @1 "$1/in"; '
+    'echo in 2>&- >"$1/protected/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; '
     '(exec 3<>"/dev/tcp/127.0.0.1/$3") && echo net; echo done'
 )
 
@@ -105,11 +106,14 @@ def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
                 check=False,
             )
         words = process.stdout.decode(errors="replace").split()
+        error = process.stderr.decode(errors="replace").strip().partition("\n")[0]
         if "done" not in words:
-            error = process.stderr.decode(errors="replace").strip().partition("\n")[0]
             return f"it does not run: {error or f'exit code {process.returncode}'}"
         if not (work / "in").exists():
             return "the workspace cannot be written from inside"
+        status = (work / "in").stat()
+        if status.st_mode & 0o777 != 0o700 or status.st_mtime != 1:
+            return f"modes and times of files in the workspace cannot be changed from inside: {error}"
         if level is SandboxLevel.BUBBLEWRAP and any(protected.iterdir()):
             return "it does not keep commands from changing protected files"
         if any(outside.iterdir()):
@@ -121,8 +125,10 @@ def describe_weakness(roots: Iterable[Root], level: SandboxLevel | None = None) 
     """Return what the user should know before the start: that commands are not in the best sandbox, and why; "" if they are."""
     if level is SandboxLevel.NONE:
         return "commands run without a sandbox, with all your rights, as you asked for"
+    if level is SandboxLevel.LANDLOCK:
+        return "commands run in a weaker sandbox (Landlock), as you asked for"
     probe = probe_sandbox(roots) if level is None else SandboxProbe(level)
-    reason = next(iter(probe.reasons.values()), "it was not asked for")
+    reason = next(iter(probe.reasons.values()), "")
     if probe.level is SandboxLevel.LANDLOCK:
         return f"commands run in a weaker sandbox (Landlock), as bubblewrap cannot be used: {reason}"
     return (
