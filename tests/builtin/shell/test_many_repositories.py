@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from shell_kit import Kit, unavailable_reason
 
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.shell import sandbox
+from toolglot.builtin.shell import protected_paths, sandbox
 from toolglot.builtin.shell.manager import ShellManager
+from toolglot.builtin.shell.protected_paths import ProtectedScanner, revert_changes, take_snapshot
 from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
 
 needs_bubblewrap = pytest.mark.skipif(bool(unavailable_reason(SandboxLevel.BUBBLEWRAP)), reason="bubblewrap does not work here")
@@ -78,6 +80,27 @@ async def test_a_link_of_a_protected_name_cannot_be_replaced(tmp_path: Path) -> 
     assert data["protected"]
     assert not (kit.work / ".vscode/tasks.json").exists()
     kit.close()
+
+
+def test_what_was_too_much_to_record_is_not_taken_for_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, scanner = tmp_path / "work", ProtectedScanner()
+    (work / ".hg").mkdir(parents=True)
+    for number in range(10, 30):
+        (work / f".hg/{number}").write_text("as it was\n")
+    monkeypatch.setattr(protected_paths, "_MAX_ENTRIES", 9)
+    monkeypatch.setattr(protected_paths, "_SETTLED_NS", -1_000_000_000)  # as if the files were older
+    snapshot = take_snapshot(work, scanner.find_sites(work))
+    monkeypatch.setattr(protected_paths, "_SETTLED_NS", 100_000_000)
+    (work / ".hg/10").unlink()
+    (work / ".hg/11").write_text("evil\n")
+    report = revert_changes(scanner, [snapshot], tmp_path / "removed")
+    assert report.removed == []
+    assert {path.read_text() for path in (work / ".hg").iterdir()} == {"as it was\n"}
+    assert len(list((work / ".hg").iterdir())) == 20
+    (work / ".hg/hgrc").write_text("evil\n")
+    snapshot = replace(snapshot, partial_since=(work / ".hg/hgrc").stat().st_ctime_ns)
+    report = revert_changes(scanner, [snapshot], tmp_path / "removed")
+    assert work / ".hg/hgrc" in [old for old, _ in report.removed]
 
 
 def test_a_mount_that_cannot_be_prepared_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

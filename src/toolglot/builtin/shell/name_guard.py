@@ -1,5 +1,6 @@
 """Guards protected names for the commands of one conversation: before they start, while they run, and when they have ended."""
 
+import os
 import threading
 import time
 from collections.abc import Iterable
@@ -68,7 +69,7 @@ class NameGuard:
                 return str(holder) in around or sites.parents[name] == (0, 0)  # what a link leads to may be anywhere
 
             git_directories = {name for name in sites.parents if sites.is_git_directory(name)}
-            names = [name for name in sites.parents if name not in git_directories and not (root.path / name).is_symlink()]
+            names = [name for name in sites.parents if name not in git_directories]
             if level is SandboxLevel.LANDLOCK:
                 # It cannot make a file read-only in a directory where files can be created, so it does that only for commands
                 # that run while the user works.
@@ -76,6 +77,7 @@ class NameGuard:
             elif not is_background:
                 # Each mount takes time, and cannot be removed with what it is in. What is further inside is restored.
                 names = [name for name in names if is_near(name)]
+            names = [name for name in names if not os.path.islink(root.path / name)]
             candidates = sorted(names, key=lambda name: (not is_near(name), name.count("/"), name))[:_MAX_MOUNTS]
             # A git directory is no candidate itself, as every git command writes to it.
             held = {name.rpartition("/")[0] for name in candidates} & git_directories

@@ -28,6 +28,7 @@ __all__ = ["ProtectedScanner", "ProtectedSnapshot", "ProtectionReport", "Sites",
 _MAX_DIRECTORIES, _MAX_DIRECTORIES_AFTER = 20_000, 200_000
 # Entries of protected directories that are recorded; content that is kept for restoring, per file and in total.
 _MAX_ENTRIES, _MAX_FILE_SIZE, _MAX_TOTAL_BYTES = 5000, 256 * 1024, 8 * 1024 * 1024
+_MAX_ENTRIES_AFTER = 200_000
 # Protected files in protected directories: so often what is new is searched.
 _MAX_PASSES = 50
 # What git runs or obeys. The rest of a git directory is large, and every git command changes it.
@@ -145,6 +146,8 @@ class ProtectedSnapshot(msgspec.Struct, frozen=True):
     pinned: frozenset[str]
     """Directories that the kernel keeps from being replaced: a new one in the same place is the user's."""
     states: dict[str, _FileState]
+    partial_since: int | None = None
+    """Set if there are more files than states: those that have not changed since this time are not new."""
 
     def without_mounts(self, paths: Iterable[Path]) -> "ProtectedSnapshot":
         """Return this for a command that the kernel does not keep from these paths."""
@@ -167,8 +170,10 @@ def take_snapshot(
     previous: Mapping[str, _FileState] | None = None,
 ) -> ProtectedSnapshot:
     """Record the protected files of a root. `previous`: states whose content need not be read again."""
+    now = time.time_ns()
     states = _read_states(root, sites, read_only, previous or {})
-    return ProtectedSnapshot(root, sites, frozenset(read_only), frozenset(pinned), states)
+    partial_since = None if len(states) < len(sites.parents) + _MAX_ENTRIES else now - _SETTLED_NS
+    return ProtectedSnapshot(root, sites, frozenset(read_only), frozenset(pinned), states, partial_since)
 
 
 def _read_states(
@@ -176,7 +181,8 @@ def _read_states(
 ) -> dict[str, _FileState]:
     """Return the states of sites, and of what is in them unless they are `closed`; with content if there is a `previous`."""
     states: dict[str, _FileState] = {}
-    remaining, limit = 0 if previous is None else _MAX_TOTAL_BYTES, len(sites.parents) + _MAX_ENTRIES
+    remaining, max_entries = (0, _MAX_ENTRIES_AFTER) if previous is None else (_MAX_TOTAL_BYTES, _MAX_ENTRIES)
+    limit = len(sites.parents) + max_entries
     pending = deque(sorted(sites.parents))  # first the sites, then what is in them
     while pending and len(states) < limit:
         name = pending.popleft()
@@ -188,7 +194,10 @@ def _read_states(
             states[name] = _FileState((status.st_dev, status.st_ino), status.st_mode)
             if name not in closed and not sites.is_git_directory(name):
                 with suppress(OSError):
-                    pending += [f"{name}/{child}" for child in sorted(os.listdir(root / name))]
+                    children = sorted(os.listdir(root / name))
+                    if name in sites.parents and name.rpartition("/")[2] == "hooks":  # git does not run its many samples
+                        children = [child for child in children if not child.endswith(".sample")]
+                    pending += [f"{name}/{child}" for child in children]
             continue
         # The ctime is in it because a command can set the mtime back, but not the ctime.
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -368,6 +377,9 @@ class _Reversal:
             if (state is not None and state.is_same(old)) or _find_site(name, moved) is not None:
                 continue
             if old is None:
+                with suppress(OSError):
+                    if os.lstat(self._root / name).st_ctime_ns < (snapshot.partial_since or 0):
+                        continue  # it was there, but was not recorded
                 moved |= {name} if self._move_away(name) else set()
             elif not (state and old.data is not None and state.mode == old.mode and _read_data(self._root, name) == old.data):
                 self._report.changed.append(self._root / name)
