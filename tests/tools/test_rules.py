@@ -49,6 +49,7 @@ class TestCommands:
         ("env", "env"),
         ("sort *", "sort -n -k2 a.txt"),
         ("tar *", "tar tf a.tgz"),
+        ("curl *", "curl -fsSL -H 'Accept: x' https://a.org/x"),
     ])  # fmt: skip
     def test_plain_words_are_allowed(self, rule: str, line: str) -> None:
         assert allows(f"shell({rule})", line)
@@ -98,7 +99,10 @@ class TestCommands:
         ("tar *", "tar xf a --checkpoint-action=exec=x"), ("less *", "less x"), ("vim *", "vim x"), ("ssh *", "ssh h rm"),
         ("*", ". x"),
         ("split *", "split --filter=x a"), ("fdfind *", "fdfind -Hx rm"), ("go vet *", "go vet -vettool=x"),
-        ("zip *", "zip -rT x y"),
+        ("zip *", "zip -rT x y"), ("git *", "git filter-branch --tree-filter 'rm x'"), ("git *", "git send-email --to-cmd=x"),
+        ("git filter-branch *", "git filter-branch --msg-filter x"), ("git *", "git mergetool --tool=x"),
+        ("git mergetool *", "git mergetool -tx"), ("curl *", "curl -fsSLo x a.org"), ("curl *", "curl -K x"),
+        ("curl *", "curl --outp x a.org"), ("curl *", "curl -O a.org"), ("curl *", "curl -D x a.org"),
     ])  # fmt: skip
     def test_in_doubt_nothing_is_allowed(self, rule: str, line: str) -> None:
         assert not allows(f"shell({rule})", line)
@@ -124,6 +128,19 @@ class TestCommands:
         ("rm *", "f() { rm x; }; f", True), ("rm *", "cat <<E\nrm x\nE", True), ("rm *", "xargs $X", None),
         ("rm *", "r\\\nm x", True),
         ("git push *", "ls $X", False),
+        # what a shell reads, and other names
+        ("git push *", "bash <<< 'git push'", True), ("rm *", "sh <<<rm", True), ("rm *", "<<< 'ls; rm x' bash -s", True),
+        ("rm *", "cat <<< 'rm x'", False), ("git push *", "git <<< x push", True), ("rm *", "bash <<< $X", None),
+        ("git push *", "echo 'git push' | sh", None), ("rm *", "echo rm x | sudo /bin/bash -x", None),
+        ("rm *", "cat a | sh -", None), ("rm *", ">&- rm x", True), ("rm *", "ls <&-|rm x", True), ("rm *", ">&-x rm x", True),
+        ("rm *", "echo rm x | bash -s a", None), ("rm *", "bash <(echo rm x)", None),
+        ("rm *", "echo rm x | . /dev/stdin", None), ("rm *", "ls <>x|rm x", True), ("rm *", "ls >x&rm x", True),
+        ("git push *", "echo push | xargs git", None), ("rm *", "echo rm x | xargs env", None),
+        ("rm *", "ls | xargs wc", False),
+        ("git push *", "git -c alias.p=push p", None), ("rm *", "env git -c 'alias.p=!rm x' p", None),
+        ("git push *", "git --config-env=alias.p=X p", None), ("git push *", "git switch -c new", False),
+        ("rm *", "ls | sed s/a/b/", False), ("rm *", "bash build.sh", False),
+        ("rm *", "bash -c ls", False), ("rm *", "echo sh", False),
         ("git push *", "git status", False), ("git push *", "git pull", False), ("rm *", "echo rm", False),
         ("rm *", "rmdir x", False),
     ])  # fmt: skip

@@ -15,6 +15,7 @@ __all__ = ["CommandLine", "find_denied_words", "match_words", "split_command"]
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.ASCII | re.DOTALL)
 # Redirections that touch no file: to and from /dev/null, and between the standard streams.
 _HARMLESS_REDIRECTION = re.compile(r"(?:[012]?(?:>>?|<)[ \t]*/dev/null|[12]?>&[12]|&>>?[ \t]*/dev/null)(?=[ \t\n;&|]|$)")
+_REDIRECTION = re.compile(r"<<<|<<-?|<>|>>|>\||[<>]&-(?![^\s;&|<>()])|[<>]&?")
 _UNCLEAR = {
     "$": "a variable or a substitution",
     "`": "a substitution",
@@ -47,11 +48,17 @@ RUNNERS = frozenset(
         *("awk", "ed", "emacs", "ex", "gawk", "less", "man", "mawk", "more", "nano", "nvim", "sed", "vi", "view", "vim"),
     }
 )
+# DATA: programs that run what they read as their input, unless they are given a file.
+SHELLS = frozenset({".", "ash", "bash", "csh", "dash", "fish", "ksh", "sh", "source", "tcsh", "zsh"})
 # DATA: options by which other programs start programs or write files, by program or subcommand; no wildcard covers these.
 RISKY_OPTIONS: dict[str, tuple[str, ...]] = {
     "ack": ("--pager",),
     "ag": ("--pager",),
     "bat": ("--pager",),
+    "curl": (
+        *("-c", "-D", "-K", "-o", "-O", "--alt-svc", "--config", "--cookie-jar", "--dump-header", "--etag-save", "--hsts"),
+        *("--libcurl", "--output", "--remote-name", "--remote-name-all", "--stderr", "--trace", "--trace-ascii"),
+    ),
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
     "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
     "find": ("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"),
@@ -60,9 +67,12 @@ RISKY_OPTIONS: dict[str, tuple[str, ...]] = {
     "git archive": ("-o",),
     "git bisect": ("run",),
     "git clone": ("-c", "-u", "--config", "--template"),
-    "git difftool": ("-x", "--extcmd"),
+    "git difftool": ("-t", "-x", "--extcmd", "--tool"),
+    "git filter-branch": ("filter-branch",),
     "git grep": ("-O", "--open-files-in-pager"),
+    "git mergetool": ("-t", "--tool"),
     "git rebase": ("-x",),
+    "git send-email": ("send-email",),
     "git submodule": ("foreach",),
     "go": ("-exec", "-toolexec", "--exec", "--toolexec", "-vettool", "--vettool"),
     "hg": ("--config",),
@@ -123,8 +133,10 @@ class _Lexer:
     def __init__(self, line: str) -> None:
         self._line, self._position = line, 0
         self._word: str | None = None
-        self._expands = self._is_target = False  # the word: bash changes it; it is a file that a redirection names
+        self._expands = False  # whether bash changes the word
+        self._redirection = ""  # the operator before the word
         self.commands: list[list[str]] = [[]]
+        self._input: list[str] = []  # here-strings of the command: a shell would run them
         self.unclear, self.is_hiding = "", False
         self.expanding: set[str] = set()
 
@@ -163,15 +175,22 @@ class _Lexer:
                     self.note(_UNCLEAR.get(char, ""))
                     self._end_command()
                 case "<" | ">":
-                    self.note(_UNCLEAR[char])
-                    if self._word is not None and self._word.isdigit():  # the number of a file: 2>x
-                        self._word = None
-                    self._end_word()
-                    self._position += len(line[self._position :]) - len(line[self._position :].lstrip("<>&|-"))
-                    self._is_target = True
+                    self.read_redirection(char)
                 case _:
                     self.read_plain(char)
         self._end_command()
+
+    def read_redirection(self, char: str) -> None:
+        """End the word, and read the operator."""
+        self.note(_UNCLEAR[char])
+        if self._word is not None and self._word.isdigit():  # the number of a file: 2>x
+            self._word = None
+        self._end_word()
+        operator = _REDIRECTION.match(self._line, self._position - 1)
+        self._redirection = operator[0] if operator else char
+        self._position += len(self._redirection) - 1
+        if self._redirection.endswith("&-"):  # it closes a file, and names none
+            self._redirection = ""
 
     def read_plain(self, char: str) -> None:
         """Add a character that is not quoted."""
@@ -206,17 +225,21 @@ class _Lexer:
 
     def _end_word(self) -> None:
         if self._word is not None:
-            if not self._is_target:
+            if not self._redirection:
                 self.commands[-1].append(self._word)
+            elif self._redirection.startswith("<<<"):
+                self._input.append(self._word)
             if self._expands:
                 self.expanding.add(self._word)
-            self._word, self._expands, self._is_target = None, False, False
+            self._word, self._expands, self._redirection = None, False, ""
 
     def _end_command(self) -> None:
         self._end_word()
-        self._is_target = False
+        self._redirection = ""
         if self.commands[-1]:
+            self.commands[-1] += self._input
             self.commands.append([])
+        self._input = []
 
 
 # ---- rules
@@ -259,6 +282,22 @@ def find_risky(words: tuple[str, ...], candidates: Iterable[str]) -> set[str]:
     return risky
 
 
+def runs_more(words: tuple[str, ...], program: str) -> bool:
+    """Return whether a command may run more of a program than its words say: from its input, or by another name."""
+    names = [word.rpartition("/")[2] for word in words]
+    for index, name in enumerate(names) if names[0] in RUNNERS else ():
+        more = words[index + 1 :]
+        if name in SHELLS and ("-s" in more or all(word.startswith(("-", "/dev/", "/proc/")) for word in more)):
+            return True  # echo 'git push' | sh
+        if name in ("parallel", "xargs") and any(
+            other in RUNNERS or fnmatchcase(other, program) for other in names[index + 1 :]
+        ):
+            return True  # echo push | xargs git
+    # git -c alias.p=push p
+    settings = zip(words, (*words[1:], ""), strict=True) if "git" in names else ()
+    return any(word.startswith("--config-env") or (word == "-c" and "." in value) for word, value in settings)
+
+
 def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 0) -> bool | None:
     """Return whether a rule that denies commands covers one of a line, also if other programs run it; None if it may.
 
@@ -268,7 +307,7 @@ def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 
     if arguments[-1:] == ["*"]:
         arguments.pop()
     fixed = (program, *arguments)
-    verdict: bool | None = None if line.is_hiding else False
+    verdict: bool | None = None if line.is_hiding or any(runs_more(words, program) for words in line.commands) else False
     for words in line.commands:
         is_runner = words[0].rpartition("/")[2] in RUNNERS or bool(find_risky(words, words[1:]))
         unknown = line.expanding.intersection(
