@@ -439,6 +439,20 @@ class TestProtectedPaths:
         assert self.revert(tmp_path, act)[2] == {".git/hooks"}
         assert [path.name for path in (tmp_path / "outside").iterdir()] == ["file"]
 
+    def test_a_link_that_is_exchanged_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Python's realpath fails if a link becomes a directory while it looks."""
+        work, _ = self.work(tmp_path)
+        (work / ".vscode").symlink_to(work / ".git")
+        sites, read_link = ProtectedScanner().find_sites(work), os.readlink
+
+        def exchange(path: Any, **options: Any) -> Any:
+            (work / ".vscode").unlink()
+            (work / ".vscode").mkdir()
+            return read_link(path, **options)
+
+        monkeypatch.setattr(os, "readlink", exchange)
+        assert sites.add_link_targets(work).parents == sites.parents
+
     def test_what_only_the_user_can_have_changed_is_left_alone(self, tmp_path: Path) -> None:
         """The kernel kept the command from it."""
         work, quarantine = self.work(tmp_path)

@@ -60,7 +60,10 @@ class Sites(msgspec.Struct, frozen=True):
 
     def add_link_targets(self, root: Path) -> "Sites":
         """Return these and what links among them lead to, if that is below the root."""
-        targets = {Path(os.path.realpath(root / name)) for name in self.parents if os.path.islink(root / name)}
+        targets: set[Path] = set()
+        for path in (root / name for name in self.parents):
+            with suppress(OSError):  # a command exchanges it at the moment
+                targets |= {Path(os.path.realpath(path))} if os.path.islink(path) else set()
         inside = {
             str(path.relative_to(root)) for path in targets if path.is_relative_to(root) and path != root and path.exists()
         }
