@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from play import LEVELS, USERS, give_to, play, visible_directory
 
 from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.shell.git_directories import is_harmless
 from toolglot.builtin.shell.name_guard import NameGuard
 from toolglot.builtin.shell.private_dirs import prune_directory
 from toolglot.builtin.shell.protected_paths import ProtectedScanner, revert_changes, take_snapshot
@@ -46,6 +47,8 @@ ATTACKS = [
     "ln -s /etc sub/.claude",
     "mkdir $'a\\xff\\n[approved] \\e[31m'; evil > $'a\\xff\\n[approved] \\e[31m/.envrc'",
     "mv deps moved; mkdir -p deps/one/.git deps/two; evil > deps/one/.git/config; evil > deps/two/.envrc",
+    "git init -q sub/a; evil >> sub/a/.git/config",
+    "git init -q sub/b; evil > sub/b/.git/hooks/post-checkout",
     "mkdir -p many/{1..9}/{1..9}; mkdir -p many/9/9/x/.hg; evil > many/9/9/x/.hg/hgrc",
 ]
 
@@ -71,7 +74,7 @@ class World:
         """Files with evil content, wherever they are in the workspace, also where nobody may look."""
         if os.getuid() != 0:
             subprocess.run(["chmod", "-R", "u+rwx", str(self.work)], check=True)
-        found = subprocess.run(["grep", "-rl", "fsmonitor", str(self.work)], capture_output=True, text=True, check=False).stdout
+        found = subprocess.run(["grep", "-rl", "CANARY", str(self.work)], capture_output=True, text=True, check=False).stdout
         return [str(Path(name).relative_to(self.work)) for name in found.splitlines()]
 
 
@@ -203,3 +206,108 @@ def test_many_files_are_a_few_warnings(tmp_path: Path, caplog: pytest.LogCapture
         f"the same happened to 5 more; see {tmp_path / 'removed'}"
     ]
     assert len(caplog.messages) == 4
+
+
+def test_new_repositories_can_be_used_and_are_protected(world: World) -> None:
+    """By the command that makes them, and by the next one, which can commit but not change what git runs."""
+    make = "git init -q one && cd one && touch file && git add . && git commit -qm works && cd .. && git clone -q one two"
+    use = "cd two && git pull -q && touch more && git add . && git commit -qm again && git log --format=%s"
+    evil = f"printf '%s' '{EVIL}' >> two/.git/config; printf '%s' '{EVIL}' > one/.git/hooks/pre-commit"
+    (world.base / "identity").write_text("[user]\n name = Example\n email = me@example.org\n")
+    shutil.rmtree(world.work)
+    world.work.mkdir()
+    give_to(world.user, world.base)
+    environ = {"HOME": str(world.base), "TMPDIR": str(world.base), "GIT_CONFIG_GLOBAL": str(world.base / "identity")}
+    calls = [["shell", {"command": command, "cwd": str(world.work)}] for command in (make, use, evil)]
+    plan = {"environ": environ, "root": str(world.work), "level": LEVELS[world.level], "calls": calls}
+    first, second, _ = (call["text"] for call in play(world.user, plan)[0])
+    assert "protected" not in first + second
+    assert second.startswith("again\nworks")
+    assert world.evil() == []
+    assert (world.work / "two/.git/config").exists()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "git clone -q . copy; mv copy/.git new; rm -rf .git copy; mv new .git",
+        "git remote add origin https://example.org/a.git; git config branch.main.remote origin",
+        "git remote add origin git@example.org:a/b.git",
+        "rm -r .git/hooks .git/info .git/config",
+        "touch .git/config.lock .git/index.lock",
+    ],
+)
+def test_harmless_git_directories(tmp_path: Path, act: str) -> None:
+    subprocess.run(["bash", "-c", f"git init -q && {act}"], cwd=tmp_path, check=True)
+    assert is_harmless(tmp_path, ".git")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "cp .git/config a; ln -f a .git/config",
+        "cp .git/config a; ln -sf ../a .git/config",
+        "rm .git/config; mkfifo .git/config",
+        "rm .git/config; mkdir .git/config",
+        "cp .git/config .git/CONFIG",
+        "mv .git a; ln -s a .git",
+        "rm -r .git; echo gitdir: a > .git",
+        "mv .git/hooks a; ln -s ../a .git/hooks",
+        "mkdir -p .git/hooks/post-commit",
+        "mkdir .git/modules",
+        "mkdir .git/worktrees",
+        "echo > .git/config.worktree",
+        "echo > .git/commondir",
+        "mkdir -p .git/info; echo > .git/info/attributes",
+        "mkdir -p .git/branches; echo > .git/branches/a",
+        "mkdir .git/remotes",
+        "head -c 70000 /dev/zero | tr '\\0' '\\n' >> .git/config",
+    ],
+)
+def test_other_git_directories(tmp_path: Path, act: str) -> None:
+    subprocess.run(["bash", "-c", f"git init -q && {act}"], cwd=tmp_path, check=True)
+    assert not is_harmless(tmp_path, ".git")
+
+
+def has_harmless_config(base: Path, text: str) -> bool:
+    (base / ".git").mkdir()
+    (base / ".git/config").write_bytes(b"[core]\n\tbare = false\n" + text.encode("latin-1"))
+    return is_harmless(base, ".git")
+
+
+@pytest.mark.parametrize("url", ["https://example.org/a.git", "ssh://git@a:22/b", "git@a:b/c.git", "/srv/a b/c", "../a", "a"])
+def test_ordinary_settings(tmp_path: Path, url: str) -> None:
+    text = f"""[remote "up/a"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/up/a/*
+[branch "a/b-1"]\n\tremote = origin\n\tmerge = refs/heads/a/b-1\n[core]\n\tsymlinks = false\n"""
+    assert has_harmless_config(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "\thooksPath = a",
+            "\tbare = true",
+            "\tworktree = ..",
+            "\tsshCommand = a",
+            "\tbare",
+            "\tbare = false \\\n",
+            "# a",
+            "\xff",
+        ),
+        *(
+            '[remote "-a"]',
+            "[include]\n\tpath = a",
+            '[filter "a"]',
+            "[core] fsmonitor = a",
+            "[core.a]",
+            '[remote "a\\"b"]',
+            "\tbare = false\r",
+        ),
+        *(f'[remote "a"]\n\turl = {url}' for url in ("ext::a", "ext://a", "-a", "ssh://-a", "git@-a:b", "a:b", "b; a", '"a"')),
+        *(f'[remote "a"]\n\t{line}' for line in ("uploadpack = a", "vcs = a", "pushurl = a", "fetch = -a:b", "bare = false")),
+        *(f'[branch "a"]\n\t{line}' for line in ("remote = ext::a", "remote = -a", "pushRemote = a", "merge = a")),
+    ],
+)
+def test_other_settings(tmp_path: Path, text: str) -> None:
+    assert not has_harmless_config(tmp_path, text)

@@ -365,6 +365,8 @@ class ShellManager:
         notes = [
             f"{self._show_path(old)} is protected: it was moved to {self._show_path(new)}" for old, new in report.removed[:10]
         ]
+        if any(old.name == ".git" for old, _ in report.removed):
+            notes.append("where .git was moved away, git acts on the repository around it, if there is one")
         if len(report.removed) > 10:
             notes.append(f"{len(report.removed) - 10} more protected files were moved to the same directory")
         if not report.is_complete:

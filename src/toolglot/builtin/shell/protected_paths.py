@@ -2,7 +2,8 @@
 
 Where the kernel can enforce it, existing protected files are read-only. What a command creates under a protected name is moved
 out of the workspace before any other program can obey it. Where the kernel cannot keep a command from changing existing files,
-they are restored, or the change is reported. Of a git directory only those parts are protected that git runs or obeys.
+they are restored, or the change is reported. Of a git directory only those parts are protected that git runs or obeys, and
+a new one stays as long as there is nothing in it that git would run.
 """
 
 import os
@@ -19,8 +20,9 @@ from msgspec.structs import replace
 
 from toolglot.builtin.files.closed_paths import ClosedPaths
 from toolglot.builtin.files.workspace import PROTECTED_NAMES
+from toolglot.builtin.shell.git_directories import GIT_NESTED, GIT_SENSITIVE, is_harmless
 from toolglot.builtin.shell.private_dirs import make_accessible, prune_directory
-from toolglot.builtin.shell.quarantine import move_away, open_parent
+from toolglot.builtin.shell.quarantine import move_away, open_parent, read_beneath
 
 __all__ = ["ProtectedScanner", "ProtectedSnapshot", "ProtectionReport", "Sites", "revert_changes", "take_snapshot"]
 
@@ -31,9 +33,6 @@ _MAX_ENTRIES, _MAX_FILE_SIZE, _MAX_TOTAL_BYTES = 5000, 256 * 1024, 8 * 1024 * 10
 _MAX_ENTRIES_AFTER = 200_000
 # Protected files in protected directories: so often what is new is searched.
 _MAX_PASSES = 50
-# What git runs or obeys. The rest of a git directory is large, and every git command changes it.
-_GIT_SENSITIVE = frozenset({"hooks", "config", "config.worktree", "info", "commondir", "remotes", "branches"})
-_GIT_NESTED = frozenset({"modules", "worktrees"})
 _GIT_MARKS = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 # A directory that changed this recently may change again without a new time stamp, as file systems round the time.
 _SETTLED_NS = 100_000_000
@@ -56,7 +55,7 @@ class Sites(msgspec.Struct, frozen=True):
     """False: there are more directories than are looked at."""
 
     def is_git_directory(self, name: str) -> bool:
-        return name.rpartition("/")[2] == ".git" and any(f"{name}/{part}" in self.parents for part in _GIT_SENSITIVE)
+        return name.rpartition("/")[2] == ".git" and any(f"{name}/{part}" in self.parents for part in GIT_SENSITIVE)
 
     def add_link_targets(self, root: Path) -> "Sites":
         """Return these and what links among them lead to, if that is below the root."""
@@ -116,7 +115,7 @@ class ProtectedScanner:
         directories = [name for name, is_directory in entries if is_directory]
         is_git = path.endswith("/.git") or any(mark <= names for mark in _GIT_MARKS)
         if is_git and ".git" in self._names:
-            sites, walked = names & _GIT_SENSITIVE, [name for name in directories if name in _GIT_NESTED]
+            sites, walked = names & GIT_SENSITIVE, [name for name in directories if name in GIT_NESTED]
         else:
             sites = {name for name in names if name.casefold() in self._names}  # some file systems obey .GIT, too
             walked = [name for name in directories if (name in sites) == (name == ".git")]
@@ -209,18 +208,10 @@ def _read_states(
         if known is not None and known.data is not None and state.is_same(known):
             state = known
         elif stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE) and name not in closed:
-            state = _FileState(identity, status.st_mode, _read_data(root, name))
+            state = _FileState(identity, status.st_mode, read_beneath(root, name, _MAX_FILE_SIZE))
         states[name] = state
         remaining -= len(state.data or b"")
     return states
-
-
-def _read_data(root: Path, name: str) -> bytes | None:
-    with suppress(OSError), open_parent(root, name) as parent:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe of this name must not block us
-        with os.fdopen(os.open(name.rpartition("/")[2], flags, dir_fd=parent), "rb") as file:
-            return file.read(_MAX_FILE_SIZE + 1)
-    return None
 
 
 # ---- after a command
@@ -272,7 +263,7 @@ class _Reversal:
         self._scanner, self._snapshot, self._quarantine, self._report = scanner, snapshot, quarantine, report
         self._root, self._before = snapshot.root, snapshot.sites
         self._exempt: set[str] = set()
-        """What only the user can have changed."""
+        """What only the user can have changed, and new git directories that do no harm."""
 
     def run(self, *, new_only: bool) -> None:
         limit = _MAX_DIRECTORIES_AFTER if self._before.is_complete else _MAX_DIRECTORIES
@@ -284,7 +275,9 @@ class _Reversal:
         if self._remove(replaced) | self._move_back(sites.parents.keys() - replaced):
             old_names = self._match_old_names(sites := self._find_sites(limit))
         for _ in range(_MAX_PASSES):  # what could not leave the workspace may have others in it
-            if not self._remove(name for name, old in old_names.items() if old is None):
+            new = {name for name, old in old_names.items() if old is None}
+            self._exempt |= {name for name in new - self._before.parents.keys() if is_harmless(self._root, name)}
+            if not self._remove(new):
                 break
             old_names = self._match_old_names(sites := self._find_sites(limit))
         else:
@@ -384,7 +377,12 @@ class _Reversal:
                     if os.lstat(self._root / name).st_ctime_ns < (snapshot.partial_since or 0):
                         continue  # it was there, but was not recorded
                 moved |= {name} if self._move_away(name) else set()
-            elif not (state and old.data is not None and state.mode == old.mode and _read_data(self._root, name) == old.data):
+            elif not (
+                state
+                and old.data is not None
+                and state.mode == old.mode
+                and read_beneath(self._root, name, _MAX_FILE_SIZE) == old.data
+            ):
                 self._report.changed.append(self._root / name)
                 with suppress(OSError):
                     if old.data is not None:

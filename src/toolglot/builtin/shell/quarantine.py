@@ -10,7 +10,7 @@ from pathlib import Path
 from toolglot.builtin.files.confined_open import open_beneath
 from toolglot.builtin.shell.private_dirs import make_accessible
 
-__all__ = ["move_away", "open_parent"]
+__all__ = ["move_away", "open_parent", "read_beneath"]
 
 
 @contextmanager
@@ -55,3 +55,12 @@ def move_away(root: Path, name: str, quarantine: Path) -> Path:
         finally:
             with suppress(OSError):
                 os.fchmod(parent, mode)
+
+
+def read_beneath(root: Path, name: str, limit: int) -> bytes | None:
+    """Read a file below the root, at most one byte more than the limit; None if it cannot be read, or is a link."""
+    with suppress(OSError), open_parent(root, name) as parent:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe of this name must not block us
+        with os.fdopen(os.open(name.rpartition("/")[2], flags, dir_fd=parent), "rb") as file:
+            return file.read(limit + 1)
+    return None
