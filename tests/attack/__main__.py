@@ -55,9 +55,9 @@ class Row(msgspec.Struct):
     seconds: float = 0.0
 
 
-def run_python(*arguments: str) -> str:
-    """Run a module; return what it prints."""
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(str(TESTS / name) for name in ("builtin", "builtin/shell"))}
+def run_python(*arguments: str, path: tuple[str, ...] = ()) -> str:
+    """Run a module; return what it prints. `path`: directories of tests whose modules it imports."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(str(TESTS / name) for name in path)} if path else None
     process = run([sys.executable, *arguments], cwd=TESTS.parent, env=variables, stdout=PIPE, text=True, check=False)
     if process.returncode not in (0, 1):
         sys.exit(f"{' '.join(arguments)} ended with {process.returncode}")
@@ -67,7 +67,8 @@ def run_python(*arguments: str) -> str:
 def attack(user: str, module: str, *arguments: str) -> list[Row]:
     """Run a module of ours that prints rows, as this user."""
     begin = monotonic()
-    lines = run_python("-m", f"tests.attack.{module}", "--user", str(USERS[user]), *arguments).splitlines()
+    words = ("-m", f"tests.attack.{module}", "--user", str(USERS[user]), *arguments)
+    lines = run_python(*words, path=("builtin", "builtin/shell")).splitlines()
     seconds = (monotonic() - begin) / max(1, len(lines))
     return [msgspec.convert({**msgspec.json.decode(line), "user": user, "seconds": seconds}, Row) for line in lines]
 
@@ -95,7 +96,9 @@ def run_tests() -> Row:
     with TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         paths = [str(TESTS / name) for name in ATTACK_TESTS]
-        run_python("-m", "pytest", "-q", "--numprocesses=auto", "--dist=worksteal", f"--junitxml={report}", *paths)
+        words = ("-q", "--numprocesses=auto", "--dist=worksteal", "-p", "no:cacheprovider", f"--junitxml={report}")
+        output = run_python("-m", "pytest", *words, *paths)
+        print(*(line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))), sep="\n", file=sys.stderr)
         suite = next(ElementTree.parse(report).iter("testsuite")).attrib
     tries = int(suite["tests"]) - int(suite["skipped"])
     failed = int(suite["failures"]) + int(suite["errors"])
