@@ -635,6 +635,15 @@ class TestSandbox:
         await kit.shell(command="echo kept > $TMPDIR/note")
         assert (await kit.shell(command="cat $TMPDIR/note"))["output"] == "kept\n"
 
+    @pytest.mark.parametrize("network", [False, True])
+    @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.label)
+    async def test_without_network_programs_do_not_try_again(
+        self, open_kit: OpenKit, level: SandboxLevel, network: bool
+    ) -> None:
+        kit = open_kit(level, network=network)
+        output = (await kit.shell(command="echo $PIP_RETRIES $NPM_CONFIG_FETCH_RETRIES"))["output"]
+        assert output.split() == ([] if network or level is SandboxLevel.NONE else ["0", "0"])
+
     @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
     async def test_a_conversation_does_not_see_the_output_of_another(self, open_kit: OpenKit, level: SandboxLevel) -> None:
         first, second = open_kit(level), open_kit(level)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from toolglot.base_errors import invalid_argument
 from toolglot.redact import redact
 
-__all__ = ["safe_environment", "validate_environment"]
+__all__ = ["OFFLINE_VARIABLES", "safe_environment", "validate_environment"]
 
 # An allowlist, as there is no list of all variables that contain secrets or change what programs load.
 _SAFE_NAMES = frozenset(
@@ -20,6 +20,8 @@ _SAFE_NAMES = frozenset(
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|SESSION|AUTH", re.IGNORECASE)
 # No pager and no editor: nobody is there to leave them, and git must not ask for a password.
 _FIXED_VARIABLES = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+# Without network access, trying again only takes time: npm would need over a minute.
+OFFLINE_VARIABLES = {"NPM_CONFIG_FETCH_RETRIES": "0", "PIP_RETRIES": "0", "CARGO_NET_RETRY": "0"}
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _MAX_VARIABLES, _MAX_VALUE_LENGTH = 256, 32_768
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

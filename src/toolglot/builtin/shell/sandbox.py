@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly, open_beneath
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program, own_python
-from toolglot.builtin.shell.environment import safe_environment
+from toolglot.builtin.shell.environment import OFFLINE_VARIABLES, safe_environment
 from toolglot.builtin.shell.home import find_hidden_paths, find_visible_paths, private_settings
 from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, tmpfs_size, ulimit_prelude
 from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, MACHINES, METADATA_CALLS, build_seccomp_filter
@@ -334,14 +334,13 @@ def _compile_supervisor() -> CodeType:
 
 
 def _private_variables(confinement: Confinement, scratch: str) -> dict[str, str]:
-    """Return the variables that name private files of the conversation."""
+    """Return the variables that name private files of the conversation, and that suit the sandbox."""
     variables = {"TMPDIR": scratch, "XDG_CACHE_HOME": f"{scratch}/.cache"}
-    # The user's own files are hidden, which at the level of Landlock is an error for who opens them.
-    return (
-        variables
-        if confinement.level is SandboxLevel.NONE
-        else {**variables, **private_settings(scratch, confinement.visible_paths)}
-    )
+    if confinement.level is not SandboxLevel.NONE:
+        # The user's own files are hidden, which at the level of Landlock is an error for who opens them.
+        variables |= private_settings(scratch, confinement.visible_paths)
+        variables |= {} if confinement.network else OFFLINE_VARIABLES
+    return variables
 
 
 def open_pipe(ours: ExitStack, theirs: ExitStack, *, writing: bool = False) -> tuple[int, int]:
