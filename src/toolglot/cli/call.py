@@ -86,11 +86,9 @@ def call(
     """
     if jsonl and tool is not None:
         raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
-    runs_commands = tool is None or "shell" in (tool, *find_base_tools(tool))
-    with (
-        prepare(Flags(**flags), want_builtin=True, require_read=False, show_notices=runs_commands) as cli_setup,
-        asyncio.Runner() as runner,
-    ):
+    with prepare(Flags(**flags), want_builtin=True, require_read=False) as cli_setup, asyncio.Runner() as runner:
+        if tool is None or "shell" in (tool, *find_base_tools(tool)):
+            cli_setup.print_notices()
         has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
         approve: Approve = approve_all if yes else _ask_for_approval if has_user else lambda _: "later"
         executor, facade = _create_executor(cli_setup, model, approve)

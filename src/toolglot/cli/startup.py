@@ -100,6 +100,11 @@ class CliSetup(msgspec.Struct):
         require_key(agent.engine)
         return agent
 
+    def print_notices(self) -> None:
+        """Print what the user should know before commands run, such as that the sandbox is weak."""
+        for notice in self.builtins.notices if self.builtins is not None else ():
+            print_note(notice)
+
     def __enter__(self) -> "CliSetup":
         return self
 
@@ -116,7 +121,6 @@ def prepare(
     use_demo_tools: bool = False,
     want_builtin: bool = False,
     require_read: bool = True,
-    show_notices: bool = True,
     saved_model: str = "",
 ) -> CliSetup:
     """Read the configuration, hide keys, and load tools. Raises UsageError.
@@ -128,7 +132,6 @@ def prepare(
         use_demo_tools: Offer demo tools on the simulator if there are no others.
         want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
         require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
-        show_notices: Whether to say how commands are confined, if not in the best way.
         saved_model: The model of a saved conversation, to be used unless a flag names another one.
     """
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
@@ -155,8 +158,6 @@ def prepare(
         from toolglot.builtin.configured import configured_builtins
 
         builtins = configured_builtins(settings, ask=ask_user, require_read=require_read)
-        for notice in builtins.notices if show_notices else ():
-            print_note(notice)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
         facade = setup.resolve_facade(tools)  # an unknown one is an error all the same

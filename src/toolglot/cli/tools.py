@@ -48,7 +48,7 @@ def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: s
     if tools:
         loaded = [item for name in tools for item in load_tools_or_definitions(name)]
     else:
-        with prepare(Flags(), want_builtin=True, show_notices=False) as cli_setup:
+        with prepare(Flags(), want_builtin=True) as cli_setup:
             loaded, unusable = cli_setup.tools, cli_setup.builtins.unusable if cli_setup.builtins is not None else {}
     configuration = read_configuration(flags={"facade": facade})
     settings, directory = configuration.settings, configuration.code_directories.get("facade")

@@ -49,6 +49,7 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     has_user = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     confirm = _confirm if has_user else None
     with prepare(Flags(**flags), confirm=confirm, ask_user=answer, use_demo_tools=True, saved_model=saved_model) as cli_setup:
+        cli_setup.print_notices()
         agent = cli_setup.create_agent(approve=approve)
         screen = Screen(create_console(), cli_setup.setup.settings.chat)
         with open_keyboard() as keyboard:
