@@ -426,12 +426,14 @@ class TestProtectedPaths:
         ("rm .envrc", set[str](), {".envrc"}),
         ("rm .envrc; ln -s ../outside/file .envrc", set[str](), {".envrc"}),
         ("chmod 777 .envrc", set[str](), {".envrc"}),
+        ("ln .envrc other; ln .git/config .git/objects/other", set[str](), {".envrc", ".git/config"}),
     ])  # fmt: skip
     def test_new_files_are_removed_and_changed_ones_restored(
         self, tmp_path: Path, act: str, removed: set[str], restored: set[str]
     ) -> None:
         assert self.revert(tmp_path, act) == (removed, restored, set[str]())
         assert (tmp_path / "work/.envrc").read_text() == (tmp_path / "work/.git/config").read_text() == "as it was"
+        assert (tmp_path / "work/.envrc").stat().st_nlink == (tmp_path / "work/.git/config").stat().st_nlink == 1
         assert (tmp_path / "outside/file").read_text() == "as it was"
 
     def test_links_do_not_lead_out(self, tmp_path: Path) -> None:

@@ -133,6 +133,8 @@ class _FileState(msgspec.Struct, frozen=True):
     mode: int
     data: bytes | None = None
     """The content of a small file that may have to be restored."""
+    links: int = 1
+    """Its names: by a new one, a later command could change it where the kernel protects the old one."""
 
     def is_same(self, other: "_FileState | None") -> bool:
         return other is not None and (self.identity, self.mode) == (other.identity, other.mode)
@@ -203,12 +205,12 @@ def _read_states(
             continue
         # The ctime is in it because a command can set the mtime back, but not the ctime.
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        state = _FileState(identity, status.st_mode)
+        state = _FileState(identity, status.st_mode, links=status.st_nlink)
         known = previous.get(name) if previous is not None else None
         if known is not None and known.data is not None and state.is_same(known):
             state = known
         elif stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE) and name not in closed:
-            state = _FileState(identity, status.st_mode, read_beneath(root, name, _MAX_FILE_SIZE))
+            state = _FileState(identity, status.st_mode, read_beneath(root, name, _MAX_FILE_SIZE), status.st_nlink)
         states[name] = state
         remaining -= len(state.data or b"")
     return states
@@ -381,6 +383,7 @@ class _Reversal:
                 state
                 and old.data is not None
                 and state.mode == old.mode
+                and state.links <= old.links
                 and read_beneath(self._root, name, _MAX_FILE_SIZE) == old.data
             ):
                 self._report.changed.append(self._root / name)
