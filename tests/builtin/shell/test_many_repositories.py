@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shell_kit import Kit, unavailable_reason
 
+from toolglot.builtin.files.closed_paths import MAX_CHILDREN
 from toolglot.builtin.files.roots import Root
 from toolglot.builtin.shell import protected_paths, sandbox
 from toolglot.builtin.shell.manager import ShellManager
@@ -148,6 +149,20 @@ async def test_at_landlock_only_commands_in_the_background_are_narrowed(tmp_path
     data = await kit.data("shell_output", handle=handle, timeout=30)
     assert "Permission denied" in data["output"]
     assert "in the background nothing can be created directly in ., .git; in the foreground it may be" in data["notes"]
+    kit.close()
+
+
+@needs_landlock
+async def test_a_directory_with_too_many_entries_beside_a_closed_one_is_explained(tmp_path: Path) -> None:
+    kit = Kit(tmp_path, SandboxLevel.LANDLOCK, hidden=(tmp_path / "work/secret",))
+    (kit.work / "secret").mkdir()
+    for number in range(MAX_CHILDREN):
+        (kit.work / f"part{number:04}").touch()
+    (kit.work / "zoo").touch()
+    assert (await kit.shell(command="echo > part0007"))["exit_code"] == 0
+    data = await kit.shell(command="echo > zoo")
+    assert data["exit_code"] == 1
+    assert "only 500 entries of . can be writable here" in data["notes"]
     kit.close()
 
 

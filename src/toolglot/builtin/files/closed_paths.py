@@ -15,9 +15,10 @@ from toolglot.builtin.files.roots import Root
 from toolglot.builtin.programs import own_program_paths
 from toolglot.user_dirs import own_paths
 
-__all__ = ["ClosedPaths", "find_closed_paths", "fold_name", "narrow_root", "pin_parents"]
+__all__ = ["MAX_CHILDREN", "ClosedPaths", "find_closed_paths", "fold_name", "list_names", "narrow_root", "pin_parents"]
 
-_MAX_CHILDREN = 500  # of a directory whose entries are allowed one by one
+MAX_CHILDREN = 500
+"""Of a directory whose entries are allowed one by one: the others are read-only."""
 
 
 class ClosedPaths(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ class ClosedPaths(msgspec.Struct, frozen=True):
         """Return the closed entries of the home directory; one at least, as new ones are closed as well."""
         if self.home is None:
             return []
-        names = [name for name in _list_names(self.home) if name.startswith(".") and fold_name(name) not in self.unprotected]
+        names = [name for name in list_names(self.home) if name.startswith(".") and fold_name(name) not in self.unprotected]
         return [self.home / name for name in (*names, ".config")]
 
     def list_read_only(self) -> list[Path]:
@@ -97,7 +98,7 @@ def narrow_root(root: Root, closed: Collection[Path]) -> Iterator[Root]:
     yield Root(root.path, writable=False)
     if root.path in inside:
         return
-    for name in _list_names(root.path)[:_MAX_CHILDREN]:
+    for name in list_names(root.path)[:MAX_CHILDREN]:
         child = root.path / name
         if not child.is_symlink() and child not in inside and (child.is_dir() or child.is_file()):
             yield from narrow_root(Root(child), inside)
@@ -113,7 +114,8 @@ def pin_parents(roots: Collection[Root], paths: Collection[Path]) -> Iterator[Ro
             yield from (Root(parent) for parent in parents[1:])
 
 
-def _list_names(directory: Path) -> list[str]:
+def list_names(directory: Path) -> list[str]:
+    """Return what is in a directory; nothing if it cannot be read."""
     try:
         return sorted(os.listdir(directory))
     except OSError:

@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from toolglot.base_errors import SessionNotFound
-from toolglot.builtin.files.closed_paths import narrow_root, pin_parents
+from toolglot.builtin.files.closed_paths import MAX_CHILDREN, list_names, narrow_root, pin_parents
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.home import explain_hidden_paths, write_git_config
@@ -399,18 +399,20 @@ class ShellManager:
         confinement, notes = session.confinement, list[str]()
         if confinement.level is SandboxLevel.NONE:
             return []
+        narrowed = {part.path for part in confinement.roots if not part.writable}
+        narrowed -= {root.path for root in self._workspace.roots if not root.writable}
+        if narrowed and ("Permission denied" in output or "Read-only file system" in output):
+            if confinement.level is SandboxLevel.LANDLOCK and session.options.background:
+                names = ", ".join(map(self._show_path, sorted(narrowed)[:5]))
+                notes.append(f"in the background nothing can be created directly in {names}; in the foreground it may be")
+            crowded = [path for path in sorted(narrowed) if len(list_names(path)) > MAX_CHILDREN]
+            notes += [f"only {MAX_CHILDREN} entries of {self._show_path(path)} can be writable here" for path in crowded[:5]]
         if confinement.level is SandboxLevel.BUBBLEWRAP:
             if "Read-only file system" in output or "Device or resource busy" in output:
                 names = ", ".join(map(self.state.display_path, confinement.protected_paths[:5]))
                 notes.append(f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}")
             elif not confinement.network and any(error in output for error in _NETWORK_ERRORS):
                 notes.append("the sandbox has no network")
-        elif session.options.background and "Permission denied" in output:
-            parts = {part.path for part in confinement.roots if not part.writable}
-            parts -= {root.path for root in self._workspace.roots if not root.writable}
-            if parts:
-                names = ", ".join(map(self._show_path, sorted(parts)[:5]))
-                notes.append(f"in the background nothing can be created directly in {names}; in the foreground it may be")
         return notes + explain_hidden_paths(output, confinement.roots)
 
 
