@@ -106,7 +106,7 @@ class World:
             self.write(self.home / name, f"CANARY home/{name}\n")
         self.write(self.outside / "secret.txt", "CANARY outside\n")
         self.write(self.home / ".config/toolglot/config.toml", self.configuration)
-        self.write(self.home / ".local/share/toolglot/approval.key", "CANARY approval-key\n")
+        self.write(self.home / ".local/share/toolglot/approval.key", f"{'CANARY approval-key':x<64}\n")
         self.put("README.md", "# Project\n")
         for name, target in self.links.items():
             (self.project / name).parent.mkdir(parents=True, exist_ok=True)

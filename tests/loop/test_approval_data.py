@@ -684,6 +684,25 @@ def test_the_key_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
         run(loaded(data, vault).resume({first.pending[0].id: True}))
 
 
+@pytest.mark.parametrize("damaged", [b"", b"short", None])
+def test_a_damaged_key_is_replaced_and_links_are_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bytes | None
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
+    if damaged is None:
+        monkeypatch.setattr(os, "link", fail)
+    else:
+        (tmp_path / "approval.key").write_bytes(damaged)
+    talker, vault, first = paused()
+    data = talker.save()
+    assert talker.save() == data, "the key stays"
+    assert run(loaded(data, vault).resume({first.pending[0].id: True})).stop == "end"
+    assert [path.name for path in tmp_path.iterdir()] == ["approval.key"]
+
+
 def test_agents_that_save_for_the_first_time_together_have_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
     talkers = [paused() for _ in range(8)]

@@ -32,7 +32,11 @@ def sign(saved: bytes) -> bytes:
             try:
                 with open(handle, "w") as new:
                     new.write(secrets.token_hex(_KEY_LENGTH // 2))
-                os.link(name, file)  # complete or not there, and never replaced
+                try:
+                    os.link(name, file)  # complete or not there
+                except OSError:  # there is one, or the file system has no links
+                    if not file.exists() or len(file.read_bytes().strip()) != _KEY_LENGTH:
+                        os.replace(name, file)  # a damaged key signs nothing
             finally:
                 os.unlink(name)
     if key := _read_key():
