@@ -134,7 +134,7 @@ def judge(tmp_path: Path) -> Iterator[Any]:
     by_name = {tool.name: tool for tool in tools.all_tools}
 
     def judge(config: ToolConfig, name: str, **arguments: Any) -> Verdict:
-        return ToolPolicy(config, can_ask=True).judge(by_name[name], None, arguments)
+        return ToolPolicy(config, can_ask=True).judge(by_name[name], arguments)
 
     yield judge
     tools.close()

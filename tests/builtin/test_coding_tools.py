@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from toolglot import builtin
+from toolglot.approvals import Effect
 from toolglot.builtin.configured import configured_builtins
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
@@ -20,7 +21,7 @@ from toolglot.config.settings import BuiltinSettings, PolicySettings, Settings
 from toolglot.errors import UnknownName, UsageError
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.request import BUILTIN_TAG
-from toolglot.tools.config import Effect, ToolConfig
+from toolglot.tools.config import ToolConfig
 from toolglot.tools.policy import ToolPolicy
 
 
@@ -205,4 +206,4 @@ def test_which_tools_ask(
     policy = ToolPolicy(ToolConfig(approval_effects=ask), can_ask=True)
     names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}
     tools = [tool for tool in loaded.tools if tool.name in names]
-    assert {tool.name for tool in tools if policy.judge(tool, arguments={}).action == "ask"} == asking
+    assert {tool.name for tool in tools if policy.judge(tool, {}).action == "ask"} == asking

@@ -227,6 +227,6 @@ class TestProjects:
                 tool(command="create", path="/memories/a.md", file_text="known")
             assert "known" in tool(command="view", path="/memories/a.md").content
             policy = ToolPolicy(ToolConfig(), can_ask=True)
-            actions = [policy.judge(tool, None, {"command": command}).action for command in ("view", "create", "delete")]
+            actions = [policy.judge(tool, {"command": command}).action for command in ("view", "create", "delete")]
             assert actions == ["run", "ask", "ask"]
             opened.close()

@@ -23,6 +23,7 @@ from tests.handover.harness import (
 )
 from tests.handover.test_wire_pairs import bound_items
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tools import coding_tools
 from toolglot.events import ToolOutcome
 from toolglot.facades.view import Facade
@@ -33,7 +34,6 @@ from toolglot.request import ToolChoice
 from toolglot.simulator.core import Script
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool, tool
 from toolglot.wire.codec import decode_request

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.errors import MalformedData, UsageError
 from toolglot.events import ApprovalNeeded, RunDone, RunResult, ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.hooks import Veto
 from toolglot.tools.tool import Tool
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.errors import UsageError
 from toolglot.events import RunEvent, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Reply
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.tool import tool
 
 from .agents import (

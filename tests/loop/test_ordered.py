@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tools import builtins
 from toolglot.events import ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Reply, ToolCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.tool import Tool, tool
 
 from .agents import PROVIDERS, Wiretap, agent, cancelled, check, gathered, hook, kinds_of, outcome, results_of, run

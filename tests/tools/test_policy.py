@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
 from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.tools.config import Rate, RetryConfig, ToolConfig
-from toolglot.tools.executor import ApprovalRequest, ToolExecutor
+from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.policy import ToolPolicy
 from toolglot.tools.registry import ToolRegistry

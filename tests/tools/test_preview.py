@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import ApprovalRequest, ToolExecutor
+from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
 

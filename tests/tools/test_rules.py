@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from toolglot import Orchestrator, Subject, ToolConfig, UsageError
-from toolglot.messages import ToolCall
 from toolglot.tools.command_words import split_command
 from toolglot.tools.policy import ToolPolicy
 from toolglot.tools.rules import RuleSet, parse_rule
@@ -297,7 +296,7 @@ def make(**options: Any) -> Tool:
 
 
 def judge(config: ToolConfig, made: Tool, *, can_ask: bool = False, what: str = "x") -> tuple[str, str, str, bool]:
-    verdict = ToolPolicy(config, can_ask=can_ask).judge(made, ToolCall("1", "act", {}), {"what": what})
+    verdict = ToolPolicy(config, can_ask=can_ask).judge(made, {"what": what})
     return verdict.action, verdict.code, verdict.decided_by, verdict.each_time
 
 
@@ -349,7 +348,7 @@ class TestVerdicts:
         config = ToolConfig(approve=["act"])
         policy = ToolPolicy(config, can_ask=True)
         policy.allow_always(made)
-        verdict = policy.judge(made, None, {"what": "x"})
+        verdict = policy.judge(made, {"what": "x"})
         assert (verdict.action, verdict.reason, verdict.each_time) == ("ask", "it runs outside the sandbox", True)
         assert judge(config, made)[:2] == ("refuse", "approval_required")
         assert judge(ToolConfig(deny=["act"]), made, can_ask=True)[0] == "refuse"
@@ -359,7 +358,7 @@ class TestVerdicts:
         def fail(arguments: dict[str, Any]) -> Any:
             raise KeyError(arguments["nothing"])
 
-        verdict = ToolPolicy(ToolConfig(approve=["act"]), can_ask=True).judge(make(**{option: fail}), None, {"what": "x"})
+        verdict = ToolPolicy(ToolConfig(approve=["act"]), can_ask=True).judge(make(**{option: fail}), {"what": "x"})
         assert (verdict.action, verdict.each_time) == ("ask", True)
         assert "cannot say" in verdict.reason
 
@@ -371,7 +370,7 @@ class TestVerdicts:
         (ToolConfig(approval_effects=()), "x", "it needs no approval"),
     ])  # fmt: skip
     def test_reasons(self, config: ToolConfig, what: str, reason: str) -> None:
-        assert ToolPolicy(config, can_ask=True).judge(make(**SCOPE), None, {"what": what}).reason == reason
+        assert ToolPolicy(config, can_ask=True).judge(make(**SCOPE), {"what": what}).reason == reason
 
     def test_a_refusal_says_how_to_allow(self) -> None:
         agent = Orchestrator("simulator", tools=[make()], facade="neutral")

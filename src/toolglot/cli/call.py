@@ -18,6 +18,7 @@ from typing import Any
 import click
 import msgspec
 
+from toolglot.approvals import ApprovalRequest, Approve
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, FACADE, JSON, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
@@ -35,7 +36,7 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolDefinition
 from toolglot.schema.arguments import make_example
 from toolglot.tools.calls import base_call
-from toolglot.tools.executor import ApprovalRequest, Approve, ToolExecutor
+from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 
@@ -130,7 +131,7 @@ def _explain(executor: ToolExecutor, facade: BoundFacade | None, call: ToolCall)
     if tool is None:
         raise UsageError(f"{call.name} cannot be explained: no tool has this name, or its arguments are not valid")
     executor.policy.check_allowed(tool, call.name)
-    verdict = executor.policy.judge(tool, base, tool.bind(base).arguments)
+    verdict = executor.policy.judge(tool, tool.bind(base).arguments)
     verb = {"run": "runs", "ask": "asks", "refuse": "is refused"}[verdict.action]
     print_line(f"{tool.name} {verb}: {verdict.reason}")
     return int(verdict.action == "refuse")

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from toolglot.approvals import Effect
 from toolglot.engine.transport import Timeouts
 from toolglot.loop.context_window import ContextPolicy
 from toolglot.request import Effort
-from toolglot.tools.config import Effect, RetryConfig, ToolConfig, ToolErrorHandling
+from toolglot.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
 
 __all__ = [
     "BuiltinSettings",

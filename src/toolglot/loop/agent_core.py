@@ -9,6 +9,7 @@ from typing import Any, Generic, Self, Unpack, cast
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.approvals import Approve
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import Transport
@@ -27,7 +28,7 @@ from toolglot.providers.catalog import select_row, split_model
 from toolglot.request import Options, Schema, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approve, ToolExecutor
+from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics

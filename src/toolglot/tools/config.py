@@ -12,7 +12,7 @@ from toolglot.request import ToolChoice
 from toolglot.tools.rules import parse_rule
 from toolglot.value_checks import check_values
 
-__all__ = ["Effect", "Rate", "RequestRate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
+__all__ = ["Rate", "RequestRate", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 
 ToolErrorHandling = Literal["continue", "abort", "retry"]
 """continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried, then continue."""

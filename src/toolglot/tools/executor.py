@@ -36,7 +36,7 @@ from toolglot.tools.results import ResultStore, describe_error, read_result_tool
 from toolglot.tools.tool import Tool
 from toolglot.tools.turn import run_turn
 
-__all__ = ["ApprovalRequest", "Approve", "ToolExecutor"]
+__all__ = ["ToolExecutor"]
 
 log = getLogger("toolglot.tools")
 
@@ -153,7 +153,7 @@ class ToolExecutor:
             bound = tool.bind(base)
             target = _describe(tool, tool.target, bound.arguments)[0]
             policy.check_limits(tool, name, self.clock())
-            verdict = self._judge(tool, base, bound.arguments, doubt)
+            verdict = self._judge(tool, bound.arguments, doubt)
         except ToolError as error:
             return self._refuse(base, interpreted, error, tool, target, dry=dry)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
@@ -161,9 +161,9 @@ class ToolExecutor:
             policy.record_start(tool, self.clock())
         return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, verdict)
 
-    def _judge(self, tool: Tool, call: ToolCall, arguments: dict[str, Any], doubt: str = "") -> Verdict:
+    def _judge(self, tool: Tool, arguments: dict[str, Any], doubt: str = "") -> Verdict:
         """Return whether a call runs or is asked about. Raises ToolError if it may not run."""
-        verdict = self.policy.judge(tool, call, arguments)
+        verdict = self.policy.judge(tool, arguments)
         if verdict.action == "refuse":
             message = f"The call did not run: {verdict.reason}."
             raise ToolError(message, kind="not_allowed", code=verdict.code, details=verdict)
@@ -174,7 +174,7 @@ class ToolExecutor:
     def runs_unasked(self, tool: Tool, call: ToolCall) -> bool:
         """Return whether the policy lets a call run without a decision."""
         try:
-            return self._judge(tool, call, tool.bind(call).arguments).action == "run"
+            return self._judge(tool, tool.bind(call).arguments).action == "run"
         except ToolError:
             return False
 
@@ -200,7 +200,7 @@ class ToolExecutor:
         """
         for _ in range(_MAX_QUESTIONS):
             try:
-                verdict = self._judge(prepared.tool, prepared.call, prepared.arguments, doubt)
+                verdict = self._judge(prepared.tool, prepared.arguments, doubt)
             except ToolError as error:  # a rule forbids what it would do by now
                 return self._refuse(prepared.call, prepared.interpreted, error, prepared.tool, prepared.target)
             prepared = replace(prepared, verdict=verdict)
@@ -277,7 +277,7 @@ class ToolExecutor:
             issues = "; ".join(map(str, error.details or [error]))
             raise UsageError(f"Allow(arguments=…) does not fit the tool {tool.name!r}: {issues}") from None
         target = _describe(tool, tool.target, bound.arguments)[0]
-        verdict = self._judge(tool, call, bound.arguments)
+        verdict = self._judge(tool, bound.arguments)
         repair = Repair("arguments", tool.name, "the approver changed them")
         return replace(
             prepared,

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
+from toolglot.approvals import Effect
 from toolglot.request import ToolExample
-from toolglot.tools.config import Effect, Rate
+from toolglot.tools.config import Rate
 from toolglot.tools.rules import Subject
 
 __all__ = ["Describe", "SchemaToolOptions", "Scope", "ToolOptions"]

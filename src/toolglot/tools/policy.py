@@ -10,12 +10,13 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from toolglot.approvals import Effect
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import dumps
 from toolglot.messages import ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.audit import DecidedBy
-from toolglot.tools.config import Effect, Rate, ToolConfig
+from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.rules import RuleSet, find_subjects
 from toolglot.tools.tool import Tool
 
@@ -146,7 +147,7 @@ class ToolPolicy:
     def _find_rate(self, tool: Tool) -> Rate | None:
         return tool.rate or self.config.rates.get(tool.name)
 
-    def judge(self, tool: Tool, call: ToolCall | None = None, arguments: dict[str, Any] | None = None) -> Verdict:
+    def judge(self, tool: Tool, arguments: dict[str, Any] | None = None) -> Verdict:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
         if tool.name in LOOP_TOOLS:
             return Verdict("run", "it needs no approval")

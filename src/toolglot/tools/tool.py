@@ -27,6 +27,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from toolglot.approvals import Effect
 from toolglot.errors import InvalidTool, ToolError, ToolglotError, UnknownName, UsageError
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall
@@ -45,7 +46,7 @@ from toolglot.schema.derive import derive
 from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.output import OutputType
 from toolglot.schema.signatures import evaluate_annotations, function_doc, function_name, list_parameters
-from toolglot.tools.config import ANY_EFFECT, Effect, Rate
+from toolglot.tools.config import ANY_EFFECT, Rate
 from toolglot.tools.context import Context
 from toolglot.tools.options import Describe, SchemaToolOptions, Scope, ToolOptions
 from toolglot.tools.results import collect_async_generator, collect_generator

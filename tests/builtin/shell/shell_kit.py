@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from toolglot.approvals import Approve
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
@@ -17,7 +18,7 @@ from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.events import ToolOutcome, ToolProgress
 from toolglot.messages import Text, ToolCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approve, ToolExecutor
+from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
 

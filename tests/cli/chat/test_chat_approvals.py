@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.cli.chat.approvals import describe_approval, show_approval
 from toolglot.cli.sanitize import escape_deceptive
 from toolglot.config.settings import PolicySettings
 from toolglot.messages import ToolCall
-from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.tool import tool
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
