@@ -19,7 +19,7 @@ from shell_kit import Kit, unavailable_reason
 from toolglot.builtin.files.confined_open import open_beneath
 from toolglot.builtin.files.roots import Root
 from toolglot.builtin.shell import sandbox, session
-from toolglot.builtin.shell.arguments import RunOptions
+from toolglot.builtin.shell.arguments import CommandOptions
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import remove_cgroups
 from toolglot.builtin.shell.sandbox import Confinement, Program, SandboxLevel, prepare_launch
@@ -139,7 +139,7 @@ async def test_what_is_no_exchange_is_not_tried_again(tmp_path: Path) -> None:
     program.write_text(f'#!/bin/sh\n[ "$1" = --help ] || echo x >> {tmp_path}/starts\n{refusal}\n')
     program.chmod(0o755)
     confinement = Confinement(level=SandboxLevel.BUBBLEWRAP, roots=(), scratch=tmp_path, bubblewrap=str(program))
-    command = session.ShellSession("1", "true", confinement=confinement, cwd=tmp_path, options=RunOptions())
+    command = session.ShellSession("1", "true", confinement=confinement, cwd=tmp_path, options=CommandOptions())
     command.start()
     command.join()
     assert (tmp_path / "starts").read_text() == "x\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from toolglot.builtin.shell import limits
-from toolglot.builtin.shell.arguments import RunOptions
+from toolglot.builtin.shell.arguments import CommandOptions
 from toolglot.builtin.shell.environment import safe_environment, validate_environment
 from toolglot.builtin.shell.limits import CommandLimits
 from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
@@ -370,7 +370,7 @@ class TestOutput:
 
     def test_output_that_arrives_while_a_result_is_built_is_shown_next(self, tmp_path: Path) -> None:
         confinement = Confinement(level=SandboxLevel.NONE, roots=(), scratch=tmp_path)
-        session = ShellSession("1", "true", confinement=confinement, cwd=tmp_path, options=RunOptions())
+        session = ShellSession("1", "true", confinement=confinement, cwd=tmp_path, options=CommandOptions())
         for chunk in (b"one", b"x" * 3 * KEEP_BYTES, b"two"):
             session.output.add(chunk)
             head, gap, tail = session.take_output(session.shown_bytes)

@@ -13,7 +13,7 @@ __all__ = [
     "DEFAULT_OUTPUT",
     "MAX_OUTPUT",
     "MAX_TIMEOUT",
-    "RunOptions",
+    "CommandOptions",
     "check_commands",
     "check_output_limit",
     "check_seconds",
@@ -30,7 +30,7 @@ _MAX_COMMAND_BYTES = 100_000  # Linux allows 128 KB in one argument (MAX_ARG_STR
 _MAX_ARGUMENTS, _MAX_COMMANDS, _MAX_INPUT_BYTES = 1000, 50, 1_000_000
 
 
-class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+class CommandOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the commands of one call are run."""
 
     cwd: str | None = None

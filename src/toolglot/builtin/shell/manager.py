@@ -19,7 +19,7 @@ import msgspec
 from toolglot.base_errors import SessionNotFound
 from toolglot.builtin.files.closed_paths import MAX_CHILDREN, list_names, narrow_root, pin_parents
 from toolglot.builtin.files.workspace import Root
-from toolglot.builtin.shell.arguments import RunOptions
+from toolglot.builtin.shell.arguments import CommandOptions
 from toolglot.builtin.shell.home import explain_hidden_paths, write_git_config
 from toolglot.builtin.shell.limits import CommandLimits, describe_limits
 from toolglot.builtin.shell.name_guard import GuardPlan, NameGuard
@@ -197,7 +197,7 @@ class ShellManager:
 
     # ---- starting commands
 
-    def start(self, command: str, argv: list[str] | None, options: RunOptions) -> ShellSession:
+    def start(self, command: str, argv: list[str] | None, options: CommandOptions) -> ShellSession:
         """Start a command; from then on it can be found by its handle. Blocks. Raises ToolError."""
         if self._is_closed:
             raise _over_error()

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Literal
 
-from toolglot.builtin.shell.arguments import RunOptions
+from toolglot.builtin.shell.arguments import CommandOptions
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import DiskWatch, remove_cgroups, was_out_of_memory
 from toolglot.builtin.shell.output import OutputBuffer
@@ -76,7 +76,7 @@ class ShellSession:
         *,
         confinement: Confinement,
         cwd: Path,
-        options: RunOptions,
+        options: CommandOptions,
         argv: list[str] | None = None,
         snapshots: tuple[ProtectedSnapshot, ...] = (),
     ) -> None:

@@ -15,7 +15,7 @@ from toolglot.builtin.shell.arguments import (
     DEFAULT_OUTPUT,
     MAX_OUTPUT,
     MAX_TIMEOUT,
-    RunOptions,
+    CommandOptions,
     check_commands,
     check_output_limit,
     check_seconds,
@@ -192,7 +192,7 @@ class _ShellTools:
         is_foreground = not background and check_seconds("yield_after", yield_after) is None
         if then and (not is_foreground or tty or stdin is not None):
             raise invalid_argument("then", "works only for commands that run in the foreground without a terminal or input")
-        options = RunOptions(
+        options = CommandOptions(
             cwd=cwd,
             timeout=check_timeout(timeout, inactivity_timeout, is_foreground=is_foreground),
             inactivity_timeout=inactivity_timeout,
@@ -277,7 +277,7 @@ class _ShellTools:
     # ---- running commands
 
     async def _run_commands(
-        self, context: Context, options: RunOptions, lines: list[str], argv: list[str] | None
+        self, context: Context, options: CommandOptions, lines: list[str], argv: list[str] | None
     ) -> ToolOutput:
         if self.why_shell_asks({"escalate": options.escalate}):
             _require_approval(context)
@@ -294,7 +294,7 @@ class _ShellTools:
         data = {"results": [output.data for output in outputs]}
         return ToolOutput(text, data, failure is not None, failure.error_kind if failure else None)
 
-    async def _run_command(self, context: Context, options: RunOptions, line: str, argv: list[str] | None) -> ToolOutput:
+    async def _run_command(self, context: Context, options: CommandOptions, line: str, argv: list[str] | None) -> ToolOutput:
         session = await self._start(line, argv, options)
         seconds = 0.0 if options.background and options.yield_after is None else options.yield_after
         try:
@@ -308,7 +308,7 @@ class _ShellTools:
             self._manager.forget(session)
         return output
 
-    async def _start(self, line: str, argv: list[str] | None, options: RunOptions) -> ShellSession:
+    async def _start(self, line: str, argv: list[str] | None, options: CommandOptions) -> ShellSession:
         """Start a command in a thread, as that reads directories and files."""
         started: list[ShellSession] = []
         is_cancelled = threading.Event()
