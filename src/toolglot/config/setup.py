@@ -42,7 +42,7 @@ from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, RequestRate, ToolConfig
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.rules import ACTS_AS
+from toolglot.tools.rules import ACTS_AS, parse_rule
 from toolglot.type_parameters import Data, OutputValue
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
@@ -183,7 +183,7 @@ class Setup:
             allowed_tools=allowed_tools,
             approval_effects=policy.ask,
             approve=policy.approve,
-            deny=tuple(rule for each in own_filters for rule in each.deny if "(" in rule),
+            deny=tuple(rule for each in own_filters for rule in each.deny if parse_rule(rule).pattern),
             max_uses=_by_tool(policy.max_uses, names),
             rates={name: Rate(calls, 60) for name, calls in _by_tool(policy.max_per_minute, names).items()},
             request_rates={
@@ -332,7 +332,7 @@ def _to_base_names(tool_filter: ToolFilter, names: tuple[str, ...]) -> ToolFilte
     allow = tool_filter.allow
     if allow is not None:
         allow = tuple(name for pattern in allow for name in _base_patterns(pattern, names))
-    patterns = (pattern for pattern in tool_filter.deny if "(" not in pattern)  # the others are rules about calls
+    patterns = (rule for rule in tool_filter.deny if not parse_rule(rule).pattern)  # the others are rules about calls
     deny = tuple(name for pattern in patterns for name in (pattern, *_native_names(pattern, names)))
     return replace(tool_filter, allow=allow, deny=deny)
 
