@@ -80,7 +80,10 @@ class TestCommands:
         # programs that run others, or write
         ("find *", "find . -exec rm {} +"), ("find *", "find . -delete"), ("find *", "find . -fprint x"),
         ("find *", "find . -okdir rm ;"),
-        ("find . -exec *", "find . -exec rm x"), ("git *", "git -c core.pager=x log"), ("git *", "git --exec-path=x log"),
+        ("find . -exec *", "find . -exec rm x"), ("git *", "git -c core.pager=x log"),
+        ("git --no-pager *", "git --no-pager -c alias.x=!id x"), ("git -C *", "git -C . -c alias.x=!id x"),
+        ("*", "/usr/bin/git -c alias.x=!id x"), ("g?t *", "git --no-pager log"), ("git -C *", "git -C . clone -u id a b"),
+        ("git *", "git --exec-path=x log"),
         ("git *", "git --git-dir=x status"), ("git *", "git diff --output=x"), ("git log *", "git log --outp=x"),
         ("git log *", "git log --ext-diff"), ("git grep *", "git grep -Osh x"),
         ("git *", "git grep --open-files-in-pager=x y"),

@@ -90,8 +90,13 @@ RISKY_OPTIONS: dict[str, tuple[str, ...]] = {
     "wget": ("-O", "-o", "-e", "--execute", "--output-document", "--use-askpass"),
     "zip": ("-T", "--unzip-command"),
 }
-# What stands before their subcommand can change what it does (git -c core.pager=…), so that a wildcard covers none of it.
-_WITH_SUBCOMMANDS = frozenset({"git", "hg", "svn"})
+# Options before their subcommand can change what it does (git -c core.pager=…), so that a wildcard covers none of them. Of the
+# programs that have such: the options whose value is the next word.
+_BEFORE_SUBCOMMAND = {
+    "git": ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--attr-source"),
+    "hg": ("-R", "--repository", "--cwd", "--config", "--config-file"),
+    "svn": ("--config-dir", "--config-option", "--username", "--password"),
+}
 _LONG_WITH_ONE_DASH = frozenset({"find", "gcc", "go"})
 _MAX_LINE = 10_000  # characters; what is longer is not judged, as that would take long
 _MAX_DEPTH = 3  # of commands in the words of commands
@@ -253,17 +258,29 @@ def match_words(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
         return False
     if not all(map(fnmatchcase, words, fixed)):
         return False
-    program = words[0].rpartition("/")[2]
-    free = [word for index, word in enumerate(words) if index >= len(fixed) or fixed[index] != word]
-    if program in _WITH_SUBCOMMANDS and len(fixed) == 1 and free and free[0].startswith("-"):
+    program, start = words[0].rpartition("/")[2], find_subcommand(words)
+    is_free = [index >= len(fixed) or fixed[index] != word for index, word in enumerate(words)]
+    if program in _BEFORE_SUBCOMMAND and any(
+        free and word.startswith("-") for free, word in zip(is_free[1:start], words[1:start], strict=True)
+    ):
         return False
+    free = [word for word, free in zip(words, is_free, strict=True) if free]
     return not free or not (program in RUNNERS or find_risky(words, (*fixed[1:], *free)))
+
+
+def find_subcommand(words: tuple[str, ...]) -> int:
+    """Return the index of the first word after the program that is neither an option nor the value of one."""
+    with_value = _BEFORE_SUBCOMMAND.get(words[0].rpartition("/")[2], ())
+    index = 1
+    while index < len(words) and words[index].startswith("-"):
+        index += 1 + (words[index] in with_value)
+    return min(index, len(words))
 
 
 def find_risky(words: tuple[str, ...], candidates: Iterable[str]) -> set[str]:
     """Return words of a command that are, or may abbreviate or contain, options that start programs or write files."""
     program = words[0].rpartition("/")[2]
-    subcommand = next((part for part in words[1:] if not part.startswith("-")), "")
+    subcommand = "".join(words[find_subcommand(words) :][:1])
     options = (*RISKY_OPTIONS.get(program, ()), *RISKY_OPTIONS.get(f"{program} {subcommand}", ()))
     risky: set[str] = set()
     for word in candidates if options else ():
