@@ -141,6 +141,13 @@ def test_a_name_in_the_configuration_that_no_tool_has_is_a_warning(field: str, c
     assert caplog.messages == [f"{field} of ToolConfig names no tool of this agent: 'duble'; did you mean 'double'?"]
 
 
+def test_a_rule_about_a_tool_that_is_not_there_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    config = ToolConfig(approve=["double", "Bash(ls)"], deny=["duble(1)"])  # a model's own name of a built-in tool is known
+    Orchestrator("simulator", tools=[double], config=config)
+    message = "the rule 'duble(1)' of ToolConfig names no tool of this agent: 'duble'; did you mean 'double'?"
+    assert caplog.messages == [message]
+
+
 @pytest.mark.parametrize("answer", ["maybe", None])
 def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     agent = Orchestrator("simulator", tools=[tool(double, approval=True)], approve=lambda _: answer)

@@ -339,6 +339,8 @@ class TestVerdicts:
         assert judge(config, make(**SCOPE), what="ac") == ("run", "", "rule", False)
         assert judge(config, make(**SCOPE), what="ab") == ("refuse", "denied", "rule", False)
         assert judge(config, make(**SCOPE), what="b", can_ask=True) == ("ask", "", "policy", False)
+        doubtful = judge(config, make(), what="ac", can_ask=True)
+        assert (doubtful[0], doubtful[3]) == ("ask", True)  # neither "always" nor --yes decides it
         assert judge(config, make(), what="ac", can_ask=True)[0] == "ask"  # the tool does not say what it is about
         assert judge(config, make(approval=False, **SCOPE), what="ab")[0] == "refuse"
         assert judge(ToolConfig(approve=["act"], deny=["act(b)"]), make(), can_ask=True)[0] == "ask"

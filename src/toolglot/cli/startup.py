@@ -233,7 +233,7 @@ def logins_file() -> Path:
 
 
 def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None") -> None:
-    """Report patterns that match no tool: in --allow as an error, elsewhere as a warning."""
+    """Report patterns that match no tool: in --allow and --deny as an error, elsewhere as a warning."""
     names = [tool(item).name if callable(item) else getattr(item, "name", "") for item in tools]
     if "" in names:
         item = tools[names.index("")]
@@ -246,7 +246,9 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
         raise UnknownName("tool in --allow", pattern, names)
     unmatched = find_unmatched_rules(setup.settings, names)
     for pattern in unmatched[:_MAX_WARNINGS]:
-        rule = "--deny" if pattern in flags.deny else "--approve" if pattern in flags.approve else "a configured rule"
+        if pattern in flags.deny:  # it would deny nothing
+            raise UnknownName("tool in --deny", pattern.partition("(")[0], (*names, *BASE_TOOLS))
+        rule = "--approve" if pattern in flags.approve else "a configured rule"
         print_note(f"{rule} names {pattern!r}, but no tool matches it")
     if more := unmatched[_MAX_WARNINGS:]:
         print_note(f"and {len(more)} more rules that no tool matches")

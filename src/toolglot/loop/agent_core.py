@@ -1,6 +1,7 @@
 """The parts of an agent, and how they are put together for a request or a run. Nothing is awaited here but a system prompt."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from inspect import isawaitable
 from logging import getLogger
 from types import NoneType, UnionType
@@ -34,6 +35,7 @@ from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.rules import parse_rule
 from toolglot.tools.tool import Tool
 from toolglot.type_parameters import Data, OutputValue
 from toolglot.value_checks import as_items, check_arguments
@@ -253,6 +255,10 @@ class AgentCore(Generic[Data, OutputValue]):
         for field, used in fields.items():
             for name in sorted({*used} - {*names, *LOOP_TOOLS}):
                 log.warning("%s of ToolConfig names no tool of this agent: %s", field, UnknownName("tool", name, names).hint)
+        for rule in map(parse_rule, (*config.approve, *config.deny)):
+            if not any(fnmatchcase(name, rule.tool) for name in names) and not find_base_tools(rule.tool):
+                hint = UnknownName("tool", rule.tool, names).hint
+                log.warning("%s of ToolConfig names no tool of this agent: %s", rule, hint)
 
     @property
     def tool_names(self) -> tuple[str, ...]:

@@ -165,7 +165,7 @@ class ToolPolicy:
         if must_ask:
             return self._ask(tool, must_ask, each_time=True)
         if denial is not None and arguments is not None:
-            return self._ask(tool, f"{denial} may deny it")
+            return self._ask(tool, f"{denial} may deny it", each_time=True)
         asking = self.effects_to_approve(tool, is_quiet=is_quiet)
         if tool.approval is False or (tool.approval is None and not asking):
             return Verdict("run", "it needs no approval")
