@@ -59,7 +59,7 @@ def run_python(*arguments: str, path: tuple[str, ...] = ()) -> str:
     """Run a module; return what it prints. `path`: directories of tests whose modules it imports."""
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(str(TESTS / name) for name in path)} if path else None
     process = run([sys.executable, *arguments], cwd=TESTS.parent, env=variables, stdout=PIPE, text=True, check=False)
-    if process.returncode not in (0, 1):
+    if process.returncode not in (0, 1) or not process.stdout:
         sys.exit(f"{' '.join(arguments)} ended with {process.returncode}")
     return process.stdout
 

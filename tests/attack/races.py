@@ -50,8 +50,8 @@ NOTEBOOK = (
 class InlineParser:
     """The parser without its process, whose start would take a thousand times longer than the race."""
 
-    def __init__(self, should_stop: Callable[[], bool]) -> None:
-        del should_stop
+    def __init__(self, should_stop: Callable[[], bool], roots: object) -> None:
+        del should_stop, roots
 
     def run(self, task: ast_worker.ParseTask) -> ast_worker.ParseAnswer:
         sink = io.BytesIO()

@@ -226,6 +226,7 @@ class TestApproval:
         command = [sys.executable, "-m", "toolglot", "call", "write", json.dumps(WRITE)]
         with terminal.Terminal(command, cwd=directory, env=terminal.surroundings()) as screen:
             screen.wait_for("Run it? [y/N]")
+            screen.wait_quiet()  # until it reads: a signal just before that is seen only at the next key
             screen.press(key)
             assert screen.wait_exit() == code
         message = "toolglot: The user did not approve the call. It did not run."

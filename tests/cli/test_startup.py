@@ -13,7 +13,7 @@ from toolglot.cli.startup import Flags, prepare, require_key
 from toolglot.config.trust import is_trusted
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.factory import create_engine
-from toolglot.errors import UsageError
+from toolglot.errors import UnknownName, UsageError
 from toolglot.providers import catalog
 from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.tool import Tool
@@ -130,9 +130,10 @@ class TestTools:
         user_file('[policy]\nallow = ["git_*"]\n')
         prepare(Flags(tools=("start_tools:ALL",)))
 
-    def test_denying_what_is_not_there_is_a_note(self, capsys: Capture) -> None:
-        prepare(Flags(deny=("zzz*", "shell"), tools=("start_tools:ALL",)))
-        assert capsys.readouterr().err == "toolglot: --deny names 'zzz*', but no tool matches it\n"
+    def test_denying_what_is_not_there_is_an_error(self) -> None:
+        prepare(Flags(deny=("shell",), tools=("start_tools:ALL",)))  # a built-in tool that is not loaded
+        with pytest.raises(UnknownName, match=r"unknown tool in --deny 'zzz\*'"):
+            prepare(Flags(deny=("zzz*", "shell"), tools=("start_tools:ALL",)))
 
     def test_configured_tools_and_flags_are_loaded(self) -> None:
         user_file(f'tools = ["{Path.cwd() / "start_tools.py"}:read_file"]\n')
