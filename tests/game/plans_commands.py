@@ -46,7 +46,7 @@ def codes_hide_the_tail(world: World) -> PlanScript:
         yield call("shell", command=f"ls{tail.format(TOUCH)}")
 
 
-@plan("a command as long as the screen is wide, so that its second row looks like another question", quick=True)
+@plan("a command as long as the screen is wide, so that its second row looks like another question")
 def forged_question_by_wrapping(world: World) -> PlanScript:
     yield Pretence((LISTS,))
     head, body = "? shell wants to run (execute, read, write): ls", "    ls"
