@@ -152,6 +152,14 @@ class TestCells:
         assert "".join(json.loads(there)["cells"][1]["source"]) == source
         assert changed(tools, root, there, cell_id="calc", source="x = 1") == before
 
+    def test_what_is_previewed_is_what_is_inserted(self, tools: Tools, root: Path):
+        tools("read", path="a.ipynb")
+        arguments = {"path": "a.ipynb", "mode": "insert", "source": "z", "cell_id": "calc"}
+        preview = tools.preview("notebook_edit", **arguments)
+        assert tools.preview("notebook_edit", **arguments) == preview
+        tools("notebook_edit", **arguments)
+        assert f'+   "id": "{json.loads((root / "a.ipynb").read_text())["cells"][2]["id"]}"' in preview
+
     def test_the_preview_is_the_diff_and_changes_nothing(self, tools: Tools, root: Path):
         tools("read", path="a.ipynb")
         before = snapshot(root)

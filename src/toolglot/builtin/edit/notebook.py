@@ -6,8 +6,8 @@ rest. Key order, indentation, numbers and line endings of everything else stay b
 
 import json
 import re
-import secrets
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any, Literal, cast
 
 import msgspec
@@ -139,7 +139,9 @@ class _Notebook:
     def change(self, mode: EditMode, index: int, source: str, cell_type: CellType | None) -> tuple[str, int, str, str]:
         """Return the new text, and the index, the name and the type of the cell; a new one goes after the index."""
         if mode == "insert":
-            cell_id, kind = secrets.token_hex(4) if self.has_ids else "", cell_type or "code"
+            # Not random: what was previewed, and approved, must be what is written.
+            cell_id = sha256(f"{index} {source} {self.text}".encode(errors="replace")).hexdigest()[:8] if self.has_ids else ""
+            kind = cell_type or "code"
             return self._insert_cell(index + 1, source, kind, cell_id), index + 1, cell_id or f"cell-{index + 1}", kind
         old_type = str(self.cells[index].value.get("cell_type", "" if mode == "delete" else "code"))
         if mode == "delete":
