@@ -60,10 +60,12 @@ class Workplace:
         self.path = os.environ["PATH"] if is_own else "/usr/local/bin:/usr/bin:/bin"
         self.python = getattr(sys, "_base_executable", sys.executable) if is_own else "/usr/bin/python3"
         self.uid = USERS[user] if os.getuid() == 0 else os.getuid()
+        self.home = os.path.expanduser("~") if is_own else str(self.base / "home")
         packages = str(Path(pytest.__file__).parents[1])
-        self.missing = {name: not self.can_run(f"command -v {name}") for name in ("npm", "cargo", "git")}
+        self.missing = {name: not self.can_run(f"{name} --version") for name in ("npm", "cargo", "git")}
         check = f"import sys; sys.path.insert(0, {packages!r}); import hatchling, pip, pytest"
-        self.missing |= dict.fromkeys(("pip", "pytest"), not self.can_run(f'{self.python} -c "{check}"'))
+        is_private = packages.startswith(("/tmp/", "/var/tmp/", "/run/", "/dev/shm/"))  # a checkout that commands do not see
+        self.missing |= dict.fromkeys(("pip", "pytest"), is_private or not self.can_run(f'{self.python} -c "{check}"'))
         if not self.missing["pip"]:
             venv = self.base / "work/py/.venv"
             subprocess.run([self.python, "-m", "venv", "--without-pip", str(venv)], check=True)
@@ -73,7 +75,7 @@ class Workplace:
         give_to(user, self.base)
         environ = {
             "PATH": self.path,
-            "HOME": os.path.expanduser("~") if is_own else str(self.base / "home"),
+            "HOME": self.home,
             "TMPDIR": str(self.base),
             "TOOLGLOT_STATE": str(self.base / "state"),
             "GIT_CONFIG_GLOBAL": str(self.base / "identity"),
@@ -85,7 +87,7 @@ class Workplace:
 
     def can_run(self, command: str) -> bool:
         user = self.uid if os.getuid() == 0 else None
-        environ = {"PATH": self.path, "HOME": str(self.base)}
+        environ = {"PATH": self.path, "HOME": self.home}
         done = subprocess.run(["/bin/sh", "-c", command], env=environ, cwd="/", user=user, capture_output=True, check=False)
         return done.returncode == 0
 
