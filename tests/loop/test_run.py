@@ -298,11 +298,11 @@ def test_every_open_call_of_a_run_that_is_doubted_waits() -> None:
     run = new()
     run.add_reply(reply(*CALLS))
     run.mark_started(0)
-    other = Run(Conversation(run.conversation), state=run.snapshot(), doubt="why")
+    other = Run(Conversation(run.conversation), state=run.snapshot(), distrust_reason="why")
     assert other.next() == NeedApproval(((1, CALLS[1]),))
     other.decide({1: YES})
     other.add_result(1, ok(CALLS[1]))
-    assert (other.doubt, other.next(), other.doubt) == ("why", AskModel(None), "")
+    assert (other.distrust_reason, other.next(), other.distrust_reason) == ("why", AskModel(None), "")
 
 
 def test_a_decision_for_an_unknown_call_changes_nothing() -> None:

@@ -313,7 +313,15 @@ class AgentCore(Generic[Data, OutputValue]):
         # The facade tables are loaded only for programs that use built-in tools.
         return find_base_tools(name) if name not in self.registry and BASE_TOOLS.intersection(self.tool_names) else ()
 
-    def new_run(self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, doubt: str = "") -> Run:
-        """Return a run over a conversation, or one that was saved. `doubt`: why that one cannot be trusted."""
+    def new_run(
+        self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, distrust_reason: str = ""
+    ) -> Run:
+        """Return a run over a conversation, or one that was saved. `distrust_reason`: why that one cannot be trusted."""
         tool_choice = config.tool_choice if config.enabled else None
-        return Run(conversation, max_iterations=config.max_iterations, tool_choice=tool_choice, state=state, doubt=doubt)
+        return Run(
+            conversation,
+            max_iterations=config.max_iterations,
+            tool_choice=tool_choice,
+            state=state,
+            distrust_reason=distrust_reason,
+        )

@@ -263,9 +263,9 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             if index is None:
                 names = ", ".join(sorted(ids)) or "none"
                 raise UsageError(f"no call {key} waits for a decision; agent.list_pending() returns what does: {names}")
-            if run.doubt and key not in fingerprints:
+            if run.distrust_reason and key not in fingerprints:
                 hint = "use the fingerprint of a request of agent.list_pending(); machines can share a TOOLGLOT_APPROVAL_KEY"
-                raise UsageError(f"the id {key} is not enough to decide on a call, as {run.doubt}: {hint}")
+                raise UsageError(f"the id {key} is not enough to decide on a call, as {run.distrust_reason}: {hint}")
             if answer is not None:
                 rulings[index] = Ruling(key if key in fingerprints else run.shown[index], answer)
         for index, call in waiting.items():
@@ -277,7 +277,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
                 name = base_call(interpreted).name
                 raise UsageError(f"the run waits to call {name}, which is not among the agent's tools: pass tools=[…]")
             if answer is not None and answer.arguments is not None:
-                prepared = await executor.prepare(interpreted, run.doubt, dry=True)
+                prepared = await executor.prepare(interpreted, run.distrust_reason, dry_run=True)
                 if isinstance(prepared, PreparedCall):
                     with suppress(ToolError):  # a rule forbids it: the model is told when it would run
                         executor.change_arguments(prepared, answer.arguments)

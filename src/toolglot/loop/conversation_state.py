@@ -158,7 +158,7 @@ class ConversationState:
         """Return what is to be asked about the calls of a run that wait, by index, as of now."""
         requests: dict[int, ApprovalRequest] = {}
         for index, call in run.waiting_calls:
-            request = await self.executor.preview(view.interpret(call), run.doubt or "the run was paused for it")
+            request = await self.executor.preview(view.interpret(call), run.distrust_reason or "the run was paused for it")
             assert request is not None, "there is a reason to ask"
             requests[index] = request
         return requests

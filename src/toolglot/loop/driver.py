@@ -319,7 +319,9 @@ class Driver:
         calls = [(index, self._interpreted.get(call.id) or interpret(call)) for index, call in step.calls]
         batch = CallBatch(executor, emit=emit, messages=run.conversation, on_start=run.mark_started, on_done=finish)
         self._shown = {}
-        await run_turn(executor, calls, batch, rulings=run.rulings, doubt=run.doubt, take=take, defer=defer)
+        await run_turn(
+            executor, calls, batch, rulings=run.rulings, ask_reason=run.distrust_reason, take_started=take, defer=defer
+        )
 
     def _record_refusals(self) -> list[RunEvent]:
         """Calls that the run itself has answered are outcomes too, in their place among the others of the turn."""

@@ -17,7 +17,7 @@ from toolglot.loop.agent_runs import AgentRuns
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
 from toolglot.loop.run import find_last_prompt
-from toolglot.loop.saved_runs import DOUBT, is_intact, sign
+from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign
 from toolglot.messages import Conversation, Message, load, save, user
 from toolglot.option_signatures import show_options
 from toolglot.providers.tokens import estimate_message, estimate_tool
@@ -101,7 +101,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         state = self._state_for(conversation)
         data = save(state.conversation, model=self.engine.name, **state.save_header(digest(self.registry.definitions())[:16]))
         # A run that was changed by somebody else must not get a good name by being saved again.
-        return sign(data) if state.paused is not None and not state.paused.doubt else data
+        return sign(data) if state.paused is not None and not state.paused.distrust_reason else data
 
     @classmethod
     @show_options(AgentOptions)
@@ -123,8 +123,8 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         if run_state is not None:
             if run_state.tools != digest(self.registry.definitions())[:16]:
                 log.warning("the tools have changed since the run was saved")
-            doubt = "" if is_intact(data.encode() if isinstance(data, str) else data) else DOUBT
-            state.paused = self.new_run(conversation, self.config, run_state, doubt)
+            distrust_reason = "" if is_intact(data.encode() if isinstance(data, str) else data) else CHANGED_SINCE_SAVED
+            state.paused = self.new_run(conversation, self.config, run_state, distrust_reason)
             state.executor.policy.can_ask = True  # a run that waits shows that somebody decides: later calls wait too
         self._check_idle()
         self._state = state

@@ -111,14 +111,14 @@ class Run:
         max_iterations: int = 25,
         tool_choice: ToolChoice | None = None,
         state: RunState | None = None,
-        doubt: str = "",
+        distrust_reason: str = "",
     ) -> None:
         self.conversation = conversation
         self.reply: Reply | None = None
         self.iteration = 0
         self.rulings: dict[int, Ruling] = {}
         """Decisions on calls of the open turn, by index."""
-        self.doubt = ""
+        self.distrust_reason = ""
         """Why every call of the open turn needs a decision: the run comes from somewhere that cannot be trusted."""
         self._max_iterations, self._tool_choice = max_iterations, tool_choice
         self._turn = RunState()
@@ -137,8 +137,8 @@ class Run:
         turn = self._turn = _copy_turn(state)
         for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
             turn.results[index] = make_unknown_result(turn.calls[index])
-        if doubt:
-            self.doubt = doubt
+        if distrust_reason:
+            self.distrust_reason = distrust_reason
             turn.waiting.update(turn.open_indexes())
 
     def snapshot(self, tools: str = "") -> RunState:
@@ -181,7 +181,7 @@ class Run:
             self.conversation.append(reply.message)
         calls = reply.calls
         turn = self._turn = RunState(calls=calls, results=[None] * len(calls))
-        self.rulings, self.doubt = {}, ""
+        self.rulings, self.distrust_reason = {}, ""
         if reply.stop in ("refusal", "filtered", "error"):
             self._stop = reply.stop
         elif is_last:
@@ -306,7 +306,7 @@ class Run:
             is_named = result.call_id == call.id and result.name == call.name
             results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
         self.conversation.append(Message("tool", tuple(results)))
-        self._turn, self.rulings, self.doubt = RunState(), {}, ""
+        self._turn, self.rulings, self.distrust_reason = RunState(), {}, ""
 
 
 def _copy_turn(state: RunState) -> RunState:

@@ -14,10 +14,10 @@ from logging import getLogger
 from toolglot.errors import UsageError
 from toolglot.user_dirs import data_directory, ensure_private_directory
 
-__all__ = ["DOUBT", "is_intact", "sign"]
+__all__ = ["CHANGED_SINCE_SAVED", "is_intact", "sign"]
 
 log = getLogger("toolglot.loop")
-DOUBT = "the saved run was changed, or was saved with another approval key"
+CHANGED_SINCE_SAVED = "the saved run was changed, or was saved with another approval key"
 _KEY_FILE, _KEY_LENGTH = "approval.key", 64  # hexadecimal digits
 _MAC = re.compile(rb',"mac":"([0-9a-f]{64})"\}\Z')
 

@@ -125,25 +125,28 @@ class ToolExecutor:
         return self.read_result_tool if tool is None and base.name == "read_result" else tool
 
     async def prepare(
-        self, call: AnyCall, doubt: str = "", *, ruling: Ruling | None = None, dry: bool = False
+        self, call: AnyCall, ask_reason: str = "", *, ruling: Ruling | None = None, dry_run: bool = False
     ) -> PreparedCall | ToolOutcome:
         """Return a call that is ready to run, or the outcome that says why it does not run.
 
-        `doubt`: why it needs a decision, whatever the policy says. `ruling`: the decision that was made on it. `dry`: only to
-        look at it; nothing is counted or recorded.
+        Args:
+            call: As the model made it.
+            ask_reason: Why it needs a decision, whatever the policy says.
+            ruling: The decision that was made on it.
+            dry_run: Only look at it; nothing is counted or recorded.
         """
         if ruling is not None and isinstance(ruling.answer, Deny):
             return self.deny(call, ruling.answer)
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
         base, policy, target = base_call(call), self.policy, None
         tool = self.find_tool(call)
-        if error := (None if dry else policy.check_repetition(base, tool)) or (interpreted and interpreted.error):
-            return self._refuse(base, interpreted, error, tool, dry=dry)
+        if error := (None if dry_run else policy.check_repetition(base, tool)) or (interpreted and interpreted.error):
+            return self._refuse(base, interpreted, error, tool, dry_run=dry_run)
         if self.hooks.before_tool:
             changed = await apply_hooks(self.hooks.before_tool, base)
             if isinstance(changed, Veto):
                 error = ToolError(f"The call did not run: {changed.reason}", kind="rejected", code="vetoed")
-                return self._refuse(base, interpreted, error, tool, decided_by="hook", reason=changed.reason, dry=dry)
+                return self._refuse(base, interpreted, error, tool, decided_by="hook", reason=changed.reason, dry_run=dry_run)
             if changed is not base:
                 base, tool = changed, self.find_tool(changed)
         try:
@@ -153,21 +156,21 @@ class ToolExecutor:
             bound = tool.bind(base)
             target = _describe(tool, tool.target, bound.arguments)[0]
             policy.check_limits(tool, name, self.clock())
-            verdict = self._judge(tool, bound.arguments, doubt)
+            verdict = self._judge(tool, bound.arguments, ask_reason)
         except ToolError as error:
-            return self._refuse(base, interpreted, error, tool, target, dry=dry)
+            return self._refuse(base, interpreted, error, tool, target, dry_run=dry_run)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
-        if verdict.action == "run" and not dry:
+        if verdict.action == "run" and not dry_run:
             policy.record_start(tool, self.clock())
         return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, verdict)
 
-    def _judge(self, tool: Tool, arguments: dict[str, Any], doubt: str = "") -> Verdict:
+    def _judge(self, tool: Tool, arguments: dict[str, Any], ask_reason: str = "") -> Verdict:
         """Return whether a call runs or is asked about. Raises ToolError if it may not run."""
         verdict = self.policy.judge(tool, arguments)
         if verdict.action == "refuse":
             message = f"The call did not run: {verdict.reason}."
             raise ToolError(message, kind="not_allowed", code=verdict.code, details=verdict)
-        return Verdict("ask", doubt, each_time=True) if doubt and verdict.action == "run" else verdict
+        return Verdict("ask", ask_reason, each_time=True) if ask_reason and verdict.action == "run" else verdict
 
     # ---- approvals
 
@@ -178,20 +181,20 @@ class ToolExecutor:
         except ToolError:
             return False
 
-    async def preview(self, call: AnyCall, doubt: str = "") -> ApprovalRequest | None:
-        """Return what would be asked about a call; None if it needs no decision, or cannot run and there is no doubt either."""
-        prepared = await self.prepare(call, doubt, dry=True)
+    async def preview(self, call: AnyCall, ask_reason: str = "") -> ApprovalRequest | None:
+        """Return what would be asked about a call; None if it needs no decision. One that cannot run needs an `ask_reason`."""
+        prepared = await self.prepare(call, ask_reason, dry_run=True)
         if isinstance(prepared, PreparedCall):
             return await self._make_request(prepared) if prepared.needs_approval else None
-        if not doubt:
+        if not ask_reason:
             return None
         base, tool, error = prepared.call, self.find_tool(call), prepared.result.text
         effects = tool.effects if tool is not None else frozenset[Effect]()
-        request = ApprovalRequest(base, base.name, effects, "", base.arguments or {}, preview_error=error, reason=doubt)
+        request = ApprovalRequest(base, base.name, effects, "", base.arguments or {}, preview_error=error, reason=ask_reason)
         return replace(request, fingerprint=digest(request))
 
     async def decide(
-        self, prepared: PreparedCall, ruling: Ruling | None = None, doubt: str = ""
+        self, prepared: PreparedCall, ruling: Ruling | None = None, ask_reason: str = ""
     ) -> PreparedCall | ToolOutcome | ApprovalRequest:
         """Get a decision on a call and apply it. Returns the request if the call has to wait for one.
 
@@ -200,7 +203,7 @@ class ToolExecutor:
         """
         for _ in range(_MAX_QUESTIONS):
             try:
-                verdict = self._judge(prepared.tool, prepared.arguments, doubt)
+                verdict = self._judge(prepared.tool, prepared.arguments, ask_reason)
             except ToolError as error:  # a rule forbids what it would do by now
                 return self._refuse(prepared.call, prepared.interpreted, error, prepared.tool, prepared.target)
             prepared = replace(prepared, verdict=verdict)
@@ -312,13 +315,13 @@ class ToolExecutor:
         approved: bool | None = None,
         decided_by: DecidedBy = "policy",
         reason: str = "",
-        dry: bool = False,
+        dry_run: bool = False,
     ) -> ToolOutcome:
         """Return the outcome of a call that does not run, as the model's own harness would word it."""
         outcome = error_outcome(call, error)
         if interpreted is not None and interpreted.render is not None:
             outcome = replace(outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details))
-        if dry:
+        if dry_run:
             return outcome
         if isinstance(verdict := error.details, Verdict):
             decided_by, reason = verdict.decided_by, verdict.reason

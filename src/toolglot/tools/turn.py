@@ -23,8 +23,8 @@ async def run_turn(
     batch: CallBatch,
     *,
     rulings: Mapping[int, Ruling] = _NO_RULINGS,
-    doubt: str = "",
-    take: Callable[[int, AnyCall], CallWork | None] | None = None,
+    ask_reason: str = "",
+    take_started: Callable[[int, AnyCall], CallWork | None] | None = None,
     defer: Callable[[int, ApprovalRequest, bool], None] | None = None,
 ) -> None:
     """Run the calls of a turn, each with its index; the batch takes their outcomes.
@@ -32,31 +32,31 @@ async def run_turn(
     What a call is asked about, and whether it is, can depend on what the calls before it do. So an ordered call is judged
     when those before it have finished, and those after it when it has; a preview is made when nothing else runs.
 
-    `rulings`: decisions that were made before. `doubt`: why every call needs one, whatever the policy says. `take` returns
-    a call that runs already. `defer` takes the request for a call that has to wait, and whether the calls after it have to
-    wait as well; without it, such a call is refused.
+    `rulings`: decisions that were made before, by index. `ask_reason`: why every call needs one, whatever the policy says.
+    `take_started` returns a call that runs already. `defer` takes the request for a call that has to wait, and whether those
+    after it have to wait as well; without it, such a call is refused.
     """
     ready: list[tuple[int, CallWork]] = []
     is_held = False
     for index, call in calls:
-        if take is not None and not is_held and (work := take(index, call)) is not None:
+        if take_started is not None and not is_held and (work := take_started(index, call)) is not None:
             ready.append((index, work))
             continue
         tool, ruling = executor.find_tool(call), rulings.get(index)
         is_ordered = tool is not None and tool.ordered
         if is_held:  # what needs a decision too is decided on together
-            if defer is not None and ruling is None and (request := await executor.preview(call, doubt)) is not None:
+            if defer is not None and ruling is None and (request := await executor.preview(call, ask_reason)) is not None:
                 defer(index, request, is_ordered)
             continue
         if is_ordered:
             await batch.run(ready)
         # Even if the policy would let it run by now, it must not run with arguments that somebody has replaced.
-        why = doubt or (_CHANGED if ruling is not None and ruling.changes_arguments else "")
-        work = await executor.prepare(call, why, ruling=ruling)
+        reason = ask_reason or (_CHANGED if ruling is not None and ruling.changes_arguments else "")
+        work = await executor.prepare(call, reason, ruling=ruling)
         if isinstance(work, PreparedCall) and work.needs_approval:
             if work.tool.preview is not None:
                 await batch.run(ready)
-            work = await executor.decide(work, ruling, why)
+            work = await executor.decide(work, ruling, reason)
         if isinstance(work, ApprovalRequest):
             if defer is not None:
                 defer(index, work, is_ordered)

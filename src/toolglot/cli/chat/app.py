@@ -31,7 +31,7 @@ from toolglot.events import RunEvent
 from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.loop.saved_runs import DOUBT, is_intact
+from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
 from toolglot.messages import Media, Text
 
 _MAX_EDITED = 300  # characters of arguments that can be edited on a line
@@ -278,7 +278,7 @@ class Chat:
         hint = f"; your last prompt was {shorten(prompts[-1], 60)!r}" if prompts else ""
         self.screen.note(f"loaded {len(self.agent.conversation)} messages{hint}", "green")
         if self.agent.has_pending_run and not is_intact(saved):
-            self.screen.note(f"! {DOUBT}: look closely at what it wants to run", "bold red")
+            self.screen.note(f"! {CHANGED_SINCE_SAVED}: look closely at what it wants to run", "bold red")
 
     async def resume_pending(self) -> None:
         """Resume a run that waits for approvals."""
