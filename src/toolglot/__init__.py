@@ -102,6 +102,11 @@ if TYPE_CHECKING:
         ToolProgress as ToolProgress,
         ToolStarted as ToolStarted,
     )
+    from toolglot.definitions import (
+        CacheMark as CacheMark,
+        ToolDefinition as ToolDefinition,
+        ToolExample as ToolExample,
+    )
     from toolglot.facades.catalog import (
         facade_for_model as facade_for_model,
         find_facade as find_facade,
@@ -134,6 +139,7 @@ if TYPE_CHECKING:
         Thinking as Thinking,
         ToolCall as ToolCall,
         ToolResult as ToolResult,
+        ToolsChanged as ToolsChanged,
         Usage as Usage,
         assistant as assistant,
         load as load,
@@ -155,8 +161,6 @@ if TYPE_CHECKING:
         Output as Output,
         Request as Request,
         ToolChoice as ToolChoice,
-        ToolDefinition as ToolDefinition,
-        ToolExample as ToolExample,
     )
     from toolglot.simulator.core import Script as Script, Simulator as Simulator
     from toolglot.tools.audit import AuditLog as AuditLog
@@ -210,16 +214,17 @@ _HOMES = {
     "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ReplyTooLarge ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
     "approvals": "Allow ApprovalRequest Approve Decision Deny Effect Ruling",
+    "definitions": "CacheMark ToolDefinition ToolExample",
     "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated EngineEvent Event ModelSwitched ReplyDone ReplyStarted "
     "RequestDelayed Retrying RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
     "ToolFinished ToolOutcome ToolProgress ToolStarted",
     "losses": "Loss Repair",
-    "messages": "Block Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant "
-    "load save system tool_results user",
+    "messages": "Block Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult ToolsChanged Usage "
+    "assistant load save system tool_results user",
     "providers.catalog": "resolve_profile",
     "providers.preflight": "Problem preflight",
     "providers.profile": "Price Profile ProviderLimits ToolFeatures",
-    "request": "Options Output Request ToolChoice ToolDefinition ToolExample",
+    "request": "Options Output Request ToolChoice",
     "wire.reader": "ReplyReader",
     "wire.writer": "EncodedRequest",
     "builtin.shell.sandbox": "SandboxLevel",

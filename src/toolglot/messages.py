@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec.structs import force_setattr
 
+from toolglot.definitions import CacheMark, ToolDefinition
+from toolglot.definitions import Opaque as Opaque
 from toolglot.errors import MalformedData, ToolErrorKind, UsageError
 from toolglot.jsontext import dumps, loads_object
 from toolglot.media_types import detect_media
@@ -23,7 +25,6 @@ from toolglot.value_checks import check_values
 
 FORMAT_VERSION = 1
 
-Opaque = dict[str, Any]
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES: tuple[str, ...] = get_args(Role)
 StopReason = Literal["end", "tools", "length", "refusal", "filtered", "pause", "error"]
@@ -49,6 +50,7 @@ class Text(_Block, frozen=True, gc=False, tag="text"):
 
     text: str
     opaque: Opaque | None = None
+    cache: CacheMark | None = None
 
     def __post_init__(self) -> None:
         if type(self.text) is not str:
@@ -75,6 +77,7 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     file_id: str | None = None
     name: str = ""
     opaque: Opaque | None = None
+    cache: CacheMark | None = None
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -113,6 +116,9 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     opaque: Opaque | None = None
     base_call: BaseCall | None = None
     """Set if the model made the call under the native tool names of a facade."""
+    caller: str = ""
+    """The id of the code execution whose code made the call; "" is the model itself."""
+    cache: CacheMark | None = None
 
     def __post_init__(self) -> None:
         is_object = self.arguments is None or type(self.arguments) is dict
@@ -134,7 +140,7 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     """
 
     call_id: str
-    content: "tuple[Text | Media | Foreign, ...]" = ()
+    content: "tuple[Text | Media | Foreign | ToolsChanged, ...]" = ()
     name: str = ""
     data: Any = None
     is_error: bool = False
@@ -143,6 +149,7 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     is_rendered: bool = False
     """A facade rendered the text, so it already tells the model whether the call failed."""
     error_code: str = ""
+    cache: CacheMark | None = None
 
     def __post_init__(self) -> None:
         if type(self.content) is not tuple:
@@ -161,7 +168,22 @@ class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
     item: Any
 
 
-Block = Text | Thinking | Media | ToolCall | ToolResult | Foreign
+class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
+    """From this point of the conversation on, the model has other tools. Names are qualified (`namespace.name`).
+
+    It stands in a system message, in an assistant message if the provider searched for tools, or in the result of a tool that
+    searched for them (`ToolDefinition.finds_tools`).
+    """
+
+    added: tuple[ToolDefinition, ...] = ()
+    """Tools that the request did not declare, or that replace one of the same name."""
+    loaded: tuple[str, ...] = ()
+    """Deferred tools that the model may call now."""
+    removed: tuple[str, ...] = ()
+    opaque: Opaque | None = None
+
+
+Block = Text | Thinking | Media | ToolCall | ToolResult | ToolsChanged | Foreign
 """A part of a message."""
 _BLOCK_CLASSES = frozenset(get_args(Block))
 
@@ -341,7 +363,7 @@ def tool_results(*results: ToolResult) -> Message:
 
 # ---- save and load: a header line, then one message per line
 
-_BLOCK_TYPES = {"text", "thinking", "media", "tool_call", "tool_result", "foreign"}
+_BLOCK_TYPES = {"text", "thinking", "media", "tool_call", "tool_result", "tools_changed", "foreign"}
 # Keys of format 1 that were renamed before the first release, by type of block.
 _RENAMED_KEYS = {"tool_call": {"meant": "base_call"}, "tool_result": {"worded": "is_rendered"}}
 

@@ -4,65 +4,39 @@
 `{"gemini": {"cachedContent": …}, "openai": {"service_tier": "flex"}}`.
 """
 
-from collections.abc import Collection, Sequence
-from typing import Annotated, Any, Literal, cast, get_args
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 from msgspec import Meta
 
+from toolglot.definitions import BUILTIN_TAG, CacheMark, Schema, ToolDefinition, ToolExample
 from toolglot.errors import UsageError
-from toolglot.messages import Message, Opaque
-from toolglot.value_checks import check_values, keep_iterables
+from toolglot.messages import Message, ToolResult, ToolsChanged
+from toolglot.value_checks import check_values
+
+__all__ = [
+    "BUILTIN_TAG",
+    "Effort",
+    "OfferedTools",
+    "Options",
+    "Output",
+    "Request",
+    "Schema",
+    "ToolChoice",
+    "ToolDefinition",
+    "ToolExample",
+    "effective_tools",
+    "iter_changes",
+    "parse_effort",
+]
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-Schema = dict[str, Any]
-BUILTIN_TAG = "builtin"
-"""Tag of the tools that come with this library. Facades present them to each model under its native names."""
 
 
 def parse_effort(value: object) -> Effort | None:
     """Return the value if it is a known level of effort, else None."""
     return cast(Effort, value) if value in get_args(Effort) else None
-
-
-class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An example of a tool's use."""
-
-    input: dict[str, Any]
-    output: Any = None
-    description: str = ""
-
-
-class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool as a model sees it.
-
-    A `function` has a JSON Schema in `parameters`. A `freeform` tool takes plain text, which `grammar` may constrain.
-    A `hosted` tool is run by the provider of `wire`; `opaque` is its complete definition there.
-    `typed` maps a wire to a definition that the vendor's models are trained on (`{"type": "bash_20250124", …}`). It replaces
-    description and schema for models that know it; the tool still runs here.
-    """
-
-    name: str
-    description: str = ""
-    parameters: Schema | None = None
-    kind: Literal["function", "freeform", "hosted"] = "function"
-    strict: bool | None = None
-    grammar: dict[str, Any] | None = None
-    namespace: str = ""
-    examples: Sequence[ToolExample] = ()
-    tags: Collection[str] = frozenset()
-    version: str = ""
-    wire: str = ""
-    opaque: Opaque | None = None
-    typed: dict[str, Opaque] = {}
-
-    def __post_init__(self) -> None:
-        keep_iterables(self)
-
-    @property
-    def qualified_name(self) -> str:
-        """The name with its namespace, if it has one."""
-        return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,8 +78,9 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     frequency_penalty: float | None = None
     effort: Effort | None = None
     thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
-    cache: bool | None = None
-    """Place prompt-cache marks on wires that need them; agents do unless this is False. Other wires cache without marks."""
+    cache: bool | CacheMark | None = None
+    """Place prompt-cache marks on wires that need them, with this time to live if a CacheMark names one; agents do unless this
+    is False. Other wires cache without marks."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -130,3 +105,48 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
             raise UsageError("messages of Request: pass a list, such as [user('hi')]")
         if not isinstance(self.tools, tuple):
             msgspec.structs.force_setattr(self, "tools", tuple(self.tools))
+
+
+class OfferedTools(NamedTuple):
+    """What a request offers at its end: the tools that the model may call, and those that are still deferred."""
+
+    declared: tuple[ToolDefinition, ...]
+    deferred: tuple[ToolDefinition, ...]
+
+
+def effective_tools(request: Request) -> OfferedTools:
+    """Return what a request offers at its end: its tools, and what the conversation added, loaded and removed since.
+
+    Tools that came later stand behind those that were there before, so that the declarations before them do not move.
+    """
+    known = {tool.qualified_name: tool for tool in request.tools}
+    declared = {name: tool for name, tool in known.items() if not tool.deferred}
+    deferred = {name: tool for name, tool in known.items() if tool.deferred}
+    for change in iter_changes(request.messages):
+        for name in change.removed:
+            declared.pop(name, None)
+            deferred.pop(name, None)
+        for tool in change.added:
+            name = tool.qualified_name
+            known[name] = tool
+            if tool.deferred and name not in change.loaded:
+                declared.pop(name, None)
+                deferred[name] = tool
+            else:
+                deferred.pop(name, None)
+                declared[name] = tool
+        for name in change.loaded:
+            deferred.pop(name, None)
+            if name in known:
+                declared.setdefault(name, known[name])
+    return OfferedTools(tuple(declared.values()), tuple(deferred.values()))
+
+
+def iter_changes(messages: Sequence[Message]) -> Iterator[ToolsChanged]:
+    """Yield every change of the tools in a conversation, in order."""
+    for message in messages:
+        for block in message.blocks:
+            if type(block) is ToolsChanged:
+                yield block
+            elif type(block) is ToolResult:
+                yield from [part for part in block.content if type(part) is ToolsChanged]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from toolglot.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.writer import Writer
@@ -86,6 +86,9 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             return []
         case ToolCall() if role != "assistant":
             writer.record_loss(f"call {block.name!r}", "only the assistant calls tools")
+            return []
+        case ToolsChanged():
+            writer.record_loss("a change of the tools", f"{writer.profile.title} has no form for it")
             return []
         case ToolResult():
             content = tuple(kept for part in block.content for kept in _filter_block(part, role, writer))

@@ -1,0 +1,71 @@
+"""Tools as models see them, and marks for prompt caches: values that messages and requests share."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from toolglot.value_checks import keep_iterables
+
+Opaque = dict[str, Any]
+Schema = dict[str, Any]
+BUILTIN_TAG = "builtin"
+"""Tag of the tools that come with this library. Facades present them to each model under its native names."""
+
+
+class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A mark for the provider's prompt cache: what comes before it, with what it stands on, is worth keeping.
+
+    `ttl` is the time to live, such as `5m` or `1h`; "" is the provider's default.
+    """
+
+    ttl: str = ""
+
+
+class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An example of a tool's use."""
+
+    input: dict[str, Any]
+    output: Any = None
+    description: str = ""
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool as a model sees it.
+
+    A `function` has a JSON Schema in `parameters`. A `freeform` tool takes plain text, which `grammar` may constrain.
+    A `hosted` tool is run by the provider of `wire`; `opaque` is its complete definition there.
+    `typed` maps a wire to a definition that the vendor's models are trained on (`{"type": "bash_20250124", …}`). It replaces
+    description and schema for models that know it; the tool still runs here.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Schema | None = None
+    kind: Literal["function", "freeform", "hosted"] = "function"
+    strict: bool | None = None
+    grammar: dict[str, Any] | None = None
+    namespace: str = ""
+    examples: Sequence[ToolExample] = ()
+    tags: Collection[str] = frozenset()
+    version: str = ""
+    wire: str = ""
+    opaque: Opaque | None = None
+    typed: dict[str, Opaque] = {}
+    output_schema: Schema | None = None
+    """What a successful call returns; code that calls the tool relies on it."""
+    deferred: bool = False
+    """Known by name only: description and schema reach the model when the tool is found."""
+    finds_tools: bool = False
+    """Results of this tool load deferred tools."""
+    callers: tuple[Literal["model", "code"], ...] = ()
+    """Who may call it: the model itself, or code that the model runs. Empty is the provider's default."""
+    cache: CacheMark | None = None
+
+    def __post_init__(self) -> None:
+        keep_iterables(self)
+
+    @property
+    def qualified_name(self) -> str:
+        """The name with its namespace, if it has one."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
