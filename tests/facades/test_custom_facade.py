@@ -147,6 +147,15 @@ def test_a_result_may_be_an_error_without_a_renderer() -> None:
         assert render(face, ToolCall("c", "show", {"file": "a"}), {}, result).is_error is failed
 
 
+def test_a_failure_may_be_a_success_of_this_harness() -> None:
+    table = view({"successes": {"not_text"}, "result": lambda context: f"binary: {context.code}"})
+    face = BoundFacade(mine(table), "m", ["read"])
+    for code, expected in (("not_text", ("binary: not_text", False, "")), ("io_error", ("no", True, "io_error"))):
+        result = ToolResult("c", (Text("no"),), is_error=True, error_kind="execution", error_code=code)
+        shown = render(face, ToolCall("c", "show", {"file": "a"}), {}, result)
+        assert (shown.text, shown.is_error, shown.error_code) == expected
+
+
 def test_a_renderer_cannot_change_its_arguments() -> None:
     def clears(said: RenderContext) -> str:
         said.native.clear()

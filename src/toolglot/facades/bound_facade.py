@@ -219,6 +219,7 @@ class BoundFacade:
                 log.warning("facade %s: no case fits a call of %s: %r", self.facade.id, view.name, e)
             return plain
         text = result.text
+        is_error = result.is_error and result.error_code not in case.successes
         if isinstance(details, InvalidArgument):  # called by the name that the model knows
             text = f"{view.native_name(case, details.parameter)} {details.problem}"
         context = RenderContext(
@@ -226,17 +227,19 @@ class BoundFacade:
             base=dict(arguments),
             text=text,
             data=result.data,
-            kind=(result.error_kind or "execution") if result.is_error else None,
+            kind=(result.error_kind or "execution") if is_error else None,
             code=result.error_code,
             details=details,
         )
         if case.native_data is not None:
             plain = replace(plain, data=self._call_table(case.native_data, context, view, _require_json))
-        render = (case.failure or self.facade.failure) if result.is_error else case.result
+        render = (case.failure or self.facade.failure) if is_error else case.result
         rendered = self._call_table(render, context, view, _require_text) if render is not None else None
         if rendered is not None or text != result.text:
             media = tuple(block for block in result.content if not isinstance(block, Text))
             plain = replace(plain, content=(Text(text if rendered is None else rendered), *media), is_rendered=True)
+        if result.is_error and not is_error and rendered is not None:
+            return replace(plain, is_error=False, error_kind=None, error_code="")
         if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, context, view, bool):
             return replace(plain, is_error=True, error_kind="execution")
         return plain

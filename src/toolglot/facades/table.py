@@ -4,7 +4,7 @@ A row is a schema if the base tool has the same parameter; else `field` and its 
 is the native name; "!" after it marks a required parameter.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -105,6 +105,7 @@ def make_view(
     result: Renderer | None = None,
     failure: Renderer | None = None,
     is_failure: Callable[[RenderContext], bool] | None = None,
+    successes: Collection[str] = frozenset(),
     native_data: Callable[[RenderContext], Any] | None = None,
     more_cases: Mapping[str, Case] | None = None,
     select_case: Callable[[Arguments], str] | None = None,
@@ -130,6 +131,7 @@ def make_view(
         result=result,
         failure=failure,
         is_failure=is_failure,
+        successes=successes,
         native_data=native_data,
     )
     return View(

@@ -86,6 +86,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Renders a failure; None leaves it to the facade."""
     is_failure: Callable[[RenderContext], bool] | None = None
     """Whether this harness reports a success as an error: a command with an exit code."""
+    successes: Collection[str] = frozenset()
+    """Codes of failures that this harness reports as a success, such as a binary file; `result` renders them."""
     native_data: Callable[[RenderContext], Any] | None = None
     """Data that the vendor wants beside the text, for a tool that is `typed`."""
 
