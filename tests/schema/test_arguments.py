@@ -50,7 +50,7 @@ def test_issues_name_the_path(arguments: Any, paths: list[str]) -> None:
 def test_messages_for_the_model() -> None:
     (wrong,) = find_issues({"city": "paris"}, SCHEMA)
     assert str(wrong) == '$.city: "paris" does not match "^[A-Z]"'
-    assert wrong == Issue("$.city", '"paris" does not match "^[A-Z]"')
+    assert wrong == Issue("$.city", '"paris" does not match "^[A-Z]"', "pattern", "^[A-Z]", "paris")
 
 
 @pytest.mark.parametrize("schema", [None, {}])

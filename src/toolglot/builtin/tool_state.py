@@ -14,7 +14,7 @@ import msgspec
 
 from toolglot.builtin.files.workspace import FileVersion, Workspace
 
-__all__ = ["AskUser", "ToolState", "UserAnswer", "UserOption", "UserQuestion", "to_data"]
+__all__ = ["AskUser", "ReadRule", "ToolState", "UserAnswer", "UserOption", "UserQuestion", "to_data"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +59,12 @@ AskUser = Callable[[list[UserQuestion]], "Sequence[UserAnswer] | Awaitable[Seque
 """Asks the user; one answer for each question."""
 
 
+ReadRule = Literal["none", "current", "required", "shown"]
+"""What a harness demands before a file is changed: nothing; that what was read of it is current; that it was read or written;
+or that it was read, as a file that the model created itself does not count."""
+_READ_RULES: tuple[ReadRule, ...] = ("none", "current", "required", "shown")
+
+
 @dataclass(eq=False)
 class ToolState:
     """The state of one conversation's tools."""
@@ -78,6 +84,11 @@ class ToolState:
     """Where commands run, relative to the root."""
     lock: RLock = field(default_factory=RLock)
     """Held from looking at a file until it is changed."""
+
+    def weaken_rule(self, rule: ReadRule) -> ReadRule:
+        """Return the weaker of a harness's rule and our own."""
+        limit = {None: "none", False: "current", True: "shown"}[self.require_read]
+        return min(rule, limit, key=_READ_RULES.index)
 
     def mark_seen(self, path: Path, version: FileVersion | None) -> None:
         """Record that the model knows this version of a file; None: the file is gone."""

@@ -1,6 +1,7 @@
 """`toolglot call`: run a tool as a model would, with the same sandbox, limits, approvals and audit log.
 
-No earlier read of a file is needed: whoever approves a call, or says `--yes`, takes its place.
+No earlier read of a file is needed: whoever approves a call, or says `--yes`, takes its place. Only the lines of `--jsonl`,
+with a model's or a facade's tools, are like the calls of one conversation.
 
 With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error", "seconds"}, in the
 same order; invalid lines are answered in the same form. Without `--yes`, a call that needs approval is refused. Background
@@ -87,7 +88,9 @@ def call(
     """
     if jsonl and tool is not None:
         raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
-    with prepare(Flags(**flags), want_builtin=True, require_read=False) as cli_setup, asyncio.Runner() as runner:
+    # Lines are like the calls of one conversation: with a model's tools, a file must be read first if its harness says so.
+    require_read = jsonl and (model is not None or flags["facade"] is not None)
+    with prepare(Flags(**flags), want_builtin=True, require_read=require_read) as cli_setup, asyncio.Runner() as runner:
         if tool is None or "shell" in (tool, *find_base_tools(tool)):
             cli_setup.print_notices()
         has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()

@@ -43,6 +43,11 @@ class Issue(msgspec.Struct, frozen=True):
 
     path: str
     message: str
+    keyword: str = ""
+    """The keyword of the schema that was violated; "" if no schema was."""
+    expected: Any = None
+    """What the keyword asks for: types, choices, a limit, names."""
+    received: Any = None
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
@@ -115,7 +120,8 @@ def find_issues(arguments: Any, schema: Mapping[str, Any] | None) -> list[Issue]
         missing = getattr(error.kind, "property", None)  # the parameter to blame, not the object that lacks it
         path = [*error.instance_path, missing] if missing is not None else error.instance_path
         steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
-        issues.append(Issue("$" + "".join(steps), error.message if missing is None else "is missing"))
+        message = error.message if missing is None else "is missing"
+        issues.append(Issue("$" + "".join(steps), message, error.kind.name, error.kind.value, error.instance))
     return issues
 
 

@@ -338,6 +338,24 @@ class TestWriting:
         (root / "text.txt").write_text("by somebody else")
         assert "has changed since" in str(tools.failure("write", path="text.txt", content="y"))
 
+    def test_a_harness_may_demand_less_than_we_do(self, tools: Tools, root: Path):
+        assert tools.failure("write", path="text.txt", content="x", read_first="required").code == "not_read_yet"
+        assert tools.data("write", path="text.txt", content="x", read_first="current")["known"] == "unread"
+        (root / "text.txt").write_text("by somebody else")
+        assert tools.failure("write", path="text.txt", content="y", read_first="current").code == "changed_since_read"
+        assert tools.data("write", path="text.txt", content="y", read_first="none")["known"] == "changed"
+        assert tools.data("write", path="text.txt", content="z", read_first="shown")["known"] == "current"
+
+    def test_a_harness_may_not_count_what_the_model_created_itself(self, tools: Tools, root: Path):
+        assert tools.data("write", path="own.txt", content="x", read_first="shown")["known"] == "new"
+        assert tools.failure("write", path="own.txt", content="y", read_first="shown").code == "not_read_yet"
+        tools("read", path="own.txt")
+        tools("write", path="own.txt", content="y", read_first="shown")
+
+    def test_a_harness_cannot_demand_more_than_we_do(self, root: Path):
+        tools = Tools(root, file_tools, require_read=False)
+        assert tools.data("write", path="text.txt", content="x", read_first="shown")["known"] == "unread"
+
     @pytest.mark.parametrize(
         ("before", "content", "after", "converted"),
         [

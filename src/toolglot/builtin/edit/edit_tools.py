@@ -24,7 +24,7 @@ from toolglot.builtin.files.text_files import (
     load_file,
     save_change,
 )
-from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
 from toolglot.textutil import number_lines, pluralize, split_lines
@@ -68,6 +68,7 @@ class EditTools:
         count: ExpectedCount = "one",
         match: MatchMode = "exact",
         instruction: Annotated[str, Internal] = "",
+        read_first: Annotated[ReadRule, Internal] = "required",
     ) -> ToolOutput:
         """Replace text in a file that you have already read. An empty `old` creates a new file.
 
@@ -81,19 +82,28 @@ class EditTools:
             count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact number.
             match: exact (default), or tolerant of differences in whitespace, indentation and small typos.
             instruction: Why the edit is made.
+            read_first: What must have been read of the file.
         """
-        return self.multi_edit(path, [TextEdit(old, new, count, match)], context)
+        return self.multi_edit(path, [TextEdit(old, new, count, match)], context, read_first)
 
-    def multi_edit(self, path: str, edits: list[TextEdit], context: Context) -> ToolOutput:
+    def multi_edit(
+        self,
+        path: str,
+        edits: list[TextEdit],
+        context: Context,
+        read_first: Annotated[ReadRule, Internal] = "required",
+    ) -> ToolOutput:
         """Make several replacements in one file that you have already read: all of them, or none.
 
         Args:
             path: Path of the file, absolute or relative to the workspace.
             edits: 1 to 500 replacements, applied in order; each one sees the result of those before it.
             context: The call.
+            read_first: What must have been read of the file.
         """
         with self._state.lock:
-            return self._save(path, self.plan_replacements(path, edits, lambda: context.is_cancelled))
+            change = self.plan_replacements(path, edits, lambda: context.is_cancelled, read_first)
+            return self._save(path, change, read_first)
 
     def insert(self, path: str, after_line: int, text: str) -> ToolOutput:
         """Insert lines into a file that you have already read.
@@ -106,8 +116,8 @@ class EditTools:
         with self._state.lock:
             return self._save(path, self.plan_insertion(path, after_line, text))
 
-    def _save(self, path: str, change: _EditChange) -> ToolOutput:
-        saved = save_change(self._state, path, change)
+    def _save(self, path: str, change: _EditChange, read_first: ReadRule = "required") -> ToolOutput:
+        saved = save_change(self._state, path, change, read_first)
         first, lines = build_snippet(change)
         data = to_data(saved) | {
             "replacements": sum(replacement.count for replacement in change.replacements),
@@ -119,7 +129,11 @@ class EditTools:
         return ToolOutput(_render_edit(saved, change.replacements, number_lines(lines[:_MAX_RENDERED_LINES], first)), data)
 
     def plan_replacements(
-        self, path: str, edits: Sequence[TextEdit], should_stop: Callable[[], bool] = lambda: False
+        self,
+        path: str,
+        edits: Sequence[TextEdit],
+        should_stop: Callable[[], bool] = lambda: False,
+        read_first: ReadRule = "required",
     ) -> _EditChange:
         """Plan all the edits, one after the other. Raises ToolError."""
         if not 1 <= len(edits) <= _MAX_EDITS:
@@ -130,11 +144,11 @@ class EditTools:
             check_text(edit.new, "new", MAX_TEXT_BYTES)
         replacements: list[Replacement] = []
         if edits[0].old:
-            document, expected = load_document(self._state, path)
+            document, expected = load_document(self._state, path, read_first)
             text = document.text
         else:  # creates a file, or fills an empty one
             text = edits[0].new
-            loaded = self._load_empty(path, text)
+            loaded = self._load_empty(path, text, read_first)
             document, expected = loaded.require_document(path), loaded.version
             replacements.append(Replacement(text, 1, "exact", ((1, max(len(split_lines(text)), 1)),)))
         for number, edit in enumerate(edits[len(replacements) :], len(replacements) + 1):
@@ -150,8 +164,8 @@ class EditTools:
             replacements.append(replacement)
         return _EditChange.plan(path, document, text, expected, replacements=tuple(replacements))
 
-    def _load_empty(self, path: str, new: str) -> LoadedFile:
-        loaded = load_file(self._state, path, require_read=self._state.require_read)
+    def _load_empty(self, path: str, new: str, read_first: ReadRule) -> LoadedFile:
+        loaded = load_file(self._state, path, read_first)
         if loaded.document is None or loaded.document.text:
             message = f"{path!r} already exists and is not empty: without a text to replace, only a new file is created"
             raise ToolError(message, code="file_exists")
@@ -205,11 +219,11 @@ def edit_tools(state: ToolState) -> list[Tool]:
     """Return `edit`, `multi_edit` and `insert`."""
     tools = EditTools(state)
 
-    def plan_edit(path: str, instruction: str = "", **edit: Any) -> TextChange:
-        return tools.plan_replacements(path, [TextEdit(**edit)])
+    def plan_edit(path: str, instruction: str = "", read_first: ReadRule = "required", **edit: Any) -> TextChange:
+        return tools.plan_replacements(path, [TextEdit(**edit)], read_first=read_first)
 
-    def plan_edits(path: str, edits: list[dict[str, object]]) -> TextChange:
-        return tools.plan_replacements(path, msgspec.convert(edits, list[TextEdit]))
+    def plan_edits(path: str, edits: list[dict[str, object]], read_first: ReadRule = "required") -> TextChange:
+        return tools.plan_replacements(path, msgspec.convert(edits, list[TextEdit]), read_first=read_first)
 
     declarations: list[tuple[Callable[..., ToolOutput], Callable[..., TextChange], dict[str, Any]]] = [
         (tools.edit, plan_edit, {"path": "src/main.py", "old": "retries = 3", "new": "retries = 5"}),

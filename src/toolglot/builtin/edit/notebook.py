@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -16,8 +16,9 @@ from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import path_target
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, diff_preview, load_document, save_change
-from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
 from toolglot.errors import ToolError
+from toolglot.schema.derive import Internal
 from toolglot.textutil import pluralize
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
@@ -219,12 +220,17 @@ def notebook_tools(state: ToolState) -> list[Tool]:
     """Return `notebook_edit`."""
 
     def plan_edit(
-        path: str, source: str = "", cell_id: str | None = None, cell_type: CellType | None = None, mode: EditMode = "replace"
+        path: str,
+        source: str = "",
+        cell_id: str | None = None,
+        cell_type: CellType | None = None,
+        mode: EditMode = "replace",
+        read_first: ReadRule = "required",
     ) -> _CellChange:
         check_text(source, "source", MAX_TEXT_BYTES)
         if cell_id is None and mode != "insert":
             raise invalid_argument("cell_id", f"is missing; name the cell to {mode} by its id or its index")
-        document, expected = load_document(state, path)
+        document, expected = load_document(state, path, read_first)
         is_crlf = document.newline == "crlf"
         notebook = _Notebook(document.text.replace("\r\n", "\n") if is_crlf else document.text, path)
         index = notebook.find_cell(cell_id, path) if cell_id is not None else -1
@@ -242,7 +248,12 @@ def notebook_tools(state: ToolState) -> list[Tool]:
         examples=[{"path": "analysis.ipynb", "cell_id": "2", "source": "print(1)"}],
     )
     def notebook_edit(
-        path: str, source: str = "", cell_id: str | None = None, cell_type: CellType | None = None, mode: EditMode = "replace"
+        path: str,
+        source: str = "",
+        cell_id: str | None = None,
+        cell_type: CellType | None = None,
+        mode: EditMode = "replace",
+        read_first: Annotated[ReadRule, Internal] = "required",
     ) -> ToolOutput:
         """Replace, insert or delete one cell of a Jupyter notebook that you have already read.
 
@@ -255,9 +266,10 @@ def notebook_tools(state: ToolState) -> list[Tool]:
                 top).
             cell_type: code, markdown or raw (default: the cell's type; code for a new cell).
             mode: replace (default), insert or delete.
+            read_first: What must have been read of the file.
         """
         with state.lock:
-            change = plan_edit(path, source, cell_id, cell_type, mode)
+            change = plan_edit(path, source, cell_id, cell_type, mode, read_first)
             saved = save_change(state, path, change)
         verb = {"replace": "replaced", "insert": "inserted", "delete": "deleted"}[mode]
         cell = "the {cell_type} cell {cell_id!r} (index {index})".format(**change.cell)

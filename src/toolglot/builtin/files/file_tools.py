@@ -29,7 +29,7 @@ from toolglot.builtin.files.text_files import (
 )
 from toolglot.builtin.files.workspace import WorkspaceEntry
 from toolglot.builtin.search.list_dir import list_directory
-from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.media_types import MediaKind, detect_media
 from toolglot.messages import Media, Text
@@ -274,7 +274,13 @@ class _FileTools:
                 raise ToolError(message, code="not_image")
             return self._attach_media(path, entry, media, pages=None, detail=detail)
 
-    def write(self, path: str, content: str, mode: WriteMode = "overwrite") -> ToolOutput:
+    def write(
+        self,
+        path: str,
+        content: str,
+        mode: WriteMode = "overwrite",
+        read_first: Annotated[ReadRule, Internal] = "required",
+    ) -> ToolOutput:
         """Write a text file; missing parent directories are created. Read an existing file before you overwrite it.
 
         To change a part of a file, use an edit instead.
@@ -283,10 +289,11 @@ class _FileTools:
             path: Path of the file, absolute or relative to the workspace.
             content: The complete new text of the file, or the text to append.
             mode: overwrite (default) replaces the file, append adds to its end, create_only fails if it exists.
+            read_first: What must have been read of an existing file.
         """
         with self._state.lock:
-            change = self.plan_write(path, content, mode)
-            saved = save_change(self._state, path, change)
+            change = self.plan_write(path, content, mode, read_first)
+            saved = save_change(self._state, path, change, read_first)
         verb = "created" if saved.created else "appended to" if mode == "append" else "wrote"
         notes = "; kept its CRLF line endings" if change.converted else ""
         if change.reencoded:
@@ -298,9 +305,11 @@ class _FileTools:
         fields = {"mode": mode, "converted": change.converted, "reencoded": change.reencoded, "snippet": snippet}
         return ToolOutput(text, to_data(saved) | fields)
 
-    def plan_write(self, path: str, content: str, mode: WriteMode = "overwrite") -> _WriteChange:
+    def plan_write(
+        self, path: str, content: str, mode: WriteMode = "overwrite", read_first: ReadRule = "required"
+    ) -> _WriteChange:
         check_text(content, "content", MAX_TEXT_BYTES)
-        loaded = load_file(self._state, path, require_read=self._state.require_read if mode == "overwrite" else None)
+        loaded = load_file(self._state, path, read_first if mode == "overwrite" else "none")
         if mode == "create_only" and loaded.version != "absent":
             raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
         document = loaded.require_document(path) if mode == "append" else loaded.document or Document()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
 from math import inf
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -17,7 +17,7 @@ from toolglot.base_errors import MissingPath
 from toolglot.builtin.arguments import make_preview
 from toolglot.builtin.files.text import Document, Encoding, decode_document
 from toolglot.builtin.files.workspace import FileVersion, Workspace
-from toolglot.builtin.tool_state import ToolState
+from toolglot.builtin.tool_state import ReadRule, ToolState
 from toolglot.errors import ToolError
 from toolglot.textutil import did_you_mean, split_lines, suggest, unified_diff
 
@@ -55,17 +55,18 @@ class LoadedFile(msgspec.Struct, frozen=True):
         return self.document
 
 
-def load_file(state: ToolState, path: str, *, require_read: bool | None) -> LoadedFile:
-    """Load a file that may be absent. `require_read`: see `ToolState`. Raises ToolError."""
+def load_file(state: ToolState, path: str, read_first: ReadRule = "required") -> LoadedFile:
+    """Load a file that may be absent. `read_first`: what the harness demands, unless ours is weaker. Raises ToolError."""
     entry = state.workspace.inspect(path)
     if entry is None:
         return LoadedFile(Document(), "absent")
     if entry.is_directory:
         raise ToolError(f"{path!r} is a directory, not a file: use the path of a file in it", code="is_directory")
     data, entry = state.workspace.read(path, MAX_TEXT_BYTES)
-    if require_read is not None:
+    rule = state.weaken_rule(read_first)
+    if rule != "none":
         seen = state.seen_versions.get(entry.path)
-        if seen is None and require_read and entry.status.st_size:
+        if seen is None and rule != "current" and entry.status.st_size:
             message = f"{path!r} has not been read yet: read it first, then change it"
             raise ToolError(message, kind="not_allowed", code="not_read_yet")
         if seen is not None and seen != entry.version:
@@ -74,9 +75,9 @@ def load_file(state: ToolState, path: str, *, require_read: bool | None) -> Load
     return LoadedFile(decode_document(data) if len(data) <= MAX_TEXT_BYTES else None, entry.version)
 
 
-def load_document(state: ToolState, path: str) -> "tuple[Document, FileVersion | str]":
+def load_document(state: ToolState, path: str, read_first: ReadRule = "required") -> "tuple[Document, FileVersion | str]":
     """Load a text file that must exist. Raises ToolError."""
-    loaded = load_file(state, path, require_read=state.require_read)
+    loaded = load_file(state, path, read_first)
     if loaded.version == "absent":
         raise missing_file_error(state, path)
     return loaded.require_document(path), loaded.version
@@ -108,6 +109,8 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     """For display: relative to the root."""
     absolute: str
     created: bool
+    known: Literal["new", "unread", "changed", "current"]
+    """What the model knew of the file before: nothing, an older version, or the one that was changed."""
     size: int
     lines: int
     diff: str
@@ -125,15 +128,18 @@ def diff_preview(state: ToolState, plan: Callable[..., TextChange]) -> Callable[
     return make_preview(describe)
 
 
-def save_change(state: ToolState, path: str, change: TextChange) -> SavedFile:
+def save_change(state: ToolState, path: str, change: TextChange, read_first: ReadRule = "required") -> SavedFile:
     """Write a planned change and mark it as seen. Raises ToolError."""
     result = state.workspace.write(path, change.data, expected=change.expected)
-    state.mark_seen(result.path, result.version)
+    seen = state.seen_versions.get(result.path)
+    if not (result.created and read_first == "shown"):
+        state.mark_seen(result.path, result.version)
     display_path = state.display_path(result.path)
     return SavedFile(
         path=display_path,
         absolute=str(result.path),
         created=result.created,
+        known="new" if result.created else "unread" if seen is None else "current" if seen == change.expected else "changed",
         size=len(change.data),
         lines=len(split_lines(change.after)),
         diff=unified_diff(change.before, change.after, display_path),
