@@ -5,6 +5,7 @@ import shlex
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.shell.output import OutputLimit
@@ -135,13 +136,14 @@ def check_seconds(name: str, value: float | None) -> float | None:
     return value
 
 
-def check_output_limit(max_output: int, head_share: float | None) -> OutputLimit:
+def check_output_limit(max_output: int, head_share: float | None, *, keep_escapes: bool) -> OutputLimit:
     """Return the limit of shown output. Raises ToolError."""
     if not 1 <= max_output <= MAX_OUTPUT:
         raise invalid_argument("max_output", f"is {max_output}; it must be between 1 and {MAX_OUTPUT} characters")
     if head_share is not None and not 0 <= head_share <= 1:
         raise invalid_argument("head_share", f"is {head_share:g}; it must be between 0 and 1")
-    return OutputLimit(max_output) if head_share is None else OutputLimit(max_output, head_share)
+    limit = OutputLimit(max_output, keep_escapes=keep_escapes)
+    return limit if head_share is None else replace(limit, head_fraction=head_share)
 
 
 def encode_input(name: str, text: str | None) -> bytes | None:

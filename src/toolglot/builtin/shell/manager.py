@@ -5,6 +5,7 @@ before its result is reported.
 """
 
 import os
+import re
 import stat
 import tempfile
 import threading
@@ -46,6 +47,7 @@ _NETWORK_ERRORS = (
 )
 # Said in each result, as a user cannot see it otherwise.
 _LEVEL_NOTES = {SandboxLevel.LANDLOCK: "sandbox: Landlock, weaker than bubblewrap", SandboxLevel.NONE: "sandbox: none"}
+_PLACEHOLDER = re.compile(r"\$?\{.*\}|<.*>|\$\w+")
 _END_TEXTS = {
     "timeout": "it took too long",
     "inactivity": "it wrote nothing for too long",
@@ -78,6 +80,9 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
     total_bytes: int = 0
     total_lines: int = 0
+    """Lines of the output that this result is about: all of it, or what is new."""
+    call_seconds: float = 0.0
+    """How long the call took that this is the result of."""
     spill: str = ""
     """A file with all of the output, up to 100 MB, if it is long."""
     spill_is_whole: bool = True
@@ -302,8 +307,14 @@ class ShellManager:
     # ---- running and ended commands
 
     def find_session(self, handle: str) -> ShellSession:
-        """Return a session by its handle or its process id. Raises ToolError."""
+        """Return a session by its handle or its process id. Raises ToolError.
+
+        A placeholder stands for the newest one: a model that starts a command and reads its output in the same turn does not
+        know the handle yet.
+        """
         sessions, key = self.list_sessions(), handle.strip()
+        if _PLACEHOLDER.fullmatch(key) and sessions:
+            return sessions[-1]
         for session in sessions:
             if key in (session.handle, str(session.pid)):
                 return session
@@ -312,11 +323,13 @@ class ShellManager:
         raise ToolError(message, kind="not_found", code="session_not_found", details=SessionNotFound(handle[:80]))
 
     def list_sessions(self) -> list[ShellSession]:
+        """Return the sessions that can be asked about, the oldest first."""
         with self._lock:
-            return list(self._sessions.values())
+            return [session for session in self._sessions.values() if not session.is_forgotten]
 
     def forget(self, session: ShellSession) -> None:
-        """Drop an ended session whose result was reported; one with a spill file stays, so that the file is deleted later."""
+        """Drop an ended session whose result was reported; its spill file, if there is one, is deleted later."""
+        session.is_forgotten = True
         if session.output.spill_path is None:
             with self._lock:
                 self._sessions.pop(session.handle, None)
@@ -344,7 +357,7 @@ class ShellManager:
             omitted=excerpt.omitted,
             truncated=bool(excerpt.omitted),
             total_bytes=session.output.total_bytes,
-            total_lines=session.output.line_count,
+            total_lines=session.output.line_count if excerpt.line_count is None else excerpt.line_count,
             spill=str(session.output.spill_path or ""),
             spill_is_whole=session.output.is_spill_complete,
             cwd=self.state.cwd or ".",

@@ -1,6 +1,7 @@
 """The output of a command: its beginning and end are kept in memory, and all of it goes to a private file once it is long.
 
-Memory does not grow with the output. Whatever the bytes are, a model gets text without escape sequences or control characters.
+Memory does not grow with the output. Whatever the bytes are, a model gets text without escape sequences or control characters,
+or with them where its own harness keeps them: who shows the text to a person has to remove them.
 """
 
 import os
@@ -48,6 +49,10 @@ def to_plain_text(data: bytes) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
+def _to_raw_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\0", "\ufffd")  # some providers refuse NUL
+
+
 def filter_lines(text: str, pattern: str) -> str:
     """Return the lines that match a regular expression (grep -E). Raises ToolError."""
     # grep, because its time is bounded by its input, while a pattern of `re` may backtrack for years.
@@ -78,6 +83,8 @@ class OutputLimit(msgspec.Struct, frozen=True):
 
     max_chars: int
     head_fraction: float = 1 / 3
+    keep_escapes: bool = False
+    """Keep escape sequences and carriage returns as the command wrote them."""
 
 
 class Excerpt(msgspec.Struct, frozen=True):
@@ -87,6 +94,8 @@ class Excerpt(msgspec.Struct, frozen=True):
     tail: str = ""
     omitted: int = 0
     """Characters between the two (bytes, if they are not in memory any more)."""
+    line_count: int | None = None
+    """Lines of the whole; None if it is not in memory any more."""
 
     @property
     def text(self) -> str:
@@ -98,14 +107,15 @@ class Excerpt(msgspec.Struct, frozen=True):
 
 def make_excerpt(head: bytes, gap: int, tail: bytes, limit: OutputLimit) -> Excerpt:
     """Return as much of the output as the limit allows. `gap`: bytes between head and tail that are not in memory."""
-    max_chars = limit.max_chars
+    max_chars, to_text = limit.max_chars, _to_raw_text if limit.keep_escapes else to_plain_text
     if not gap:
-        text = to_plain_text(head + tail)
+        text = to_text(head + tail)
+        lines = text.count("\n") + bool(text and not text.endswith("\n"))
         if len(text) <= max_chars:
-            return Excerpt(text)
+            return Excerpt(text, line_count=lines)
         first = int(max_chars * limit.head_fraction)
-        return Excerpt(text[:first], text[len(text) - (max_chars - first) :], len(text) - max_chars)
-    start, end = to_plain_text(head), to_plain_text(tail)
+        return Excerpt(text[:first], text[len(text) - (max_chars - first) :], len(text) - max_chars, lines)
+    start, end = to_text(head), to_text(tail)
     first = min(int(max_chars * limit.head_fraction), len(start))
     last = min(max_chars - first, len(end))
     return Excerpt(start[:first], end[len(end) - last :], gap + len(start) - first + len(end) - last)
@@ -121,12 +131,18 @@ class OutputBuffer:
         self._spill_fd, self._spill_size = -1, 0
         self.spill_path: Path | None = None
         self.is_spill_complete = True
-        self.total_bytes = self.line_count = 0
+        self.total_bytes = self._newline_count = 0
+        self._is_line_open = False  # whether the last line has no newline yet
+
+    @property
+    def line_count(self) -> int:
+        return self._newline_count + self._is_line_open
 
     def add(self, data: bytes) -> None:
         with self._lock:
             self.total_bytes += len(data)
-            self.line_count += data.count(b"\n")
+            self._newline_count += data.count(b"\n")
+            self._is_line_open = not data.endswith(b"\n")
             room = KEEP_BYTES - len(self._head)
             if room > 0:
                 self._head += data[:room]

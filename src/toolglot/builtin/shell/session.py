@@ -115,6 +115,8 @@ class ShellSession:
         """Where the command was when it ended, as it says itself."""
         self.shown_bytes = 0
         """How much of the output the model has been shown."""
+        self.is_forgotten = False
+        """Whether its end was reported: nobody can ask about it any more."""
 
     # ---- for any thread
 

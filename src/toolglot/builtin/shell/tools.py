@@ -8,7 +8,10 @@ import asyncio
 import threading
 import weakref
 from contextlib import suppress
+from time import monotonic
 from typing import Annotated, Any
+
+from msgspec.structs import replace
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.shell.arguments import (
@@ -168,6 +171,7 @@ class _ShellTools:
         env: Annotated[dict[str, str] | None, Internal] = None,
         then: Annotated[list[str] | None, Internal] = None,
         head_share: Annotated[float | None, Internal] = None,
+        keep_escapes: Annotated[bool, Internal] = False,
     ) -> ToolOutput:
         """Run a command with bash in a sandbox: only the workspace is writable, and there is usually no network.
 
@@ -196,7 +200,7 @@ class _ShellTools:
             cwd=cwd,
             timeout=check_timeout(timeout, inactivity_timeout, is_foreground=is_foreground),
             inactivity_timeout=inactivity_timeout,
-            output_limit=check_output_limit(max_output, head_share),
+            output_limit=check_output_limit(max_output, head_share, keep_escapes=keep_escapes),
             variables=validate_environment(env),
             stdin=encode_input("stdin", stdin),
             tty=tty,
@@ -220,6 +224,8 @@ class _ShellTools:
         max_output: Annotated[int, Internal] = DEFAULT_OUTPUT,
         wait_first: Annotated[float | None, Internal] = None,
         head_share: Annotated[float | None, Internal] = None,
+        keep_escapes: Annotated[bool, Internal] = False,
+        forget_ended: Annotated[bool, Internal] = False,
     ) -> ToolOutput:
         """Show what a background command has written since the last call, and optionally send it input.
 
@@ -231,7 +237,7 @@ class _ShellTools:
             filter: Show only lines that match this regular expression (grep -E).
             input: Text to send first. End a line with a newline; in a terminal, U+0003 is Ctrl-C.
         """
-        limit = check_output_limit(max_output, head_share)
+        started_at, limit = monotonic(), check_output_limit(max_output, head_share, keep_escapes=keep_escapes)
         seconds, first = check_seconds("timeout", timeout), check_seconds("wait_first", wait_first)
         if tail_lines is not None and not 1 <= tail_lines <= 1_000_000:
             raise invalid_argument("tail_lines", f"is {tail_lines}; it must be 1 or more")
@@ -244,7 +250,10 @@ class _ShellTools:
         if wait or timeout is not None or first:
             pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)
             await _wait_for_end(session, pause, context)
-        return await asyncio.to_thread(self._build_output, session, limit, tail_lines, filter)
+        output = await asyncio.to_thread(self._build_output, session, limit, tail_lines, filter, started_at)
+        if forget_ended and not output.data["running"]:
+            self._manager.forget(session)
+        return output
 
     async def shell_kill(self, context: Context, handle: str) -> ToolOutput:  # noqa: D417
         """Kill a background command and everything it started.
@@ -328,8 +337,14 @@ class _ShellTools:
             raise
 
     def _build_output(
-        self, session: ShellSession, limit: OutputLimit, tail_lines: int | None = None, pattern: str | None = None
+        self,
+        session: ShellSession,
+        limit: OutputLimit,
+        tail_lines: int | None = None,
+        pattern: str | None = None,
+        started_at: float | None = None,
     ) -> ToolOutput:
+        """Return the result of a call; `started_at`: when it began, if the command was running before."""
         # The sandbox may fail after the process has started, so start() did not raise it.
         if not session.is_running and isinstance(session.failure, Exception):
             self._manager.forget(session)
@@ -338,6 +353,8 @@ class _ShellTools:
         notes = [f"[{note}]" for note in (*result.describe_end(), *result.notes)]
         text = "\n".join([result.output.rstrip("\n") or "(no output)", *notes])
         is_error = result.timed_out and not result.running
+        seconds = result.seconds if started_at is None else round(monotonic() - started_at, 4)
+        result = replace(result, call_seconds=seconds)
         return ToolOutput(text, to_data(result), is_error, "timeout" if is_error else None)
 
 
@@ -381,4 +398,4 @@ def _excerpt_output(
         text = filter_lines(text, pattern)
     if tail_lines is not None:
         text = "".join(text.splitlines(keepends=True)[-tail_lines:])
-    return make_excerpt(text.encode("utf-8", "replace"), 0, b"", limit)
+    return replace(make_excerpt(text.encode("utf-8", "replace"), 0, b"", limit), line_count=None)
