@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.base_errors import InvalidArgument
-from toolglot.errors import ToolError
+from toolglot.errors import ToolError, UnknownName
 from toolglot.facades.catalog import BASE_TOOLS, strip_model_prefix
 from toolglot.facades.equivalence import SUBSTITUTES, Arguments, alternatives
 from toolglot.facades.validation import check_facade, is_bundled
@@ -173,14 +173,20 @@ class BoundFacade:
             return InterpretedCall(
                 call, base, render=lambda result, arguments, details: replace(result, name=call.name, data=None)
             )
-        if (
-            call.name in self.base_tools
-            and not call.namespace
-            and call.name not in self._reserved_names
-            and call.arguments is not None
-        ):
+        is_base_tool = call.name in self.base_tools and not call.namespace and call.name not in self._reserved_names
+        # A harness refuses a name that it does not show; our own names are for models whose harness is not known.
+        if is_base_tool and self.facade.provider and self._is_bundled and call.name not in self.visible_base_tools:
+            message = f"There is no such tool: {UnknownName('tool', call.name, self.visible_names).hint}"
+            error = ToolError(message, kind="not_found", code="unknown_tool", tool=call.name)
+            return InterpretedCall(call, call, error=error, render=partial(self._render_failure, call.name, {}))
+        if is_base_tool and call.arguments is not None:
             return InterpretedCall(replace(call, base_call=BaseCall(call.name, call.arguments, self.facade.id)), call)
-        return InterpretedCall(call, call)
+        return InterpretedCall(call, call, render=partial(self._render_unknown_tool, call))
+
+    def _render_unknown_tool(self, call: ToolCall, result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
+        if result.error_code != "unknown_tool":  # a tool of the user, whose results are not ours to word
+            return result
+        return self._render_failure(_qualified_name(call), call.arguments or {}, result, arguments, details)
 
     def _validate(self, view: View, call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
         """The arguments of a call, repaired and checked against the native schema. Raises ToolError."""
@@ -211,114 +217,43 @@ class BoundFacade:
 
         The base tool's data is for rendering only: the model reads the text, and what its vendor wants beside it.
         """
-        plain = replace(result, name=name, data=None)
         try:
             case = view.find_case(native)
         except Exception as e:
             if not isinstance(e, ToolError) and result.error_kind != "validation":  # invalid arguments may lack anything
                 log.warning("facade %s: no case fits a call of %s: %r", self.facade.id, view.name, e)
-            return plain
-        text = result.text
+            return self._render_failure(name, native, result, arguments, details)
+        plain, text = replace(result, name=name, data=None), result.text
         is_error = result.is_error and result.error_code not in case.successes
         if isinstance(details, InvalidArgument):  # called by the name that the model knows
             text = f"{view.native_name(case, details.parameter)} {details.problem}"
-        context = RenderContext(
-            native=dict(native),
-            base=dict(arguments),
-            text=text,
-            data=result.data,
-            kind=(result.error_kind or "execution") if is_error else None,
-            code=result.error_code,
-            details=details,
-        )
+        context = self._make_context(name, native, replace(result, is_error=is_error), text, arguments, details)
         if case.native_data is not None:
-            plain = replace(plain, data=self._call_table(case.native_data, context, view, _require_json))
+            plain = replace(plain, data=self._call_table(case.native_data, context, _require_json))
         render = (case.failure or self.facade.failure) if is_error else case.result
-        rendered = self._call_table(render, context, view, _require_text) if render is not None else None
+        rendered = self._call_table(render, context, _require_text) if render is not None else None
         if rendered is not None or text != result.text:
             media = tuple(block for block in result.content if not isinstance(block, Text))
-            plain = replace(plain, content=(Text(text if rendered is None else rendered), *media), is_rendered=True)
+            texts = () if rendered == "" and media else (Text(text if rendered is None else rendered),)
+            plain = replace(plain, content=(*texts, *media), is_rendered=True)
         if result.is_error and not is_error and rendered is not None:
             return replace(plain, is_error=False, error_kind=None, error_code="")
-        if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, context, view, bool):
+        if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, context, bool):
             return replace(plain, is_error=True, error_kind="execution")
         return plain
 
-    def _call_table(
-        self, function: Callable[[RenderContext], Any], context: RenderContext, view: View, check: Callable[[Any], Any]
-    ) -> Any:
-        """What a table's function returns; None if it fails: the base tool's text remains."""
-        try:
-            return check(function(context))
-        except Exception as e:
-            if context.kind != "validation":  # invalid arguments may lack anything
-                log.warning("facade %s: the result of %s cannot be rendered: %r", self.facade.id, view.name, e)
-            return None
+    def _render_failure(
+        self, name: str, native: Arguments, result: ToolResult, arguments: Arguments, details: Any
+    ) -> ToolResult:
+        """A failure that no case renders: an unknown tool, or arguments of which nobody can say what they mean."""
+        plain = replace(result, name=name, data=None)
+        if self.facade.failure is None or not result.is_error:
+            return plain
+        context = self._make_context(name, native, result, result.text, arguments, details)
+        rendered = self._call_table(self.facade.failure, context, _require_text)
+        return plain if rendered is None else replace(plain, content=(Text(rendered),), is_rendered=True)
 
-    # ---- history
-
-    def render_message(self, message: Message, *, is_own: bool, losses: dict[Loss, None] | None = None) -> Message:
-        """A message with its calls under this facade's names.
-
-        `is_own`: the present model wrote it, so it goes back unchanged. `losses` collects what its tools cannot express.
-        """
-        if is_own or message.role != "assistant":
-            return message
-        losses = losses if losses is not None else {}
-        blocks = tuple(self._render_call(block, losses) if isinstance(block, ToolCall) else block for block in message.blocks)
-        is_unchanged = all(new is old for new, old in zip(blocks, message.blocks, strict=True))
-        return message if is_unchanged else replace(message, blocks=blocks)
-
-    def _render_call(self, call: ToolCall, losses: dict[Loss, None]) -> ToolCall:
-        """A call by another model under this one's names: by the view that loses least, else by a base tool."""
-        base_call = call.base_call
-        if base_call is None or (base_call.facade == self.facade.id and _qualified_name(call) in self._views_by_name):
-            return call
-        tool, arguments = base_call.tool, base_call.arguments
-        alternative_calls = [] if tool in self.visible_base_tools else self._find_alternatives(tool, arguments)
-        calls = [(tool, arguments), *alternative_calls]
-        # A view of the tool itself comes before one of another tool that would have done the same.
-        for candidates in ([call for call in calls if call[0] == tool], [call for call in calls if call[0] != tool]):
-            expressions = [
-                (view, *expression)
-                for view in self.views
-                for candidate in candidates
-                if (expression := self._express_with_view(view, *candidate)) is not None
-            ]
-            if expressions:
-                view, native, lost = min(expressions, key=lambda expression: len(expression[2]))
-                losses.update(dict.fromkeys(lost))
-                if view.kind == "freeform":
-                    text = str(native.get("input", ""))
-                    return ToolCall(call.id, view.name, None, text, freeform=True, base_call=base_call)
-                return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=base_call)
-        visible = (candidate for candidate in alternative_calls if candidate[0] in self.visible_base_tools)
-        tool, arguments = next(visible, (tool, arguments))
-        if tool not in self.visible_base_tools | self._reserved_names:
-            loss = Loss(f"tool {tool!r}", self.facade.title, "this model has no tool for it; our own name is used")
-            losses[loss] = None
-        is_unchanged = (call.name, call.arguments) == (tool, arguments)
-        return call if is_unchanged else ToolCall(call.id, tool, arguments, base_call=base_call)
-
-    def _express_with_view(self, view: View, tool: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
-        try:
-            expression = view.from_base(tool, arguments)
-            if expression is not None and not self._is_bundled:
-                _require_json(expression[0])
-            return expression
-        except Exception as e:  # a saved conversation may hold anything
-            log.warning("facade %s: a call of %s cannot be expressed as %s: %r", self.facade.id, tool, view.name, e)
-            return None
-
-    def _find_alternatives(self, tool: str, arguments: Arguments) -> list[tuple[str, Arguments]]:
-        try:
-            return list(alternatives(tool, arguments))
-        except Exception as e:  # as above
-            log.warning("facade %s: no alternatives to a call of %s: %r", self.facade.id, tool, e)
-            return []
-
-
-def _require_text(value: Any) -> str:
+    def _require_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{json_type_name(value)} is not a string")
     return value

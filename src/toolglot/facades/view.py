@@ -46,6 +46,10 @@ class Field(msgspec.Struct, frozen=True):
 class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a result for the model is rendered from: the call on both sides, and its outcome."""
 
+    tool: str = ""
+    """The name that the model called."""
+    visible_names: tuple[str, ...] = ()
+    """All names of tools that the model sees."""
     native: Arguments
     base: Arguments
     text: str
@@ -241,7 +245,9 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = ""
     """Whose models it is for; "" for those of any provider."""
     failure: Renderer | None = None
-    """Renders failures if a case does not."""
+    """Renders failures if a case does not: also calls of unknown tools, and arguments that fit no case."""
+    flags_errors: bool = True
+    """Whether the harness marks failed calls as such; otherwise their text alone says so."""
     note: str = ""
     """For the instructions: how to work with the tools, by the names that the model sees."""
     hides: Collection[str] = frozenset()
