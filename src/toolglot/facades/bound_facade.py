@@ -185,7 +185,7 @@ class BoundFacade:
 
     def _render_unknown_tool(self, call: ToolCall, result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
         if result.error_code != "unknown_tool":  # a tool of the user, whose results are not ours to word
-            return result
+            return replace(result, name=call.name)
         return self._render_failure(_qualified_name(call), call.arguments or {}, result, arguments, details)
 
     def _validate(self, view: View, call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
@@ -253,7 +253,94 @@ class BoundFacade:
         rendered = self._call_table(self.facade.failure, context, _require_text)
         return plain if rendered is None else replace(plain, content=(Text(rendered),), is_rendered=True)
 
-    def _require_text(value: Any) -> str:
+    def _make_context(
+        self, name: str, native: Arguments, result: ToolResult, text: str, arguments: Arguments, details: Any
+    ) -> RenderContext:
+        return RenderContext(
+            tool=name,
+            visible_names=self.visible_names,
+            native=dict(native),
+            base=dict(arguments),
+            text=text,
+            data=result.data,
+            kind=(result.error_kind or "execution") if result.is_error else None,
+            code=result.error_code,
+            details=details,
+        )
+
+    def _call_table(self, function: Callable[[RenderContext], Any], context: RenderContext, check: Callable[[Any], Any]) -> Any:
+        """What a table's function returns; None if it fails: the base tool's text remains."""
+        try:
+            return check(function(context))
+        except Exception as e:
+            if context.kind != "validation":  # invalid arguments may lack anything
+                log.warning("facade %s: the result of %s cannot be rendered: %r", self.facade.id, context.tool, e)
+            return None
+
+    # ---- history
+
+    def render_message(self, message: Message, *, is_own: bool, losses: dict[Loss, None] | None = None) -> Message:
+        """A message with its calls under this facade's names.
+
+        `is_own`: the present model wrote it, so it goes back unchanged. `losses` collects what its tools cannot express.
+        """
+        if is_own or message.role != "assistant":
+            return message
+        losses = losses if losses is not None else {}
+        blocks = tuple(self._render_call(block, losses) if isinstance(block, ToolCall) else block for block in message.blocks)
+        is_unchanged = all(new is old for new, old in zip(blocks, message.blocks, strict=True))
+        return message if is_unchanged else replace(message, blocks=blocks)
+
+    def _render_call(self, call: ToolCall, losses: dict[Loss, None]) -> ToolCall:
+        """A call by another model under this one's names: by the view that loses least, else by a base tool."""
+        base_call = call.base_call
+        if base_call is None or (base_call.facade == self.facade.id and _qualified_name(call) in self._views_by_name):
+            return call
+        tool, arguments = base_call.tool, base_call.arguments
+        alternative_calls = [] if tool in self.visible_base_tools else self._find_alternatives(tool, arguments)
+        calls = [(tool, arguments), *alternative_calls]
+        # A view of the tool itself comes before one of another tool that would have done the same.
+        for candidates in ([call for call in calls if call[0] == tool], [call for call in calls if call[0] != tool]):
+            expressions = [
+                (view, *expression)
+                for view in self.views
+                for candidate in candidates
+                if (expression := self._express_with_view(view, *candidate)) is not None
+            ]
+            if expressions:
+                view, native, lost = min(expressions, key=lambda expression: len(expression[2]))
+                losses.update(dict.fromkeys(lost))
+                if view.kind == "freeform":
+                    text = str(native.get("input", ""))
+                    return ToolCall(call.id, view.name, None, text, freeform=True, base_call=base_call)
+                return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=base_call)
+        visible = (candidate for candidate in alternative_calls if candidate[0] in self.visible_base_tools)
+        tool, arguments = next(visible, (tool, arguments))
+        if tool not in self.visible_base_tools | self._reserved_names:
+            loss = Loss(f"tool {tool!r}", self.facade.title, "this model has no tool for it; our own name is used")
+            losses[loss] = None
+        is_unchanged = (call.name, call.arguments) == (tool, arguments)
+        return call if is_unchanged else ToolCall(call.id, tool, arguments, base_call=base_call)
+
+    def _express_with_view(self, view: View, tool: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
+        try:
+            expression = view.from_base(tool, arguments)
+            if expression is not None and not self._is_bundled:
+                _require_json(expression[0])
+            return expression
+        except Exception as e:  # a saved conversation may hold anything
+            log.warning("facade %s: a call of %s cannot be expressed as %s: %r", self.facade.id, tool, view.name, e)
+            return None
+
+    def _find_alternatives(self, tool: str, arguments: Arguments) -> list[tuple[str, Arguments]]:
+        try:
+            return list(alternatives(tool, arguments))
+        except Exception as e:  # as above
+            log.warning("facade %s: no alternatives to a call of %s: %r", self.facade.id, tool, e)
+            return []
+
+
+def _require_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{json_type_name(value)} is not a string")
     return value
