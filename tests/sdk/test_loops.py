@@ -123,11 +123,13 @@ def test_openai_responses(gpt: openai.OpenAI, store: bool, stream: bool) -> None
 def test_anthropic(claude: anthropic.Anthropic, stream: bool) -> None:
     tool: Any = {"name": "get_weather", "description": "The weather of a city.", "input_schema": SCHEMA}
     messages: list[Any] = [{"role": "user", "content": PROMPT}]
+    body: Any = {"model": "claude-opus-5", "max_tokens": 1000, "messages": messages, "tools": [tool]}
+    body["thinking"] = {"type": "adaptive"}
 
     def ask() -> Any:
         if not stream:
-            return claude.messages.create(model="claude-opus-5", max_tokens=1000, messages=messages, tools=[tool])
-        with claude.messages.stream(model="claude-opus-5", max_tokens=1000, messages=messages, tools=[tool]) as events:
+            return claude.messages.create(**body)
+        with cast("Any", claude.messages).stream(**body) as events:
             return events.get_final_message()
 
     first = ask()

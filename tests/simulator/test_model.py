@@ -56,11 +56,23 @@ def test_a_tool_loop_is_the_same_on_every_wire(profile: str, stream: bool) -> No
     ("ollama", "deepseek-r1", ""),
 ])  # fmt: skip
 def test_thinking_models_add_state(profile: str, model: str, state: str) -> None:
-    reply = ask(Simulator(), profile, [user("weather in Paris")], tools=TOOLS, model=model)
+    extras = {"openai-responses": {"reasoning": {"summary": "auto"}}, "anthropic-messages": {"thinking": {"type": "adaptive"}}}
+    reply = ask(Simulator(), profile, [user("weather in Paris")], tools=TOOLS, model=model, extras=extras)
     (thought,) = [block for block in reply.blocks if isinstance(block, Thinking)]
     assert thought.text == "I should call get_weather."
     assert not state or (thought.opaque or {}).get(state)
     assert reply.usage.reasoning or profile == "ollama"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_reasoning_is_shown_only_if_it_is_asked_for(stream: bool) -> None:
+    """OpenAI thinks and hides it, Anthropic does not think."""
+    asked, omitted = [user("say hi")], {"anthropic-messages": {"thinking": {"type": "adaptive", "display": "omitted"}}}
+    for profile, model, extras in (("openai-responses", "gpt-5", {}), ("anthropic", "claude-opus-5", omitted)):
+        thought, text = ask(Simulator(), profile, asked, model=model, stream=stream, extras=extras).blocks
+        assert isinstance(thought, Thinking)
+        assert (thought.text, bool(thought.opaque), isinstance(text, Text)) == ("", True, True)
+    assert ask(Simulator(), "anthropic", asked, model="claude-opus-5", stream=stream).blocks == (Text("hi"),)
 
 
 def test_a_call_of_gemini_3_is_signed_once() -> None:

@@ -81,19 +81,19 @@ def test_anthropic_opens_fills_and_closes_every_block() -> None:
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
         {"type": "content_block_stop", "index": 0},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "", "citations": None}},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Hi"}},
         {"type": "content_block_stop", "index": 1},
         {
             "type": "content_block_start",
             "index": 2,
-            "content_block": {"type": "tool_use", "id": "c1", "name": "f", "input": {}},
+            "content_block": {"type": "tool_use", "id": "c1", "name": "f", "input": {}, "caller": {"type": "direct"}},
         },
         {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": '{"a":1}'}},
         {"type": "content_block_stop", "index": 2},
     ]
     assert [frame["type"] for _, frame in (found[0], *found[-2:])] == ["message_start", "message_delta", "message_stop"]
-    assert found[-2][1]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert found[-2][1]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None, "stop_details": None, "container": None}
     assert found[-2][1]["usage"]["input_tokens"] == 4  # neither cached nor written
 
 

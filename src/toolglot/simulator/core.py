@@ -28,6 +28,7 @@ from toolglot.value_checks import as_items, check_arguments
 from toolglot.wire import spec
 from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.framing import encode_json_array
+from toolglot.wire.json_values import as_dict
 from toolglot.wire.reply_encoding import ReplyEncoder, split_reply
 
 __all__ = ["Part", "Reset", "Script", "SimulatedResponse", "Simulator", "Stall"]
@@ -132,6 +133,7 @@ class Simulator:
         wire = spec.SPECS[profile.wire]
         reply = self._make_reply(accepted, situation, fault)
         encoder = load_reply_encoder(profile.wire)(profile.model, created=_CREATED, origin=reply.origin)
+        encoder.request_body = accepted.body
         broken = Refusal(rules.wordings[f"fault {rules.stream_fault}"], rules.stream_fault)
         content_type = "application/json"
         if not accepted.stream:
@@ -158,7 +160,10 @@ class Simulator:
         reply = reply or respond(accepted.request, situation, object_arguments=has_objects)
         thinks = shows_thinking(accepted.request, profile)
         if thinks:
-            reply = add_thought(reply, situation)
+            # OpenAI shows a summary of the reasoning only if the request asks for one; Anthropic leaves it out on request.
+            is_hidden = profile.wire == spec.OPENAI_RESPONSES and not as_dict(accepted.body.get("reasoning")).get("summary")
+            is_omitted = as_dict(accepted.body.get("thinking")).get("display") == "omitted"
+            reply = add_thought(reply, situation, is_hidden=is_hidden or is_omitted)
         reply = on_demand.apply_to_reply(fault, reply, profile, streamed=accepted.stream)
         # The `r` marks items that came after reasoning: see `wires.openai_responses`.
         mark = "r" if thinks and profile.wire == spec.OPENAI_RESPONSES else ""

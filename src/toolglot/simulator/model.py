@@ -291,13 +291,13 @@ def _make_call(tool: ToolDefinition, filler: ArgumentFiller) -> ToolCall:
 # ---- what every reply gets
 
 
-def add_thought(reply: Reply, situation: Situation) -> Reply:
-    """Return the reply with a thought in front."""
+def add_thought(reply: Reply, situation: Situation, *, is_hidden: bool = False) -> Reply:
+    """Return the reply with a thought in front; a hidden one has no text."""
     if any(isinstance(block, Thinking) for block in reply.blocks):
         return reply
     names = ", ".join(call.name for call in reply.calls)
     text = f"I should call {names}." if names else "The results are there." if situation.results else "I can answer at once."
-    return replace(reply, blocks=(Thinking(text), *reply.blocks))
+    return replace(reply, blocks=(Thinking("" if is_hidden else text), *reply.blocks))
 
 
 def estimate_usage(reply: Reply, request_bytes: int) -> Usage:

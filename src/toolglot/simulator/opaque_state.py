@@ -20,8 +20,8 @@ from toolglot.wire.json_values import as_dict
 
 __all__ = ["add_state", "shows_thinking", "sign_state"]
 
-# Models that think by default; others do if the request asks for it.
-_THINKING_MODELS = re.compile(r"claude-.*-5|claude-sonnet-4|(^|/)o\d|gpt-[5-9]|gemini-[3-9]|deepseek")
+# Models that think by default; others, all of Anthropic's among them, do if the request asks for it.
+_THINKING_MODELS = re.compile(r"(^|/)o\d|gpt-[5-9]|gemini-[3-9]|deepseek")
 _MODEL_SUFFIX = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
 # The field of a thought that carries its state.
 _STATE_FIELDS = {spec.ANTHROPIC_MESSAGES: "signature", spec.OPENAI_RESPONSES: "encrypted_content"}
@@ -32,7 +32,8 @@ _REASONING_FIELDS = {"openrouter": "reasoning", "groq": "reasoning", "copilot": 
 def shows_thinking(request: Request, profile: Profile) -> bool:
     """Whether the model shows its reasoning in this request."""
     options, extras = request.options, request.extras.get(profile.wire, {})
-    if options.effort == "none" or options.thinking_budget == 0 or as_dict(extras.get("thinking")).get("type") == "disabled":
+    mode = as_dict(extras.get("thinking")).get("type")
+    if options.effort == "none" or options.thinking_budget == 0 or mode in ("disabled", "between_tools"):
         return False
     if profile.wire == spec.ANTHROPIC_MESSAGES and request.tool_choice and request.tool_choice.mode == "required":
         return False  # a forced call suppresses it

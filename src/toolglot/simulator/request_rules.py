@@ -19,7 +19,7 @@ from toolglot.simulator.wires.base import Refusal, WireRules, load_rules
 from toolglot.simulator.wires.openai_chat import OPENAI_ROWS
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request
-from toolglot.wire.json_values import as_dict, as_text
+from toolglot.wire.json_values import Doc, as_dict, as_text
 
 __all__ = ["AcceptedRequest", "check_request"]
 
@@ -39,6 +39,7 @@ class AcceptedRequest(msgspec.Struct):
     profile: Profile
     request: Request
     headers: dict[str, str]
+    body: Doc
     size: int
     stream: bool
     uses_sse: bool = True
@@ -81,6 +82,7 @@ def check_request(method: str, route: Route, headers: dict[str, str], body: byte
         profile,
         request,
         headers,
+        rules.doc,
         len(body),
         stream if stream is not None else spec.SPECS[profile.wire].streams_by_default,
         uses_sse=profile.wire != spec.GEMINI or route.query.get("alt") == "sse",

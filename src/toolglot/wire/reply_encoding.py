@@ -37,6 +37,8 @@ class ReplyEncoder(ABC):
         self.model = model
         self.id = ""
         self.created = created
+        self.request_body: Doc = {}
+        """The request's body, for wires whose replies repeat parts of it."""
         self.writer = Writer(resolve_profile(self.provider, model), model)
         self.writer.enter("reply", origin)
         self.losses = self.writer.losses

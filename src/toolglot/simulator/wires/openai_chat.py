@@ -41,7 +41,7 @@ class Rules(OpenAIRules):
         array="messages tools modalities functions",
         boolean="stream parallel_tool_calls logprobs store",
         object="stream_options response_format logit_bias metadata audio prediction web_search_options moderation "
-        "prompt_cache_options",
+        "prompt_cache_options reasoning",
         integer="max_tokens max_completion_tokens n seed top_logprobs",
         number="temperature top_p presence_penalty frequency_penalty",
         string_or_array="stop",

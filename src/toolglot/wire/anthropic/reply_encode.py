@@ -17,6 +17,11 @@ _DELTA_FIELDS: dict[type[Block], tuple[str, str]] = {
 }
 
 
+# Required by Anthropic's published schema, as are the nulls of blocks and of usage.
+_NULL_FIELDS: Doc = {"stop_sequence": None, "stop_details": None, "container": None}
+_BLOCK_FIELDS: dict[type[Block], Doc] = {Text: {"citations": None}, ToolCall: {"caller": {"type": "direct"}}}
+
+
 class AnthropicReplyEncoder(ReplyEncoder):
     """Encodes one reply."""
 
@@ -39,7 +44,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
 
     def begin_reply(self) -> Iterator[Doc]:
         # A message with everything that is not known yet left empty.
-        start: Doc = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": encode_usage(Usage())}
+        start: Doc = {"content": [], "stop_reason": None, **_NULL_FIELDS, "usage": encode_usage(Usage())}
         yield {"type": "message_start", "message": {**self._message_head(), **start}}
 
     def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
@@ -59,6 +64,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
                 encoded = {"type": "thinking", "thinking": "", "signature": ""}
             case _:
                 encoded = self._encode_block(block)
+        encoded = {**_BLOCK_FIELDS.get(type(block), {}), **(encoded or {})}
         yield {"type": "content_block_start", "index": self._index, "content_block": encoded}
 
     def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
@@ -92,12 +98,13 @@ class AnthropicReplyEncoder(ReplyEncoder):
         return {"id": self.id or "msg_0", "type": "message", "role": "assistant", "model": self.model}
 
     def _stop_fields(self, reply: Reply) -> Doc:
-        return {"stop_reason": self.encode_stop(reply), "stop_sequence": None, **self.writer.echo_opaque(reply.opaque)}
+        return {"stop_reason": self.encode_stop(reply), **_NULL_FIELDS, **self.writer.echo_opaque(reply.opaque)}
 
     def _encode_block(self, block: Block) -> Doc | None:
         if isinstance(block, Thinking) and not self.writer.is_own:
             return {"type": "thinking", "thinking": block.text, "signature": ""}  # the SDK's type requires the field
-        return encode_block(block, self.writer)
+        encoded = encode_block(block, self.writer)
+        return encoded and {**_BLOCK_FIELDS.get(type(block), {}), **encoded}
 
     def _block_delta(self, kind: str, field: str, value: object) -> Doc:
         return {"type": "content_block_delta", "index": self._index, "delta": {"type": kind, field: value}}
@@ -111,4 +118,8 @@ def encode_usage(usage: Usage) -> Doc:
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.output,
         "output_tokens_details": {"thinking_tokens": usage.reasoning},
+        "cache_creation": {"ephemeral_5m_input_tokens": usage.cache_write, "ephemeral_1h_input_tokens": 0},
+        "inference_geo": None,
+        "server_tool_use": None,
+        "service_tier": "standard",
     }

@@ -26,7 +26,8 @@ class ChatReplyEncoder(ReplyEncoder):
     _kind = _field = ""  # where the pieces of the open block go
 
     def build_body(self, reply: Reply) -> Doc:
-        message: Doc = {"role": "assistant", "content": None, "refusal": None, **self.writer.echo_opaque(reply.opaque)}
+        message: Doc = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
+        message |= self.writer.echo_opaque(reply.opaque)
         blocks = [block for block in reply.blocks if not self.is_unsupported(block)]
         parts = any(isinstance(block, Foreign) for block in blocks)
         for block in blocks:

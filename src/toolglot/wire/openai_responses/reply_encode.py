@@ -4,11 +4,35 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from toolglot.messages import Block, Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
 from toolglot.wire.openai_responses.request_encode import encode_call
 from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder, is_refusal
 
 _INCOMPLETE_REASONS: dict[StopReason, str] = {"length": "max_output_tokens", "filtered": "content_filter"}
+# The settings of a request that its response repeats, with their defaults. The schema of Open Responses requires all of them.
+_ECHOED_FIELDS: Doc = {
+    "background": False,
+    "frequency_penalty": 0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1,
+    "truncation": "disabled",
+}
 # kind of block -> (event of its pieces, field of the complete text)
 _PIECE_EVENTS = {
     "text": ("response.output_text", "text"),
@@ -37,6 +61,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
         self._ids: set[str] = set()
         self._item_id = ""  # of the open item
         self._kind = ""
+        self._has_summary = False
 
     def build_body(self, reply: Reply) -> Doc:
         for block in reply.blocks:
@@ -56,7 +81,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
             yield {"type": f"response.{kind}", "response": self._response_object(None)}
 
     def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
-        self._item_id, self._kind = "", "other"
+        self._item_id, self._kind, self._has_summary = "", "other", False
         is_native_call = isinstance(block, ToolCall) and "item" in self.echo_opaque(block)
         if is_native_call or isinstance(block, Media | Foreign):  # sent complete
             return
@@ -67,18 +92,20 @@ class ResponsesReplyEncoder(ReplyEncoder):
             case Text():
                 self._kind, part = "refusal" if is_refusal(block) else "text", item["content"][0]
                 item = {**item, "content": []}
-            case Thinking():
-                self._kind, part = "thinking", {"type": "summary_text", "text": ""}
-                item = {**item, "summary": []}
+            case Thinking():  # its summary, if there is one, begins with the first piece
+                self._kind, item = "thinking", {**item, "summary": list[Doc]()}
             case ToolCall():
                 self._kind = "custom" if block.freeform else "call"
                 item = {**item, _PIECE_EVENTS[self._kind][1]: ""}
         item["status"] = "in_progress"  # also for an item that is complete at once
         yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
         if part:
-            yield {"type": f"response.{self._part_event()}.added", **self._event_position(), "part": part}
+            yield self._part_event("added", part)
 
     def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
+        if self._kind == "thinking" and not self._has_summary:
+            self._has_summary = True
+            yield self._part_event("added", {"type": "summary_text", "text": ""})
         if self._kind != "other":
             yield {"type": f"{_PIECE_EVENTS[self._kind][0]}.delta", **self._event_position(), "delta": text}
 
@@ -93,11 +120,11 @@ class ResponsesReplyEncoder(ReplyEncoder):
             if not has_pieces and item[field]:
                 yield {"type": f"{event}.delta", **self._event_position(), "delta": item[field]}
             yield {"type": f"{event}.done", **self._event_position(), field: item[field], "name": item["name"]}
-        elif isinstance(block, Text | Thinking):
+        elif isinstance(block, Text) or (isinstance(block, Thinking) and self._has_summary):
             event, field = _PIECE_EVENTS[self._kind]
             part = item["content"][0] if isinstance(block, Text) else {"type": "summary_text", "text": block.text}
             yield {"type": f"{event}.done", **self._event_position(), field: block.text}
-            yield {"type": f"response.{self._part_event()}.done", **self._event_position(), "part": part}
+            yield self._part_event("done", part)
         yield {"type": "response.output_item.done", "output_index": len(self._output), "item": item}
         self._output.append(item)
 
@@ -105,8 +132,9 @@ class ResponsesReplyEncoder(ReplyEncoder):
         response = self._response_object(reply)
         yield {"type": f"response.{response['status']}", "response": response}
 
-    def _part_event(self) -> str:
-        return "reasoning_summary_part" if self._kind == "thinking" else "content_part"
+    def _part_event(self, step: str, part: Doc) -> Doc:
+        kind = "reasoning_summary_part" if self._kind == "thinking" else "content_part"
+        return {"type": f"response.{kind}.{step}", **self._event_position(), "part": part}
 
     def _event_position(self) -> Doc:
         """Return the fields that say which item, and which part of it, an event belongs to."""
@@ -155,21 +183,25 @@ class ResponsesReplyEncoder(ReplyEncoder):
 
     def _response_object(self, reply: Reply | None) -> Doc:
         incomplete = _INCOMPLETE_REASONS.get(reply.stop) if reply else None
+        status = self.encode_stop(reply) if reply else "in_progress"
+        settings = {**_ECHOED_FIELDS, **{name: self.request_body[name] for name in self.request_body.keys() & _ECHOED_FIELDS}}
+        settings["reasoning"] = {**_ECHOED_FIELDS["reasoning"], **as_dict(settings["reasoning"])}
+        settings["tools"] = [
+            {"description": None, "parameters": None, "strict": None, **tool} if tool.get("type") == "function" else tool
+            for tool in iter_dicts(settings["tools"])
+        ]
         return {
             "id": self.id or "resp_0",
             "object": "response",
             "created_at": self.created,
-            "status": self.encode_stop(reply) if reply else "in_progress",
+            "completed_at": self.created if status == "completed" else None,
+            "status": status,
             "error": None,
             "incomplete_details": {"reason": incomplete} if incomplete else None,
-            "instructions": None,
-            "metadata": {},
             "model": self.model,
             "output": list(self._output),
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
             "usage": encode_usage(reply.usage) if reply else None,
+            **settings,
         }
 
 
