@@ -37,6 +37,7 @@ ErrorCode = Literal[
     "not_text",
     "file_exists",
     "file_too_large",
+    "path_ignored",  # by .gitignore or a file like it
     "not_read_yet",
     "changed_since_read",
     "concurrent_change",  # somebody else changes the file right now
@@ -66,6 +67,7 @@ ErrorCode = Literal[
     "too_many_sessions",
     "sandbox_unavailable",
     "command_not_found",
+    "command_timeout",
     # the web
     "invalid_url",
     "address_not_allowed",
@@ -101,6 +103,8 @@ class LineOutOfRange(msgspec.Struct, frozen=True):
 
     requested: int
     total: int
+    final_newline: bool = False
+    """Whether the last line is terminated."""
 
 
 class EditFailed(msgspec.Struct, frozen=True):

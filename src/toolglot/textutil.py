@@ -8,6 +8,7 @@ __all__ = [
     "LineEdit",
     "count_shared",
     "did_you_mean",
+    "excerpt_changes",
     "find_line_edits",
     "format_size",
     "number_lines",
@@ -118,6 +119,24 @@ def unified_diff(before: str, after: str, path: str, *, limit: float = _MAX_DIFF
     """Return a unified diff of two texts, "" if they are equal; one of more characters than the limit is truncated."""
     old, new = _mark_final_newline(before), _mark_final_newline(after)
     return render_diff(path if before else "/dev/null", path, old, find_line_edits(old, new), limit=limit)
+
+
+def excerpt_changes(before: str, after: str, context_lines: int = 5) -> str:
+    """Return the changed lines of a text as they are now, with lines around each change; `...` stands for omitted lines.
+
+    If nothing was there before, or nothing changed, it is the whole text. A final newline ends an excerpt that reaches the end.
+    """
+    lines, ranges, growth = after.replace("\r\n", "\n").split("\n"), list[tuple[int, int]](), 0
+    for edit in find_line_edits(split_lines(before), split_lines(after)) if before else []:
+        start = edit.start + growth
+        growth += len(edit.added) - len(edit.removed)
+        first, end = max(start - context_lines, 0), min(start + len(edit.added) + context_lines, len(lines))
+        if ranges and first <= ranges[-1][1]:
+            first, _ = ranges.pop()
+        ranges.append((first, end))
+    ranges = ranges or [(0, len(lines))]
+    parts = [line for first, end in ranges for line in (*(["..."] if first else []), *lines[first:end])]
+    return "\n".join([*parts, "..."] if ranges[-1][1] < len(lines) else parts)
 
 
 def _mark_final_newline(text: str) -> list[str]:

@@ -89,7 +89,7 @@ def test_kimi_reads_a_thousand_lines_at_once(start: StartSession) -> None:
     ("claude-code", "Bash", {"command": "sleep 9", "timeout": 50}, "Command timed out after 0."),
     ("agent-toolset", "bash", {"command": "sleep 9", "timeout_ms": 50}, "timed out after 0."),
     ("codex-shell-command", "shell_command", {"command": "sleep 9", "timeout_ms": 50}, "Exit code: 124\n"),
-    ("qwen-code", "run_shell_command", {"command": "sleep 9", "timeout": 50}, "<untrusted_context>\nOutput: (empty)\nErr"),
+    ("qwen-code", "run_shell_command", {"command": "sleep 9", "timeout": 50}, "<untrusted_context>\nCommand was auto"),
 ])  # fmt: skip
 def test_a_command_that_takes_too_long(
     facade_id: str, name: str, arguments: Arguments, beginning: str, start: StartSession
@@ -102,7 +102,7 @@ def test_gemini_sees_a_fifth_of_long_output_from_its_start(start: StartSession) 
     head, _, tail = text.partition("… ")
     assert 7000 < len(head) < 9000
     assert 30_000 < len(tail) < 34_000
-    assert "</untrusted_context>\nOutput too large. The full output is in: /" in text
+    assert text.startswith("Output too large. Showing first 8,000 and last 32,000 characters. For full output see: /")
 
 
 # ---- commands
@@ -112,7 +112,7 @@ def test_each_command_of_gemini_starts_in_the_workspace(start: StartSession) -> 
     call = start("gemini-cli-2")
     (call.root / "sub").mkdir()
     call("run_shell_command", command="cd sub")
-    assert call("run_shell_command", command="pwd") == "<untrusted_context>\nOutput: /w\n</untrusted_context>"
+    assert call("run_shell_command", command="pwd").startswith("<untrusted_context>\nOutput: /w\nProcess Group PGID: ")
     assert "Output: /w/sub\n" in call("run_shell_command", command="pwd", dir_path="sub")
 
 
@@ -120,14 +120,15 @@ def test_a_background_process_of_gemini_from_start_to_end(start: StartSession) -
     call = start("gemini-cli-2")
     command = "echo one; echo two; read answer"
     text = call("run_shell_command", command=command, is_background=True, delay_ms=0)
-    pid = int(text.partition("PID: ")[2].partition(".")[0])
-    assert text.startswith(f"Command is running in background. PID: {pid}. Initial output:\n<untrusted_context>\n")
+    pid = int(text.partition("PID: ")[2].partition(")")[0])
+    assert text.startswith(f"<untrusted_context>\nCommand moved to background (PID: {pid}). Output hidden")
+    call("run_shell_command", command="seq 20000")  # its output is in a file, and nobody can ask about it
     assert call("list_background_processes") == f"- [PID {pid}] RUNNING: `{command}`"
     while "two" not in (text := call("read_background_output", pid=pid, delay_ms=20)):
         pass
-    assert text == "Full Log Output:\n<untrusted_context>\none\ntwo\n</untrusted_context>"
-    text = call("read_background_output", pid=pid, lines=1)
-    assert text == "Showing last 1 of 2 lines:\n<untrusted_context>\ntwo\n</untrusted_context>"
+    assert text == "Full Log Output:\none\ntwo\n"
+    assert call("read_background_output", pid=pid, lines=2) == "Showing last 2 of 3 lines:\ntwo\n"
+    assert call("read_background_output", pid=999_999, fails=True).startswith("Background process ID 999999 not found")
     call("shell_kill", pid=pid)
     assert f"- [PID {pid}] EXITED" in call("list_background_processes")
 
@@ -195,7 +196,7 @@ def test_every_edit_of_gemini_has_the_recorded_result(start: StartSession, share
         edit = {name: case[name] for name in ("old_string", "new_string", "allow_multiple")}
         text = call("replace", file_path=str(file), instruction="a test", **edit, fails="error" in case)
         if "error" in case:
-            assert text.partition("\n")[0] == case["error"].replace("/w/f.txt", "/w/f.txt"), case["name"]
+            assert text.partition(" The most similar text is in line ")[0] == case["error"], case["name"]
         assert file.read_text() == case.get("after", case["content"]), case["name"]
     assert len(cases) > 20
 

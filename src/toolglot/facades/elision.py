@@ -4,15 +4,12 @@ import re
 
 __all__ = ["find_elision"]
 
-_COMMENT = r"(?://+|#+|/\*+|\*+|<!--|--|;+|%+|\"\"\"|\(|\{/\*)?"
-_ELLIPSIS = r"(?:\.{3,}|…)"
-_OMITTED_TEXT = (
-    r"(?:the\s+)?(?:rest\s+of|remaining|remainder\s+of|existing|other|previous|unchanged|same\s+as|keep)\b"
-    r"[\w\s,'/-]{0,60}|[\w\s,'/-]{0,60}\b(?:unchanged|remains?\s+the\s+same|stays?\s+the\s+same|as\s+before|omitted)"
-)
+# As Gemini CLI decides: a phrase, then an ellipsis, bare or in brackets or a comment. A line such as "# ... rest of code ..."
+# is accepted: real files have comments like that.
+_CODE = r"(?:code|methods?|functions?|file|class|implementation)"
+_PHRASE = rf"(?:(?:the\s+)?rest\s+of(?:\s+(?:the\s+)?{_CODE})?|(?:unchanged|existing|remaining)\s+{_CODE})"
 _ELISION = re.compile(
-    rf"^\s*{_COMMENT}\s*(?:{_ELLIPSIS}\s*(?:{_OMITTED_TEXT})\s*{_ELLIPSIS}?|(?:{_OMITTED_TEXT})\s*{_ELLIPSIS})\s*(?:\*/|-->|\)|\*/\}}|\"\"\")?\s*$",
-    re.IGNORECASE,
+    rf"^\s*(?://|#|--|;)?\s*(?:/\*|<!--|\(|\[)?\s*{_PHRASE}\s*(?:\.{{3,}}|…)\s*(?:\*/|-->|\)|\])?\s*$", re.IGNORECASE
 )
 _MAX_LINE_LENGTH = 160
 

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from toolglot.errors import ToolError
 from toolglot.facades import gemini_rendering as gemini
@@ -39,10 +38,8 @@ def count_to_base(native: Arguments) -> Any:
 
 def reject_elision(content: str) -> str:
     if line := find_elision(content):
-        raise ToolError(
-            f"write_file: 'content' has the line {line!r}, which stands for omitted text; write the complete file",
-            kind="validation",
-        )
+        message = f"`content` has the line {line!r}, an omission placeholder. Provide complete file content."
+        raise ToolError(message, kind="validation")
     return content
 
 
@@ -125,6 +122,7 @@ _LIST = _view(
         "file_filtering_options": rows.file_filtering_options("gemini"),
     },
     result=gemini.render_list,
+    failure=partial(gemini.render_failure, missing="Error listing directory: no such directory"),
 )
 _READ = _view(
     "read_file",
@@ -136,7 +134,9 @@ _READ = _view(
         "start_line": integer("First line to read, counted from 1 (default 1).", minimum=1),
         "end_line": integer("Last line to read, inclusive (default: at most 2000 lines from start_line).", minimum=1),
     },
+    fixed={"respect_ignore": True},
     result=partial(gemini.render_read, continuation="read_file with start_line: {}"),
+    successes={"not_text", "line_out_of_range"},
     accepts={
         "offset": field("start_line", integer(minimum=0), lambda offset: offset + 1),
         "limit": call_field("end_line", integer(minimum=1), legacy_end_line),
@@ -165,8 +165,9 @@ _GREP = _view(
             "max_results", integer("Maximum number of matches (default 100).", minimum=1), default=MAX_MATCHES
         ),
     },
-    fixed={"auto_context": True, "line_numbers": True},
+    fixed={"auto_context": True, "line_numbers": True, "hidden": False},
     result=gemini.render_grep,
+    failure=partial(gemini.render_failure, missing="Path does not exist"),
     aliases=("search_file_content",),
 )
 _GLOB = _view(
@@ -181,10 +182,11 @@ _GLOB = _view(
     },
     fixed={"order": "recent_first", "max_results": MAX_FILES},
     result=gemini.render_glob,
+    failure=partial(gemini.render_failure, missing="Search path does not exist"),
 )
 _REPLACE = _view(
     "replace",
-    "Replace text in a file you have already read. old_string must occur exactly once unless allow_multiple is true. "
+    "Replace text in a file. old_string must occur exactly once unless allow_multiple is true. "
     "An empty old_string creates a new file.",
     "edit",
     {
@@ -207,13 +209,14 @@ _REPLACE = _view(
             lambda base: UNSET if base.get("count", "one") in ("one", 1) else True,
         ),
     },
-    fixed={"match": "tolerant"},
+    fixed={"match": "tolerant", "read_first": "none"},
     result=gemini.render_replace,
     accepts={"expected_replacements": unmapped(integer(minimum=1))},
 )
 _WRITE = shared_views.make_write_view(
     "write_file",
     "replace",
+    read_first="none",
     rows={"file_path!": _FILE, "content!": field("content", rows.CONTENT, reject_elision)},
     ignores=_IGNORED,
     result=gemini.render_write,
@@ -250,6 +253,7 @@ _SHELL = _view(
     fixed={"cwd": ".", "inactivity_timeout": INACTIVITY_TIMEOUT, "max_output": MAX_OUTPUT, "head_share": HEAD_SHARE},
     result=gemini.render_command,
     failure=gemini.render_command,
+    successes={"command_timeout"},
     ignores=_IGNORED | {"additional_permissions"},
 )
 _WAIT = unmapped(boolean("Ignored: calls that depend on each other run in order."))
@@ -299,6 +303,7 @@ _TODOS = _view(
             ),
             "description",
             keep_all_statuses=True,
+            is_sequential=True,
         )
     },
     closed=True,
@@ -371,7 +376,7 @@ TABLES = (
         id="gemini-cli",
         title="Gemini CLI for Gemini 3",
         provider="gemini",
-        views=(*_VIEWS, *_EXTRA_VIEWS, replace(_TODOS, hidden=True)),
+        views=(*_VIEWS, *_EXTRA_VIEWS),
         failure=gemini.render_failure,
         note=_NOTE,
         hides=_HIDES | {"todo"},

@@ -3,12 +3,18 @@
 What a command or a page has written stands within `<untrusted_context>`, which nothing inside of it can close.
 """
 
+import posixpath
 import re
+from math import inf
 
 from toolglot.facades.rendering import describe_failure, join_lines, page_notes, page_text
 from toolglot.facades.view import Arguments, RenderContext
 from toolglot.jsontext import dumps_text
-from toolglot.textutil import pluralize
+from toolglot.schema.arguments import MAX_ISSUES, Issue
+from toolglot.textutil import did_you_mean, pluralize, suggest
+
+MAX_LINES = 2000
+"""Lines of a file that are read if no range is given."""
 
 _TAG = re.compile(r"<(?=/?untrusted_context)", re.IGNORECASE)
 
@@ -28,24 +34,44 @@ def render_untrusted(context: RenderContext) -> str:
 def render_read(context: RenderContext, continuation: str, first_line: int = 1) -> str:
     """The text without line numbers, under a banner if it is not all of the file.
 
+    As this harness splits text at line feeds, a final newline is followed by one more line, which is empty.
     `continuation`: the call that reads on, with a blank for the next line; `first_line`: the number of a file's first line.
     """
     data: Arguments = context.data or {}
+    if context.code == "not_text" or data.get("encoding") == "windows-1252":
+        hint = "" if context.code else " (its encoding is not UTF-8: convert it with iconv to read it)"
+        return f"Cannot display content of binary file: {context.base['path']}{hint}"
+    if context.code == "line_out_of_range":
+        total = context.details.total + context.details.final_newline
+        first = min(context.details.requested, total + 1)
+        return _add_banner("", first, total, f"{total} total lines", "This is the end of the file.")
     if data.get("kind") != "text":
-        return context.text
-    long_lines = set(data["long_lines"])
-    content = "\n".join(
-        f"{line}... [truncated]" if number in long_lines else line for number, line in enumerate(data["lines"], data["first"])
-    )
-    if not data["partial"] and not long_lines:
+        return "Binary content provided (1 item(s))."
+    long_lines, lines, last, total = set(data["long_lines"]), list(data["lines"]), data["last"], data["total"]
+    lines = [f"{line}... [truncated]" if number in long_lines else line for number, line in enumerate(lines, data["first"])]
+    next_line = data["next_line"]
+    if total and data["final_newline"]:
+        has_range = "start_line" in context.base or "end_line" in context.base
+        if last == total and (context.base.get("end_line", inf) > total if has_range else len(lines) < MAX_LINES):
+            lines.append("")
+            last += 1
+        elif last == total:
+            next_line = last + 1
+        total += 1
+    content = "\n".join(lines)
+    if data["first"] == 1 and next_line is None and not long_lines:
         return content
-    total = f"{data['total']} total lines" if data["total"] is not None else f"a file of {data['size']} bytes"
     action = "This is the end of the file."
-    if data["next_line"] is not None:
-        action = f"To read more of the file, call {continuation.format(data['next_line'] - 1 + first_line)}."
+    if next_line is not None:
+        action = f"To read more of the file, call {continuation.format(next_line - 1 + first_line)}."
+    size = f"{total} total lines" if total is not None else f"a file of {data['size']} bytes"
+    return _add_banner(content, data["first"], last, size, action)
+
+
+def _add_banner(content: str, first: int, last: int, size: str, action: str) -> str:
     return (
         "\nIMPORTANT: The file content has been truncated.\n"
-        f"Status: Showing lines {data['first']}-{data['last']} of {total}.\n"
+        f"Status: Showing lines {first}-{last} of {size}.\n"
         f"Action: {action}\n\n--- FILE CONTENT (truncated) ---\n{content}"
     )
 
@@ -53,74 +79,67 @@ def render_read(context: RenderContext, continuation: str, first_line: int = 1) 
 def render_write(context: RenderContext) -> str:
     """What was written, with the changed lines."""
     data = context.data
-    if not data["created"]:
-        return f"Successfully overwrote file: {data['absolute']}. Here is the updated code:\n{_changed_lines(data['diff'])}"
-    ellipsis = "\n..." if data["lines"] > data["snippet"].count("\n") + 1 else ""
-    head = f"Successfully created and wrote to new file: {data['absolute']}. Here is the updated code:"
-    return f"{head}\n{data['snippet']}{ellipsis}"
-
-
-def _changed_lines(diff: str) -> str:
-    """The lines that a unified diff shows, as they are now; `...` between its hunks."""
-    hunks: list[list[str]] = []
-    for line in diff.split("\n")[2:]:
-        if line.startswith("@@"):
-            hunks.append([])
-        elif hunks and line[:1] in (" ", "+"):
-            hunks[-1].append(line[1:])
-    return "\n...\n".join("\n".join(hunk) for hunk in hunks)
+    head = "Successfully created and wrote to new file" if data["created"] else "Successfully overwrote file"
+    return f"{head}: {data['absolute']}. Here is the updated code:\n{data['context']}"
 
 
 def render_replace(context: RenderContext) -> str:
     """What was replaced, with the changed lines."""
     data = context.data
-    if data["created"]:
-        return f"Created new file: {data['absolute']} with provided content."
     text = f"Successfully modified file: {data['absolute']} ({data['replacements']} replacements)."
-    if "fuzzy" in data["strategies"]:
+    if data["created"]:
+        text = f"Created new file: {data['absolute']} with provided content."
+    elif "fuzzy" in data["strategies"]:
         ranges = (f"{first}-{last}" if first != last else str(first) for first, last in data["ranges"])
         text += f" Applied fuzzy match at line(s) {', '.join(ranges)}."
-    return f"{text} Here is the updated code:\n{data['snippet']}"
+    return f"{text} Here is the updated code:\n{data['context']}"
 
 
 _ENTRIES = {"directory": "[DIR] {name}", "link": "{name} -> {target}"}
 
 
 def render_list(context: RenderContext) -> str:
-    """A directory, with sizes."""
+    """A directory, with sizes: directories first, then names, regardless of case. Git's own directory counts as ignored."""
     data = context.data
-    ignored = f"\n\n({data['ignored']} ignored)" if data["ignored"] else ""
+    shown: list[Arguments] = [entry for entry in data["entries"] if entry["name"] != ".git"]
+    ignored = data["ignored"] + len(data["entries"]) - len(shown)
+    note = f"\n\n({ignored} ignored)" if ignored else ""
     if not data["total"]:
-        return f"Directory {data['path']} is empty.{ignored}"
-    lines = [_ENTRIES.get(entry["kind"], "{name} ({size} bytes)").format(**entry) for entry in data["entries"]]
+        return f"Directory {data['path']} is empty.{note}"
+    shown.sort(key=lambda entry: (entry["kind"] != "directory", entry["name"].casefold(), entry["name"]))
+    lines = [_ENTRIES.get(entry["kind"], "{name} ({size} bytes)").format(**entry) for entry in shown]
     if data["truncated"]:
         lines.append(f"(The first {len(lines)} of {data['total']} entries are listed.)")
-    return f"Directory listing for {data['path']}:\n" + "\n".join(lines) + ignored
+    return f"Directory listing for {data['path']}:\n" + "\n".join(lines) + note
 
 
 # ---- search
 
 
 def render_grep(context: RenderContext) -> str:
-    """Matches by file, in blocks between `---`."""
+    """Matches by file, in blocks between `---`; paths are relative to what was searched."""
     data = context.data
     where = f'for pattern "{data["pattern"]}" in path "{context.base.get("path", ".")}"'
     if glob := context.base.get("include_glob"):
         where += f' (filter: "{glob}")'
     if not data["files"]:
         return f"No matches found {where}."
-    limited = f" (results limited to {data['shown']} for performance)" if data["truncated"] else ""
+    is_limited = data["truncated"] or data["shown"] >= context.base.get("max_results", inf)
+    limited = f" (results limited to {data['shown']} matches for performance)" if is_limited else ""
+    # A file that was searched itself is named without its directory.
+    paths: list[str] = [posixpath.relpath(file["absolute"], data["path"]) for file in data["files"]]
+    paths = [posixpath.basename(data["path"]) if path == "." else path for path in paths]
     if data["mode"] == "files":
-        paths = sorted(file["path"] for file in data["files"])
-        return f"Found {pluralize(data['shown'], 'file')} with matches {where}{limited}:\n" + "\n".join(paths)
+        found = f"Found {pluralize(data['shown'], 'file')} with matches {where}{limited}:"
+        return "\n".join([found, *sorted(paths)])
     blocks = [
         "\n".join(
             [
-                f"File: {file['path']}",
+                f"File: {path}",
                 *(f"L{line['line']}{':' if line['is_match'] else '-'} {line['text']}" for line in file["lines"]),
             ]
         )
-        for file in data["files"]
+        for path, file in zip(paths, data["files"], strict=True)
     ]
     stopped = "" if data["complete"] else "\n(The search was stopped early: narrow the directory or the pattern.)"
     head = f"Found {pluralize(data['shown'], 'match', 'matches')} {where}{limited}:"
@@ -130,10 +149,11 @@ def render_grep(context: RenderContext) -> str:
 def render_glob(context: RenderContext) -> str:
     """Absolute paths under a header."""
     data = context.data
-    ignored = f" ({data['ignored']} additional files were ignored)" if data["ignored"] else ""
+    additional = "additional " if data["files"] else ""
+    ignored = f" ({data['ignored']} {additional}files were ignored)" if data["ignored"] else ""
     if not data["files"]:
         return f'No files found matching pattern "{data["pattern"]}" within {data["path"]}{ignored}'
-    head = f'Found {pluralize(data["total"], "file")} matching "{data["pattern"]}" within {data["path"]}{ignored}'
+    head = f'Found {data["total"]} file(s) matching "{data["pattern"]}" within {data["path"]}{ignored}'
     paths = [file["absolute"] for file in data["files"]]
     if data["truncated"]:
         paths.append(f"(The first {len(paths)} are listed: narrow the pattern.)")
@@ -143,57 +163,65 @@ def render_glob(context: RenderContext) -> str:
 # ---- commands
 
 _END_REASONS = {
-    "timeout": "Command exceeded its time limit and was stopped",
-    "inactivity": "Command produced no output for too long and was stopped",
-    "output": "Command produced too much output and was stopped",
-    "disk": "The disk was nearly full, so the command was stopped",
+    "timeout": "it exceeded its time limit",
+    "inactivity": "it produced no output for too long",
+    "output": "it produced too much output",
+    "disk": "the disk was nearly full",
 }
 
 
-def render_command(context: RenderContext) -> str:
-    """Output and, if there are any, error, exit code and signal."""
+def render_command(
+    context: RenderContext,
+    background: str = "Command moved to background (PID: {pid}). Output hidden; read it with read_background_output.",
+) -> str:
+    """Output and, if there are any, exit code and signal; the process group. `background`: what is said of a running one."""
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)
-    output, notes = data["output"].rstrip("\n"), _output_notes(data)
+    output, notes = data["output"].rstrip("\n"), [f"Note: {note}" for note in data["notes"]]
     if data["running"]:
-        head = f"Command is running in background. PID: {data['pid']}. Initial output:"
-        return join_lines(head, _wrap_untrusted(output or "(empty)"), *notes)
+        return join_lines(_wrap_untrusted(background.format(pid=data["pid"], output=output or "(empty)")), *notes)
+    if data["ended"]:
+        reason = f"Command was automatically cancelled because {_END_REASONS.get(data['ended'], 'it was stopped')}."
+        before = f"Below is the output before it was cancelled:\n{output}" if output else "There was no output before that."
+        return join_lines(_wrap_untrusted(f"{reason} {before}"), *notes)
     lines = (
         f"Output: {output or '(empty)'}",
-        f"Error: {_END_REASONS.get(data['ended'], 'Command was stopped')}." if data["ended"] else "",
         f"Exit Code: {data['exit_code']}" if data["exit_code"] else "",
         f"Signal: {data['signal']}" if data["signal"] else "",
+        f"Process Group PGID: {data['pid']}",
     )
-    return join_lines(_wrap_untrusted(join_lines(*lines)), *notes)
+    return join_lines(_describe_truncation(data), _wrap_untrusted(join_lines(*lines)), *notes)
 
 
-def _output_notes(data: Arguments) -> list[str]:
-    notes = [f"Note: {note}" for note in data["notes"]]
-    if data["truncated"] and data["spill"]:
-        part = "The full output" if data["spill_is_whole"] else "The beginning of it"
-        notes.append(f"Output too large. {part} is in: {data['spill']}")
-    return notes
+def _describe_truncation(data: Arguments) -> str:
+    if not data["truncated"]:
+        return ""
+    text = f"Output too large. Showing first {len(data['head']):,} and last {len(data['tail']):,} characters."
+    part = "full output" if data["spill_is_whole"] else "the beginning of it"
+    return f"{text} For {part} see: {data['spill']}" if data["spill"] else text
 
 
 def render_log(context: RenderContext) -> str:
-    """The last lines of a background process."""
+    """The last lines of a background process; as in a file, a final newline is followed by one more line."""
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)
-    output = data["output"].rstrip("\n")
-    count = output.count("\n") + 1 if output else 0
-    head = "Full Log Output:" if count >= data["total_lines"] else f"Showing last {count} of {data['total_lines']} lines:"
-    state = "" if data["running"] else f"The process has exited with code {data['exit_code']}."
-    return join_lines(head, _wrap_untrusted(output or "(empty)"), state, *_output_notes(data))
+    limit, total = context.base["tail_lines"], data["total_lines"] + data["output"].endswith("\n")
+    if not data["output"]:
+        return "Log is empty."
+    if limit >= total:
+        return join_lines(_describe_truncation(data), "Full Log Output:\n" + data["output"])
+    return f"Showing last {limit} of {total} lines:\n" + "\n".join(data["output"].split("\n")[-limit:])
 
 
 def render_processes(context: RenderContext) -> str:
     """The background processes, one per line."""
     lines: list[str] = []
     for process in context.data["sessions"]:
-        state = "RUNNING" if process["running"] else f"EXITED (Exit Code: {process['exit_code']})"
-        lines.append(f"- [PID {process['pid']}] {state}: `{_TAG.sub('&lt;', process['command'])}`")
+        state = "RUNNING" if process["running"] else "EXITED"
+        code = "" if process["running"] else f" (Exit Code: {process['exit_code']})"
+        lines.append(f"- [PID {process['pid']}] {state}: `{_TAG.sub('&lt;', process['command'])}`{code}")
     return "\n".join(lines) or "No background processes found."
 
 
@@ -255,21 +283,50 @@ def render_answers(context: RenderContext) -> str:
 
 _CANNOT_CREATE = "File already exists, cannot create: {path}"
 _FAILURES = {
-    "path_not_found": "File not found: {path}\n{text}",
+    "path_not_found": "{missing}: {path}{hint}",
+    "path_ignored": "File path '{path}' is ignored by configured ignore patterns.",
+    "is_directory": "Path is a directory, not a file: {path}",
+    "not_directory": "Error: Path is not a directory: {path}",
     "file_exists": _CANNOT_CREATE,
+    "session_not_found": "Background process ID {details.session} not found: list_background_processes shows all of them.",
     "edit_failed empty": _CANNOT_CREATE,
     "edit_failed identical": "No changes to apply. The old_string and new_string are identical in file: {path}",
     "edit_failed not_found": "Could not find an exact match for 'old_string' in '{path}'. If previous edits modified the file "
     "or you are modifying lines outside your recent read window, please use ReadFile to inspect the target lines before "
-    "retrying with an exact 'old_string'.\n{text}",
+    "retrying with an exact 'old_string'.{nearest}",
     "edit_failed ambiguous": "Failed to edit, Expected {expected} but found {details.match_count} for old_string in file: "
     "{path}. If you intended to replace multiple occurrences, set 'allow_multiple' to true.",
 }
 
 
-def render_failure(context: RenderContext) -> str:
-    """A failure in Gemini CLI's words."""
-    native = context.native
-    if context.code == "path_not_found" and not {"file_path", "absolute_path"} & native.keys():
+def render_failure(context: RenderContext, missing: str = "File not found") -> str:
+    """A failure in Gemini CLI's words: one line. `missing`: what is said of a path where nothing is."""
+    if context.code == "unknown_tool":
+        names = ", ".join(f'"{name}"' for name in suggest(context.tool, context.visible_names, cutoff=0))
+        return f'Tool "{context.tool}" not found. Did you mean one of: {names}?'
+    if context.code == "invalid_arguments":
+        return ", ".join(map(_describe_issue, context.details[:MAX_ISSUES]))
+    if context.code == "not_directory" and "path" not in context.base:  # where a command should run
         return context.text
-    return describe_failure(context, _FAILURES, expected=pluralize(native.get("expected_replacements", 1), "occurrence"))
+    hint, nearest, lines = did_you_mean(getattr(context.details, "suggestions", ())), "", getattr(context.details, "lines", ())
+    if lines:
+        nearest = f" The most similar text is in line {'-'.join(map(str, sorted({lines[0], lines[-1]})))}."
+    return describe_failure(
+        context,
+        _FAILURES,
+        expected=pluralize(context.native.get("expected_replacements", 1), "occurrence"),
+        missing=missing,
+        hint=f" ({hint})" if hint else "",
+        nearest=nearest,
+    )
+
+
+def _describe_issue(issue: Issue) -> str:
+    """What is wrong with an argument, by the path of it: `params/todos/0/status`."""
+    path = "params" + issue.path.removeprefix("$").replace("[", "/").replace("]", "").replace(".", "/")
+    if issue.keyword == "required":
+        parent, _, name = path.rpartition("/")
+        return f"{parent} must have required property '{name}'"
+    if issue.keyword == "enum":
+        return f"{path} must be one of the allowed values: {', '.join(map(str, issue.expected))}"
+    return f"{path}: {issue.message}"

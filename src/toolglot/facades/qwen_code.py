@@ -18,6 +18,9 @@ __all__ = ["TABLES"]
 MAX_TIMEOUT, MAX_OUTPUT = 600.0, 30_000
 """Seconds that a command may take, and characters of its output."""
 _TASK = field("handle", string("The ID that run_shell_command returned."))
+_RENDER_COMMAND = partial(
+    gemini.render_command, background="Command is running in background. PID: {pid}. Initial output:\n{output}"
+)
 _TIMEOUT = "Milliseconds after which it is stopped (default 120000)."
 
 _VIEWS = (
@@ -102,8 +105,8 @@ _VIEWS = (
             "directory": rows.CWD,
         },
         fixed={"cwd": ".", "max_output": MAX_OUTPUT},
-        result=gemini.render_command,
-        failure=gemini.render_command,
+        result=_RENDER_COMMAND,
+        failure=_RENDER_COMMAND,
     ),
     shared_views.make_stop_view(
         "task_stop", rows={"task_id!": field("handle", string("The ID that run_shell_command returned."))}

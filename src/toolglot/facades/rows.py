@@ -212,6 +212,7 @@ def todos(
     description: str = "The complete list, in order.",
     done: str = "completed",
     keep_all_statuses: bool = False,
+    is_sequential: bool = False,
     extras: Mapping[str, str] | None = None,
     defaults: Callable[[Arguments, int], Arguments] = _no_defaults,
 ) -> Row:
@@ -219,11 +220,13 @@ def todos(
 
     `done` is the native status of a completed item. Without `keep_all_statuses`, "cancelled" and "blocked" become `done` and
     "pending". `extras`: more native keys -> base keys; `defaults` has those of an item (in base form, with its position from 1)
-    that has none, and they are not read back.
+    that has none, and they are not read back. `is_sequential`: only one item may be in progress.
     """
     nearest = {"completed": done} if keep_all_statuses else {"completed": done, "cancelled": done, "blocked": "pending"}
 
     def to_base(items: list[Arguments]) -> list[Arguments]:
+        if is_sequential and sum(item["status"] == "in_progress" for item in items) > 1:
+            raise ToolError('Invalid parameters: Only one task can be "in_progress" at a time.', kind="validation")
         converted: list[Arguments] = []
         for position, item in enumerate(items, 1):
             base_item: Arguments = {"text": item[text], "status": "completed" if item["status"] == done else item["status"]}

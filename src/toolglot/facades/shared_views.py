@@ -18,14 +18,13 @@ make_fetch_view = partial(
 )
 
 
-def make_write_view(name: str, edit_tool: str, **options: Any) -> View:
-    """A whole file is written; `edit_tool` changes parts of it."""
-    description = (
-        "Write a whole file, creating parent directories. An existing file must have been read first. "
-        f"To change part of a file, use {edit_tool}."
-    )
+def make_write_view(name: str, edit_tool: str, read_first: str = "required", **options: Any) -> View:
+    """A whole file is written; `edit_tool` changes parts of it. `read_first`: what must have been read of a file."""
+    rule = "" if read_first == "none" else " An existing file must have been read first."
+    description = f"Write a whole file, creating parent directories.{rule} To change part of a file, use {edit_tool}."
     options = {"rows": {"file_path!": rows.FILE, "content!": rows.CONTENT}, **options}
-    return make_view(name, description, "write", fixed={"mode": "overwrite"}, **options)
+    fixed = {"mode": "overwrite", **({} if read_first == "required" else {"read_first": read_first})}
+    return make_view(name, description, "write", fixed=fixed, **options)
 
 
 # ---- questions

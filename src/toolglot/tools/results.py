@@ -51,6 +51,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     data: Any = None
     is_error: bool = False
     error_kind: ToolErrorKind | None = None
+    error_code: str = ""
 
 
 # ---- values
@@ -69,7 +70,8 @@ def as_result(value: Any, call: ToolCall) -> ToolResult:
             content, data = _to_content(value.content)
             data = data if value.data is None else _to_json(value.data)[1]
             kind = value.error_kind or ("execution" if value.is_error else None)
-            return ToolResult(call.id, content, call.name, data, value.is_error or kind is not None, kind)
+            is_error = value.is_error or kind is not None
+            return ToolResult(call.id, content, call.name, data, is_error, kind, error_code=value.error_code)
         content, data = _to_content(value)
         return ToolResult(call.id, content, call.name, data)
     except _Unrepresentable as e:

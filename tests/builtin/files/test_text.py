@@ -15,7 +15,7 @@ from toolglot.builtin.files.text import (
     detect_newline,
 )
 from toolglot.errors import ToolError
-from toolglot.textutil import number_lines, split_lines, unified_diff
+from toolglot.textutil import excerpt_changes, number_lines, split_lines, unified_diff
 
 FORMS = [
     Document("", "utf-8"),
@@ -168,6 +168,27 @@ class TestDifferences:
         before = "".join(f"{n}\n" for n in range(1, 41))
         diff = unified_diff(before, before.replace("5\n", "five\n", 1).replace("36\n", "x\n"), "f")
         assert diff.count("@@ -") == 2
+
+    @pytest.mark.parametrize(
+        ("changes", "excerpt"),
+        [
+            ({"10\n": "ten\n"}, "... 5 6 7 8 9 ten 11 12 13 14 15 ..."),
+            ({"10\n": ""}, "... 5 6 7 8 9 11 12 13 14 15 ..."),
+            ({"2\n": "two\n", "19\n": "x\n"}, "1 two 3 4 5 6 7 ... 14 15 16 17 18 x 20 21 22 23 24 ..."),
+            ({"30\n": "30"}, " ".join(map(str, range(1, 31)))),
+            ({"27\n": "y\n"}, "... 22 23 24 25 26 y 28 29 30 "),
+            ({"26\n": "y\n"}, "... 21 22 23 24 25 y 27 28 29 30 "),
+            ({"25\n": "y\n"}, "... 20 21 22 23 24 y 26 27 28 29 30 ..."),
+            ({}, " ".join(map(str, range(1, 31))) + " "),
+        ],
+    )
+    def test_an_excerpt_shows_what_is_around_each_change(self, changes: dict[str, str], excerpt: str):
+        before = "".join(f"{n}\n" for n in range(1, 31))
+        after = before
+        for old, new in changes.items():
+            after = after.replace(f"\n{old}", f"\n{new}", 1)
+        assert excerpt_changes(before, after) == excerpt.replace(" ", "\n")
+        assert excerpt_changes("", after) == after
 
     def test_a_new_file_comes_from_nothing(self):
         assert unified_diff("", "a\nb", "f") == "--- /dev/null\n+++ f\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file\n"

@@ -103,6 +103,7 @@ class TestResults:
         ({"pattern": "Dog", "path": "ignored.log"}, {"ignored.log"}),
         ({"pattern": "Dog", "no_ignore": True, "mode": "count"}, WITH_DOGS | IGNORED_DOGS),
         ({"pattern": "Dog", "no_ignore": True, "path": "sub", "include_glob": "*.log"}, {"sub/deep/ignored.log"}),
+        ({"pattern": "dog", "ignore_case": True, "hidden": False}, {name for name in WITH_DOGS | SMALL_DOGS if name[0] != "."}),
         ({"pattern": "(self)", "literal": True}, {"a.py"}),
         ({"pattern": "größe"}, {"latin.txt"}),
         ({"pattern": "without end: dog$"}, {"no-end"}),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolglot.builtin.search import walk as walk_module
 from toolglot.builtin.search.globs import GlobFilter, expand_braces, glob_to_regex, to_byte_key
 from toolglot.builtin.search.ignore import IgnoreRules, rebase_rules
-from toolglot.builtin.search.walk import Walk
+from toolglot.builtin.search.walk import Walk, is_ignored
 from toolglot.errors import ToolError
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -55,6 +55,15 @@ def walk_files(root: Path) -> set[str]:
         os.close(fd)
 
 
+def ignored_by_us(root: Path, paths: list[str]) -> set[str]:
+    """Return the paths that are ignored when each is looked at alone."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return {path for path in paths if is_ignored(fd, path)}
+    finally:
+        os.close(fd)
+
+
 @pytest.mark.parametrize(("limit", "is_partial"), [(2, True), (3, False)])
 def test_a_walk_says_when_a_directory_has_too_many_entries(
     limit: int, is_partial: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,7 +100,7 @@ RULES = [
 def test_every_form_of_a_rule_means_what_git_means(tmp_path: Path, rules: str) -> None:
     root = repository(tmp_path / "r", dict.fromkeys(TREE, "") | {".gitignore": rules})
     paths = [*TREE, ".gitignore"]
-    assert walk_files(root) == set(paths) - ignored_by_git(root, paths)
+    assert walk_files(root) == set(paths) - ignored_by_git(root, paths) == set(paths) - ignored_by_us(root, paths)
 
 
 NAMES = ["a", "b", "ab", "a.b", "c", "é", "a b"]
@@ -122,6 +131,7 @@ class TestAgainstGit:
         root = repository(tmp_path_factory.getbasetemp() / "generated", files)
         candidates = [path for path in files if not path.startswith(".git/")]
         assert walk_files(root) == set(candidates) - ignored_by_git(root, candidates)
+        assert ignored_by_us(root, candidates) == ignored_by_git(root, candidates)
 
     @settings(max_examples=20)
     @given(paths=st.lists(path, min_size=1, max_size=10, unique=True), rules=text)
@@ -150,7 +160,9 @@ class TestAgainstGit:
             "a/deep/gone": "",
         }
         root = repository(tmp_path / "r", files)
-        assert walk_files(root) == set(files) - ignored_by_git(root, list(files))
+        assert (
+            walk_files(root) == set(files) - ignored_by_git(root, list(files)) == set(files) - ignored_by_us(root, list(files))
+        )
 
 
 def test_a_nested_repository_has_its_own_rules(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from toolglot.builtin.files.text_files import (
 )
 from toolglot.builtin.files.workspace import WorkspaceEntry
 from toolglot.builtin.search.list_dir import list_directory
+from toolglot.builtin.search.search_scope import open_root_of
+from toolglot.builtin.search.walk import is_ignored
 from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.media_types import MediaKind, detect_media
@@ -162,6 +164,7 @@ class _FileTools:
         pages: str | None = None,
         allow_large: bool = False,
         list_depth: Annotated[int | None, Internal] = None,
+        respect_ignore: Annotated[bool, Internal] = False,
     ) -> ToolOutput:
         """Read a text file as numbered lines, at most 2000 lines of 2000 characters. Images and PDF documents are shown.
 
@@ -177,12 +180,18 @@ class _FileTools:
             pages: Pages of a PDF document to look at, such as "3" or "1-5" (at most 20).
             allow_large: Read up to 8 MB at once, and lines of up to 1,048,576 characters (default false).
             list_depth: List a directory, this many levels deep.
+            respect_ignore: Refuse a file that ignore files exclude.
         """
         request = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth)
         request.check()
         if list_depth is not None and (entry := self._state.workspace.inspect(path)) is not None and entry.is_directory:
             return list_directory(self._state, path, depth=list_depth, context=context)
-        self._check_file(path)
+        entry = self._check_file(path)
+        if respect_ignore:
+            with open_root_of(self._state, entry) as root:
+                if is_ignored(root.root_fd, root.relative):
+                    message = f"{path!r} is excluded by .gitignore or a file like it: it cannot be read"
+                    raise ToolError(message, kind="not_allowed", code="path_ignored")
         with self._state.workspace.open_file(path) as entry:
             head = read_all(entry.fd, _HEAD_SIZE)
             if (media := detect_media(head)) is not None:
@@ -204,12 +213,13 @@ class _FileTools:
             self._state.mark_seen(entry.path, entry.version)
             return ToolOutput(_render_read(result, _LARGE_LINE_CHARS if allow_large else MAX_LINE_CHARS), to_data(result))
 
-    def _check_file(self, path: str) -> None:
+    def _check_file(self, path: str) -> WorkspaceEntry:
         entry = self._state.workspace.inspect(path)
         if entry is None:
             raise missing_file_error(self._state, path)
         if entry.is_directory:
             raise ToolError(f"{path!r} is a directory: list it to see what it contains", code="is_directory")
+        return entry
 
     def _read_lines(self, entry: WorkspaceEntry, read: Callable[..., LineScan], request: _ReadRequest, path: str) -> ReadResult:
         line_count = read(LineRange(1, 0, 0, 0), count_all=True).line_count if request.tail_lines is not None else None
@@ -219,7 +229,7 @@ class _FileTools:
         if not lines and (scan.line_count or first > 1):
             size = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
             message = f"{path!r} has {size}, so there is no line {first}: start earlier"
-            details = LineOutOfRange(first, scan.line_count)
+            details = LineOutOfRange(first, scan.line_count, not scan.is_unterminated)
             raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
         has_more = not scan.is_complete or scan.line_count > last
         is_as_requested = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)

@@ -19,7 +19,7 @@ from toolglot.builtin.files.text import Document, Encoding, decode_document
 from toolglot.builtin.files.workspace import FileVersion, Workspace
 from toolglot.builtin.tool_state import ReadRule, ToolState
 from toolglot.errors import ToolError
-from toolglot.textutil import did_you_mean, split_lines, suggest, unified_diff
+from toolglot.textutil import did_you_mean, excerpt_changes, split_lines, suggest, unified_diff
 
 __all__ = [
     "MAX_TEXT_BYTES",
@@ -114,6 +114,8 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     lines: int
     diff: str
+    context: str
+    """The changed lines with five lines around each change, all lines if there are no others; `...` stands for omitted ones."""
     encoding: Encoding
 
 
@@ -143,6 +145,7 @@ def save_change(state: ToolState, path: str, change: TextChange, read_first: Rea
         size=len(change.data),
         lines=len(split_lines(change.after)),
         diff=unified_diff(change.before, change.after, display_path),
+        context=excerpt_changes(change.before, change.after),
         encoding=change.encoding,
     )
 

@@ -151,6 +151,7 @@ class _GrepTool:
         skip: Annotated[int, Internal] = 0,
         no_ignore: Annotated[bool, Internal] = False,
         auto_context: Annotated[bool, Internal] = False,
+        hidden: Annotated[bool, Internal] = True,
         *,
         context: Context | None = None,
     ) -> ToolOutput:
@@ -162,10 +163,8 @@ class _GrepTool:
         Args:
             pattern: Regular expression to search for. It is matched line by line.
             path: File or directory to search (default: the workspace).
-            include_glob: Search only files that match this glob, such as '*.{ts,tsx}' or 'src/**'. Separate several with
-                commas; a leading '!' excludes files.
-            mode: content (default) shows matching lines; files shows paths, newest first; count shows matching lines per
-                file.
+            include_glob: Only files that match this glob, such as '*.{ts,tsx}'; commas separate several, '!' excludes.
+            mode: content (default) shows matching lines; files shows paths, newest first; count counts the lines per file.
             ignore_case: Match case-insensitively (default false).
             before: Lines of context to show before each match (0-100, default 0).
             after: Lines of context to show after each match (0-100, default 0).
@@ -189,6 +188,7 @@ class _GrepTool:
             auto_context=auto_context and mode == "content" and before is None and after is None,
             only_matching=only_matching,
             line_numbers=line_numbers,
+            hidden=hidden,
         )
         return self._search(path or ".", query, start_deadline(context, TIMEOUT_SECONDS))
 
@@ -212,7 +212,12 @@ class _GrepTool:
             program = find_ripgrep(state, root.root_fd) if self._use_ripgrep and not query.exclude else ""
             matches = search_with_ripgrep(program, query, should_stop) if program else search_with_python(query, should_stop)
             closed, prefix = state.workspace.closed_paths, f"{root.root_path}/"
-            matches.files[:] = [file for file in matches.files if not closed.find_reason(prefix + file.path, reading=True)]
+            matches.files[:] = [
+                file
+                for file in matches.files
+                if not closed.find_reason(prefix + file.path, reading=True)
+                and (query.hidden or query.is_file or "/." not in f"/{file.path[query.prefix_length :]}")
+            ]
             if not matches.complete and not matches.files:
                 message = f"the search took longer than {TIMEOUT_SECONDS:.0f} seconds"
                 message += "; search a smaller directory, fewer files or a simpler pattern"

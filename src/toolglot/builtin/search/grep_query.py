@@ -84,6 +84,8 @@ class GrepQuery(msgspec.Struct, frozen=True, kw_only=True):
     auto_context: bool
     only_matching: bool
     line_numbers: bool
+    hidden: bool = True
+    """Search files and directories whose names begin with a dot."""
     root_fd: int = -1
     start: str = ""
     """The file or directory to search, relative to the root."""

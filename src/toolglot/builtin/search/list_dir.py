@@ -179,7 +179,6 @@ class _EntryTree:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = f"{local}/{entry.name}" if local else entry.name
                 if self._excludes and not self._excludes.admits(path):
-                    self.ignored += 1
                     continue
                 entry_kind, size, target = kind, 0, ""
                 with suppress(OSError):  # it has gone meanwhile

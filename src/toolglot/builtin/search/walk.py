@@ -22,6 +22,7 @@ __all__ = [
     "Directory",
     "Walk",
     "has_early_nul",
+    "is_ignored",
     "load_extra_scope",
     "read_and_close",
     "read_extra_ignores",
@@ -159,6 +160,21 @@ def read_extra_ignores(root_fd: int) -> list[tuple[str, str]]:
 def load_extra_scope(root_fd: int) -> IgnoreScope | None:
     """Return the rules of the extra ignore files of a root."""
     return _build_scope(read_extra_ignores(root_fd))
+
+
+def is_ignored(root_fd: int, path: str) -> bool:
+    """Tell whether git's or the extra ignore files exclude a path below a root, or a directory that it is in."""
+    key, extra_scope = to_byte_key(path), load_extra_scope(root_fd)
+    texts, parts = read_gitignores(root_fd, path), key.split("/")
+    for depth, name in enumerate(parts, 1):
+        part = "/".join(parts[:depth])
+        scope = _build_scope([(base, text) for base, text in texts if not base or part.startswith(f"{base}/")])
+        is_directory = depth < len(parts)
+        if name in VCS_DIRECTORIES or any(
+            rules.ignores(part, name, is_directory) for rules in filter(None, (scope, extra_scope))
+        ):
+            return True
+    return False
 
 
 def _build_scope(texts: list[tuple[str, str]], scope: IgnoreScope | None = None) -> IgnoreScope | None:

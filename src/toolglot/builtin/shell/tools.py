@@ -355,7 +355,8 @@ class _ShellTools:
         is_error = result.timed_out and not result.running
         seconds = result.seconds if started_at is None else round(monotonic() - started_at, 4)
         result = replace(result, call_seconds=seconds)
-        return ToolOutput(text, to_data(result), is_error, "timeout" if is_error else None)
+        kind, code = ("timeout", "command_timeout") if is_error else (None, "")
+        return ToolOutput(text, to_data(result), is_error, kind, code)
 
 
 def _require_approval(context: Context) -> None:
