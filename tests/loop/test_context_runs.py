@@ -11,12 +11,13 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, ContextTooLong, ProviderError, ToolglotError
 from toolglot.events import ContextTruncated, ModelSwitched, ReplyDone, ReplyStarted, RunDone, RunEvent, RunResult, ToolFinished
-from toolglot.jsontext import dumps_text
+from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.context_window import SUMMARY_PROMPT, ContextPolicy
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation, Message, Reply, Text, ToolCall, Usage, assistant, system, user
 from toolglot.providers.tokens import estimate_message, estimate_text
 from toolglot.request import Request
+from toolglot.simulator.prompt_cache import count_prompt
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 
@@ -279,7 +280,7 @@ def test_what_a_summary_takes_is_counted_and_paid(live: bool) -> None:
     assert len(tap.requests) == 2
     assert result.reply is not None
     assert result.usage.input > result.reply.usage.input
-    assert result.usage.input == sum(max(1, len(request.body) // 4) for request in tap.requests)
+    assert result.usage.input == sum(count_prompt("openai-chat", loads_object(request.body)) for request in tap.requests)
     assert result.cost is not None
     assert without.cost is not None
     assert result.cost > without.cost
@@ -322,7 +323,9 @@ def test_a_model_that_gives_no_summary_is_trimmed_and_that_is_reported(reply: Re
     assert "left out" in cut.message
     assert "no summary" in cut.message
     assert result_of(events).text == "done"
-    assert result_of(events).usage.input == sum(max(1, len(request.body) // 4) for request in tap.requests), "it was paid for"
+    assert result_of(events).usage.input == sum(
+        count_prompt("openai-chat", loads_object(request.body)) for request in tap.requests
+    ), "it was paid for"
 
 
 @LIVE

@@ -128,8 +128,8 @@ def test_anthropic(claude: anthropic.Anthropic, stream: bool) -> None:
 
     def ask() -> Any:
         if not stream:
-            return claude.messages.create(**body)
-        with cast("Any", claude.messages).stream(**body) as events:
+            return cast("Any", claude.messages.create(**body))
+        with claude.messages.stream(**body) as events:
             return events.get_final_message()
 
     first = ask()
@@ -222,3 +222,43 @@ def test_refusals_are_the_clients_own_errors(gpt: openai.OpenAI, claude: anthrop
         cast(Any, gemini.models).generate_content(
             model="gemini-3-pro-preview", contents=[types.Part.from_function_response(name="f", response={"x": 1})]
         )
+
+
+QUESTION: Any = [{"role": "user", "content": "say hi"}]
+
+
+def test_anthropic_counts_and_lists(claude: anthropic.Anthropic) -> None:
+    body: Any = {"model": "claude-opus-5", "messages": QUESTION}
+    reply = cast("Any", claude.messages.create(max_tokens=100, **body))
+    assert claude.messages.count_tokens(**body).input_tokens == reply.usage.input_tokens
+    assert "claude-sonnet-5" in [model.id for model in claude.models.list()]
+    assert claude.models.retrieve("claude-sonnet-5").display_name == "claude-sonnet-5"
+
+
+def test_openai_counts_lists_and_compacts(gpt: openai.OpenAI) -> None:
+    response = gpt.responses.create(model="gpt-5.1", input=QUESTION)
+    counted = gpt.responses.input_tokens.count(model="gpt-5.1", input=QUESTION)
+    assert response.usage is not None
+    assert counted.input_tokens == response.usage.input_tokens
+    assert "gpt-5.1" in [model.id for model in gpt.models.list()]
+    with pytest.raises(openai.NotFoundError):
+        gpt.models.retrieve("gpt-nope")
+    history: Any = [*QUESTION, *response.output, {"role": "user", "content": "say bye"}]
+    compacted = gpt.responses.compact(model="gpt-5.1", input=history)
+    assert [item.type for item in compacted.output] == ["message", "message", "compaction"]
+    shorter: Any = [item.to_dict(warnings=False) for item in compacted.output]  # its type of messages is the model's
+    assert gpt.responses.create(model="gpt-5.1", input=shorter).output_text == "bye"
+
+
+def test_gemini_counts_and_lists(gemini: genai.Client) -> None:
+    models = cast("Any", gemini.models)
+    reply = models.generate_content(model="gemini-2.5-flash", contents="say hi")
+    total = models.count_tokens(model="gemini-2.5-flash", contents="say hi").total_tokens
+    assert total == reply.usage_metadata.prompt_token_count
+    assert "models/gemini-2.5-flash" in [model.name for model in gemini.models.list()]
+
+
+def test_ollama_lists_and_shows(url: str) -> None:
+    with cast("Any", ollama.Client(url, trust_env=False)) as client:
+        assert "qwen3:latest" in [model.model for model in client.list().models]
+        assert "tools" in client.show("qwen3:latest").capabilities

@@ -35,8 +35,8 @@ PATHS = {
 NOWHERE = {
     "/v1/v1/chat/completions": "error",
     "/v1/chat/completions/": "error",
-    "/v1/messages/count_tokens": "type",
-    "/v1beta/models/m:countTokens": "error",
+    "/v1/messages/batches": "type",
+    "/v1beta/models/m:embedContent": "error",
     "/api/tags": "error",
     "/@nobody/v1/messages": "type",
     "/@gemini/v1/messages": "error",

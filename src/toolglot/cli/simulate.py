@@ -1,6 +1,7 @@
 """`toolglot simulate`: serve the simulator until Ctrl-C."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import click
@@ -43,7 +44,7 @@ def simulate(host: str, port: int, fault: tuple[str, ...], verbose: int, log_fil
     configure_logging(effective_level(verbose or int(log_file is not None), "warning"), log_file, secrets=secret_values)
 
     async def run() -> None:
-        async with serve(Simulator(faults=fault), host, port) as url:
+        async with serve(Simulator(faults=fault, clock=time.monotonic), host, port) as url:
             print_line(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)")
             for client, path in _BASE_URL_PATHS.items():
                 print_line(f"  base URL for {client:25} {url}{path}")

@@ -5,7 +5,7 @@ One exchange: route -> rules (refusals) -> model -> faults -> the wire's own byt
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 
 import msgspec
@@ -15,12 +15,14 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.events import ReplyDone, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReady
 from toolglot.jsontext import dumps
 from toolglot.messages import Origin, Reply
-from toolglot.providers.catalog import DEFAULT_MODELS, PROFILES, resolve_profile
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.simulator import faults as on_demand
+from toolglot.simulator.endpoints import answer_action, answer_probe
 from toolglot.simulator.faults import Part, Reset, Stall
 from toolglot.simulator.model import Script, Situation, add_thought, estimate_usage, play_script, respond
 from toolglot.simulator.opaque_state import add_state, shows_thinking
+from toolglot.simulator.prompt_cache import PromptCache
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
 from toolglot.simulator.wires.base import Refusal, load_rules
@@ -66,14 +68,18 @@ class Simulator:
     Args:
         script: What the model says, turn by turn.
         faults: One per request, in order; "" lets a request pass.
+        clock: Returns seconds, such as `time.monotonic`: prompt caches expire by it. Without a clock they do not expire.
     """
 
-    def __init__(self, script: Script | None = None, *, faults: Iterable[str] = ()) -> None:
+    def __init__(
+        self, script: Script | None = None, *, faults: Iterable[str] = (), clock: Callable[[], float] | None = None
+    ) -> None:
         words = "a Script, as in Simulator(Script(['say hi']))"
         check_arguments({"script": script}, {"script": ((Script, NoneType), words)})
         self._script, self._faults = script, deque(as_items(faults))
         self._fired: Counter[tuple[str, int, str]] = Counter()
         self._next = 1
+        self._prompt_cache = PromptCache(clock)
         for fault in filter(None, self._faults):
             on_demand.parse_fault(fault)  # raises UnknownName
 
@@ -82,17 +88,17 @@ class Simulator:
         if method == "GET" and path.partition("?")[0] in ("", "/"):
             about = {"simulator": "toolglot", "wires": spec.WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
             return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(about)])
-        if method == "GET" and path.partition("?")[0].endswith(("/models", "/tags")):  # in every API format at once
-            names = tuple(DEFAULT_MODELS.values())
-            data = [{"id": name, "object": "model", "type": "model"} for name in names]
-            listing = {"object": "list", "data": data, "models": [{"name": name} for name in names]}
-            return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(listing)])
         route = find_route(path)
         profile = resolve_profile(route.profile, route.model)
         try:
             lower_headers = {name.lower(): value for name, value in headers.items()}
+            if (answer := answer_probe(method, path, lower_headers, body)) is not None:
+                return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(answer)])
             accepted = check_request(method, route, lower_headers, body)
             profile = accepted.profile
+            if route.action:
+                answer = answer_action(route.action, accepted, self._next_number(), _CREATED)
+                return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(answer)])
             if profile.wire == spec.OPENAI_RESPONSES:  # item ids must be new, also after a conversation with another simulator
                 self._next = max(self._next, *(int(number) + 1 for number in _ITEM_NUMBER.findall(body)), 1)
             try:
@@ -168,7 +174,7 @@ class Simulator:
         # The `r` marks items that came after reasoning: see `wires.openai_responses`.
         mark = "r" if thinks and profile.wire == spec.OPENAI_RESPONSES else ""
         id = f"{spec.SPECS[profile.wire].reply_id_prefix}{self._next_number():06d}{mark}"
-        usage = estimate_usage(reply, accepted.size)
+        usage = estimate_usage(reply, self._prompt_cache.use(profile, accepted.body))
         blocks = add_state(reply.blocks, profile, self._next_number)
         if fault == "duplicate-ids":
             blocks = on_demand.duplicate_ids(blocks)

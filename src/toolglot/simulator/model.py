@@ -17,10 +17,11 @@ from msgspec.structs import force_setattr, replace
 
 from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.messages import Block, Foreign, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.simulator.argument_filler import ArgumentFiller, split_words
 from toolglot.simulator.directives import PlannedTurn, parse_directives
+from toolglot.simulator.prompt_cache import CacheUse
 from toolglot.textutil import truncate
 from toolglot.value_checks import as_items
 from toolglot.wire import spec
@@ -74,7 +75,8 @@ class Situation(msgspec.Struct):
     def from_request(cls, request: Request) -> "Situation":
         """Read a history."""
         messages = [message for message in request.messages if not _is_encoder_filler(message)]
-        last = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
+        prompts = [index for index, message in enumerate(messages) if message.role == "user" and _has_content(message)]
+        last = prompts[-1] if prompts else -1
         blocks = messages[last].blocks if last >= 0 else ()
         user_text = "\n".join(block.text for block in blocks if isinstance(block, Text))  # a directive ends with its block
         planned, prompt = parse_directives(user_text)
@@ -105,6 +107,11 @@ def _is_encoder_filler(message: Message) -> bool:
     if message.role == "assistant":
         return message.text == FILLER_TEXT and not message.calls
     return message.role == "user" and message.text.startswith(("[media of the result", "<system>"))
+
+
+def _has_content(message: Message) -> bool:
+    """Whether a user's message says anything: a compacted history does not."""
+    return not message.blocks or not all(isinstance(block, Foreign) for block in message.blocks)
 
 
 def _split_calls(turn: PlannedTurn) -> Iterator[PlannedTurn]:
@@ -300,9 +307,14 @@ def add_thought(reply: Reply, situation: Situation, *, is_hidden: bool = False) 
     return replace(reply, blocks=(Thinking("" if is_hidden else text), *reply.blocks))
 
 
-def estimate_usage(reply: Reply, request_bytes: int) -> Usage:
+def estimate_usage(reply: Reply, prompt: CacheUse) -> Usage:
     """Return token counts at four characters each."""
     thinking = sum(len(block.text) for block in reply.blocks if isinstance(block, Thinking))
     output = sum(len(block.text) for block in reply.blocks if isinstance(block, Text | Thinking | ToolCall))
-    input, output = max(1, request_bytes // _CHARS_PER_TOKEN), max(1, output // _CHARS_PER_TOKEN)
-    return Usage(input=input, output=output, reasoning=thinking // _CHARS_PER_TOKEN)
+    return Usage(
+        input=prompt.tokens,
+        output=max(1, output // _CHARS_PER_TOKEN),
+        cached=prompt.cached,
+        cache_write=prompt.written,
+        reasoning=thinking // _CHARS_PER_TOKEN,
+    )

@@ -40,7 +40,6 @@ class AcceptedRequest(msgspec.Struct):
     request: Request
     headers: dict[str, str]
     body: Doc
-    size: int
     stream: bool
     uses_sse: bool = True
     """Gemini without `alt=sse` streams one JSON array."""
@@ -60,14 +59,19 @@ def check_request(method: str, route: Route, headers: dict[str, str], body: byte
     if limit is not None and len(body) > limit:
         raise Refusal("Request exceeds the maximum size", "large")
     try:
-        doc: Any = loads(body)
+        parsed: Any = loads(body)
     except ValueError:
         raise Refusal("We could not parse the JSON body of your request: it is not valid JSON.") from None
-    if not isinstance(doc, dict):
-        raise Refusal(f"The request body must be a JSON object, not {json_type_name(doc)}.")
-    model = route.model or as_text(as_dict(doc).get("model"))
+    if not isinstance(parsed, dict):
+        raise Refusal(f"The request body must be a JSON object, not {json_type_name(parsed)}.")
+    doc = as_dict(parsed)
+    if route.action == "/count_tokens":  # without a limit for an answer that is not given
+        doc = {"max_tokens": 1_000_000_000, **doc}
+    if route.action == "countTokens":
+        doc = as_dict(doc.get("generateContentRequest")) or doc
+    model = route.model or as_text(doc.get("model"))
     profile = resolve_profile(route.profile, model)
-    rules = load_rules(profile.wire)(as_dict(doc), profile, headers)
+    rules = load_rules(profile.wire)(doc, profile, headers)
     rules.check_fields(has_model=bool(route.model))
     rules.check_body()
     rules.check_history()
@@ -83,7 +87,6 @@ def check_request(method: str, route: Route, headers: dict[str, str], body: byte
         request,
         headers,
         rules.doc,
-        len(body),
         stream if stream is not None else spec.SPECS[profile.wire].streams_by_default,
         uses_sse=profile.wire != spec.GEMINI or route.query.get("alt") == "sse",
         reports_usage=profile.id not in OPENAI_ROWS or bool(as_dict(rules.doc.get("stream_options")).get("include_usage")),

@@ -14,7 +14,7 @@ from toolglot.wire.spec import OPENAI_CHAT, SPECS
 __all__ = ["Route", "find_route"]
 
 _ROUTES = [(re.compile(pattern), wire, profile) for wire, spec in SPECS.items() for pattern, profile in spec.paths]
-_GEMINI_VERBS = {"generateContent": False, "streamGenerateContent": True}
+_GEMINI_VERBS = {"generateContent": False, "streamGenerateContent": True, "countTokens": None}
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -28,6 +28,8 @@ class Route(msgspec.Struct, frozen=True):
     """If the path decides it (Gemini); else the body does."""
     query: dict[str, str] = {}
     is_served: bool = True
+    action: str = ""
+    """What is done with the request instead of answering it: `/count_tokens`, `/compact` …"""
 
 
 def find_route(path: str) -> Route:
@@ -52,7 +54,9 @@ def find_route(path: str) -> Route:
         is_known = not row or (row in PROFILES and PROFILES[row].wire == wire)
         is_served = is_known and (verb is None or verb in _GEMINI_VERBS)
         profile = row if row in PROFILES else vendor or SPECS[wire].default_profile
-        return Route(wire, profile, unquote(parts.get("model") or ""), _GEMINI_VERBS.get(verb or ""), fields, is_served)
+        action = parts.get("action") or (verb if verb == "countTokens" else "") or ""
+        model = unquote(parts.get("model") or "")
+        return Route(wire, profile, model, _GEMINI_VERBS.get(verb or ""), fields, is_served, action)
     # Nothing is served there: answer in the form of the wire that the path resembles.
     wire = next((wire for wire, spec in SPECS.items() if spec.path_hint and spec.path_hint in path), OPENAI_CHAT)
     if row in PROFILES:

@@ -87,6 +87,8 @@ class Rules(OpenAIRules):
                 self.check_message(item, path)
             elif type_name == "reasoning":
                 self.check_reasoning(item, items[index + 1 :])
+            elif type_name == "compaction":
+                self.check_cipher(item, "compaction")
         if unanswered := [id for id in calls if id not in answered]:
             raise Refusal(f"No tool output found for function call {unanswered[0]}.", param="input")
 
@@ -156,8 +158,12 @@ class Rules(OpenAIRules):
         if cipher is None and self.doc.get("store") is False:
             raise Refusal(f"Item with id '{id}' not found. Items are not persisted when `store` is set to false.")
         text = "".join(as_text(part.get("text")) for part in iter_dicts(item.get("summary")))
-        if cipher is not None and cipher != sign_state(self.profile, text):
-            message = f"The encrypted content for item {id} could not be verified."
+        if cipher is not None:
+            self.check_cipher(item, text)
+
+    def check_cipher(self, item: Doc, text: str) -> None:
+        if item.get("encrypted_content") != sign_state(self.profile, text):
+            message = f"The encrypted content for item {item.get('id')} could not be verified."
             raise Refusal(message, code="invalid_encrypted_content")
 
     @classmethod

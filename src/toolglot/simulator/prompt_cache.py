@@ -1,0 +1,196 @@
+"""The provider's prompt cache: how much of a prompt it has seen before, by real prefixes.
+
+A prompt is what the model reads, in this order: tools, instructions, conversation. A token is four characters. Where caching
+is automatic, prefixes are compared in steps of some tokens, or at the end of each part. Where it follows marks, only
+prefixes that end at a mark are kept, and found again if they end at a mark or up to 20 parts before one.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from toolglot.jsontext import dumps_text
+from toolglot.providers.profile import Profile
+from toolglot.wire import spec
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
+
+__all__ = ["CacheUse", "PromptCache", "count_prompt"]
+
+_CHARS_PER_TOKEN = 4
+_MAX_PREFIXES = 50_000  # that are kept; the oldest are dropped
+_LOOKBACK = 20  # parts before a mark in which Anthropic looks for a prefix
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_MARKS = ("cache_control", "prompt_cache_breakpoint")
+# The fields of a request that the model reads, in the order of the prompt. Anthropic: another choice of tools or another way
+# of thinking keeps tools and system, and loses the messages.
+_PROMPT_FIELDS = {
+    spec.ANTHROPIC_MESSAGES: ("tools", "system", "tool_choice", "thinking", "messages"),
+    spec.OPENAI_CHAT: ("tools", "response_format", "messages"),
+    spec.OPENAI_RESPONSES: ("tools", "instructions", "text", "input"),
+    spec.GEMINI: ("systemInstruction", "tools", "contents"),
+}
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    """How one provider caches. `step`: automatic, in steps of so many tokens; 0: at the end of each part."""
+
+    profiles: str
+    model: str
+    minimum: int
+    step: int = 0
+    follows_marks: bool = False
+
+
+# The first row that matches profile and model. Minima: platform.claude.com and ai.google.dev (2026-10), OpenAI's guide on
+# prompt caching; the steps of DeepSeek and xAI as recorded. Ollama reports nothing.
+_RULES = (
+    _Rule(r"anthropic|openrouter|copilot", r"claude-(opus-4[.-][5-9]|haiku-4[.-]5)", 4096, follows_marks=True),
+    _Rule(r"anthropic|openrouter|copilot", r"claude-(3-5-|3-)?haiku", 2048, follows_marks=True),
+    _Rule(r"anthropic|openrouter|copilot", r"claude", 1024, follows_marks=True),
+    _Rule(r"anthropic.*", r"", 1024, follows_marks=True),
+    _Rule(r"gemini|vertex", r"gemini-2\.5", 2048),
+    _Rule(r"gemini|vertex", r"", 4096),
+    _Rule(r"deepseek|xai", r"", 64, step=64),
+    _Rule(r"(?!ollama).*", r"", 1024, step=128),
+)
+# OpenAI's models that report what was written to the cache, and obey `prompt_cache_options` and breakpoints.
+_REPORTS_WRITES = re.compile(r"gpt-(5\.([6-9]|\d\d)|[6-9])")
+
+
+class CacheUse(msgspec.Struct, frozen=True):
+    """The tokens of a prompt: all of them, those read from the cache, and those written to it."""
+
+    tokens: int
+    cached: int = 0
+    written: int = 0
+
+
+class _Part(msgspec.Struct):
+    text: str
+    ttl: str | None = None
+    """None: no mark; "": a mark with the default time to live."""
+
+
+def count_prompt(wire: str, body: Doc) -> int:
+    """Return the number of tokens of a request's prompt."""
+    return max(1, sum(len(part.text) for part in _split_prompt(wire, body)) // _CHARS_PER_TOKEN)
+
+
+class PromptCache:
+    """The prefixes of all prompts so far, by profile and model. `clock` returns seconds; without one nothing expires."""
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or (lambda: 0.0)
+        self._expiry: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # prefix -> (expires at, time to live)
+
+    def use(self, profile: Profile, body: Doc) -> CacheUse:
+        """Look a prompt up, and keep what the provider would keep of it."""
+        parts = list(_split_prompt(profile.wire, body))
+        tokens = max(1, sum(len(part.text) for part in parts) // _CHARS_PER_TOKEN)
+        rows = (row for row in _RULES if re.fullmatch(row.profiles, profile.id) and re.search(row.model, profile.model))
+        rule = next(rows, None)
+        if rule is None or tokens < rule.minimum:
+            return CacheUse(tokens)
+        marks = {index: part.ttl for index, part in enumerate(parts) if part.ttl is not None}
+        options = as_dict(body.get("prompt_cache_options"))
+        is_explicit = options.get("mode") == "explicit" and _REPORTS_WRITES.search(profile.model) is not None
+        if (rule.follows_marks or is_explicit) and not marks:
+            return CacheUse(tokens)
+        last = max(marks) if rule.follows_marks or is_explicit else len(parts) - 1
+        prefixes = _hash_steps(parts[: last + 1], rule.step) if rule.step else _hash_parts(parts[: last + 1])
+        seed = f"{profile.id}\0{profile.model}".encode()
+        keys = [(index, length, sha256(seed + digest).digest()[:16]) for index, length, digest in prefixes]
+        readable, writable = keys, keys
+        if rule.follows_marks:
+            readable = [key for key in keys if any(mark - _LOOKBACK <= key[0] <= mark for mark in marks)]
+            writable = [key for key in keys if key[0] in marks]
+        readable = [key for key in readable if key[1] >= rule.minimum and self._is_kept(key[2])]
+        cached = max((length for _, length, _ in readable), default=0)
+        default_ttl = as_text(options.get("ttl")) or "5m"
+        for index, length, digest in writable:
+            if length >= rule.minimum:
+                self._keep(digest, marks.get(index) or default_ttl)
+        for _, _, digest in readable:  # reading renews
+            self._keep(digest, "")
+        kept = max((length for _, length, _ in writable if length >= rule.minimum), default=0)
+        reports_writes = rule.follows_marks or _REPORTS_WRITES.search(profile.model) is not None
+        return CacheUse(tokens, cached, max(0, kept - cached) if reports_writes else 0)
+
+    def _is_kept(self, digest: bytes) -> bool:
+        return self._expiry.get(digest, (-1.0, 0.0))[0] >= self._clock()
+
+    def _keep(self, digest: bytes, ttl: str) -> None:
+        match = re.fullmatch(r"(\d+)([smh])", ttl)
+        seconds = int(match[1]) * _UNITS[match[2]] if match else self._expiry.get(digest, (0.0, 300.0))[1]
+        self._expiry[digest] = (self._clock() + seconds, seconds)
+        self._expiry.move_to_end(digest)
+        if len(self._expiry) > _MAX_PREFIXES:
+            self._expiry.popitem(last=False)
+
+
+def _hash_parts(parts: list[_Part]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (part, tokens up to its end, hash of all that) for each part."""
+    digest, length = sha256(), 0
+    for index, part in enumerate(parts):
+        digest.update(part.text.encode("utf-8", "surrogatepass"))
+        length += len(part.text)
+        yield index, length // _CHARS_PER_TOKEN, digest.digest()
+
+
+def _hash_steps(parts: list[_Part], step: int) -> Iterator[tuple[int, int, bytes]]:
+    digest, text, size = sha256(), "".join(part.text for part in parts), step * _CHARS_PER_TOKEN
+    for number in range(len(text) // size):
+        digest.update(text[number * size : (number + 1) * size].encode("utf-8", "surrogatepass"))
+        yield number, (number + 1) * step, digest.digest()
+
+
+def _split_prompt(wire: str, body: Doc) -> Iterator[_Part]:
+    tools = {as_text(tool.get("name")): tool for tool in iter_dicts(body.get("tools"))}
+    parts: list[_Part] = []
+    for field in _PROMPT_FIELDS.get(wire, ("tools", "messages")):
+        value: Any = body.get(field)
+        for item in value if isinstance(value, list) else () if value is None else (value,):  # pyright: ignore[reportUnknownVariableType]
+            parts += _split_item(item, tools)
+    if parts and (mark := as_dict(body.get("cache_control"))):  # on the whole request: the last part is marked
+        parts[-1].ttl = as_text(mark.get("ttl"))
+    yield from parts
+
+
+def _split_item(item: Any, tools: Mapping[str, Doc]) -> Iterator[_Part]:
+    """Yield a message as its head and the parts of its content, and anything else whole. Deferred tools are not read."""
+    doc = as_dict(item)
+    if doc.get("defer_loading"):
+        return
+    if doc.get("type") == "namespace":
+        item = {**doc, "tools": [tool for tool in iter_dicts(doc.get("tools")) if not tool.get("defer_loading")]}
+    field = next((name for name in ("content", "parts") if isinstance(doc.get(name), list)), "")
+    if field:
+        yield _make_part({key: value for key, value in doc.items() if key != field}, tools)
+    for content in doc[field] if field else [item]:
+        yield _make_part(content, tools)
+
+
+def _make_part(content: Any, tools: Mapping[str, Doc]) -> _Part:
+    ttls: list[str] = []
+
+    def clean(value: Any) -> Any:
+        """Take the marks out, and put the definition in the place of a reference to a tool."""
+        if isinstance(value, list):
+            return [clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(value, dict):
+            return value
+        doc = as_dict(value)
+        ttls.extend(as_text(as_dict(doc[name]).get("ttl")) for name in _MARKS if isinstance(doc.get(name), dict))
+        if doc.get("type") == "tool_reference":
+            name = as_text(doc.get("tool_name") or doc.get("name"))
+            return {"tool": {**tools.get(name, {"name": name}), "defer_loading": None}}
+        return {key: clean(part) for key, part in doc.items() if key not in _MARKS}
+
+    text = dumps_text(content)
+    if any(f'"{name}"' in text for name in (*_MARKS, "tool_reference")):
+        text = dumps_text(clean(content))
+    return _Part(text, ttls[-1] if ttls else None)
