@@ -240,7 +240,7 @@ def native(agent: Orchestrator, number: int) -> list[ToolCall]:
     assert face is not None
     ours = tuple(ToolCall("", name, arguments, base_call=BaseCall(name, arguments)) for name, arguments in calls(number))
     calls_made = face.render_message(Message("assistant", ours), is_own=False).calls
-    return [replace(call, base_call=None) for call in calls_made if call.name in face.visible_names]  # some have no todo
+    return [replace(call, base_call=None) for call in calls_made if call.name in face.visible_names]  # some lack one
 
 
 def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
@@ -261,11 +261,12 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
             result = await agent.run("Go on.")
             outcomes += result.outcomes
             count += 1 + len(others)
+            (tmp_path / "a.txt").write_text(f"This is turn {number + 1}.\n")  # some write patches, which `edit` does not become
         return transport.sent, outcomes, agent
 
     sent, outcomes, agent = asyncio.run(play())
     assert list_refusals(sent) == []
-    assert len(outcomes) == count >= len(WAY) * (len(calls(0)) - 1)
+    assert len(outcomes) == count > 2 * len(WAY)
     wrong = [(one.call.name, one.call.arguments, one.result.text) for one in outcomes if one.result.is_error]
     assert wrong == []
     assert list_unpaired(agent.conversation) == []
