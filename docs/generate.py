@@ -13,7 +13,14 @@ from typing import Any, cast, get_args
 import click
 import msgspec
 from generate_reference import REFERENCE_PAGES, render_errors, render_reference_index, render_reference_page
-from generate_tools import docs_below, render_builtin_tools, render_table, render_tool_names, render_tool_reference
+from generate_tools import (
+    docs_below,
+    render_builtin_tools,
+    render_generations,
+    render_table,
+    render_tool_names,
+    render_tool_reference,
+)
 
 from toolglot.cli.chat.commands import COMMANDS
 from toolglot.cli.main import app
@@ -274,6 +281,7 @@ GENERATED_PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("README.md", "providers", render_supported),
     ("docs/simulator.md", "faults", render_faults),
     ("docs/tools.md", "tools", render_builtin_tools),
+    ("docs/facades.md", "generations", render_generations),
     ("docs/facades.md", "facades", render_tool_names),
     ("docs/chat.md", "chat", render_chat_commands),
     ("docs/run.md", "events", render_events),

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolglot.builtin.tools import builtins
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import FACADE_MODULES, find_facade
+from toolglot.facades.catalog import FACADE_MODULES, GENERATIONS, find_facade
 from toolglot.request import ToolDefinition
 from toolglot.tools.tool import Tool
 
@@ -90,6 +90,12 @@ def render_tool_names() -> str:
         ]
         tables.append(render_table(("base tool", *(f"`{facade.facade.id}`" for facade in group)), rows))
     return "\n\n".join(tables)
+
+
+def render_generations() -> str:
+    """docs/facades.md: what each version of a program shows."""
+    rows = [(f"`{row.program}@{row.version}`", row.date, row.models, f"`{row.facade}`") for row in GENERATIONS if row.version]
+    return render_table(("version", "released", "models", "facade"), rows)
 
 
 def native_names(base_tool: str, facade: BoundFacade) -> list[str]:

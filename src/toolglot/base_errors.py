@@ -19,6 +19,7 @@ __all__ = [
     "LineOutOfRange",
     "MissingPath",
     "PatchFailed",
+    "PatchedFileFailed",
     "SessionNotFound",
     "invalid_argument",
 ]
@@ -127,12 +128,15 @@ class InvalidPatch(msgspec.Struct, frozen=True):
     """A patch that cannot be parsed. line: where, from 1; 0 if no line is to blame."""
 
     line: int = 0
+    problem: str = ""
+    """What is wrong; "" if it has no sections."""
 
 
 class PatchFailed(msgspec.Struct, frozen=True):
     """A section of a patch that does not fit its file."""
 
     path: str
+    """Absolute."""
     context: str = ""
     """The anchor after `@@` that was not found."""
     expected: tuple[str, ...] = ()
@@ -140,10 +144,19 @@ class PatchFailed(msgspec.Struct, frozen=True):
     after_line: int = 0
 
 
+class PatchedFileFailed(MissingPath, frozen=True):
+    """A file of a patch that is missing, or that cannot be read or written. The path is absolute."""
+
+    action: Literal["write", "update", "delete"] = "update"
+    problem: str = ""
+
+
 class SessionNotFound(msgspec.Struct, frozen=True):
     """There is no command session of this name."""
 
     session: str
+    running: tuple[str, ...] = ()
+    """The handles of commands that are running."""
 
 
 def invalid_argument(parameter: str, problem: str, *, kind: ToolErrorKind = "validation") -> ToolError:

@@ -359,6 +359,15 @@ def test_a_tool_that_cannot_be_used_says_what_is_missing(words: tuple[str, ...])
     assert (line.code, line.records()[0]["error"]["message"]) == (1, f"{name} cannot be used: {reason}")
 
 
+@pytest.mark.parametrize(("facade", "name", "is_ok"), [("codex", "exec_command", True), ("claude-code", "Bash", False)])
+def test_a_failure_is_flagged_as_the_program_flags_it(facade: str, name: str, is_ok: bool) -> None:
+    outcome = run_cli(
+        "call", "--jsonl", "--yes", "--facade", facade, stdin=json_lines({"id": 1, "tool": name, "arguments": {}})
+    )
+    (record,) = outcome.records()
+    assert (outcome.code, record["ok"], record["error"]["kind"]) == (1, is_ok, "validation")
+
+
 class TestRules:
     """Rules decide on calls from the shell as they do in a conversation."""
 

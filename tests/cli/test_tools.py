@@ -165,6 +165,26 @@ def test_a_facade_can_be_named_by_its_family(alias: str, name: str, directory: P
     assert f"\n{name}\n" in out
 
 
+@pytest.mark.parametrize(("version", "model", "name"), [
+    ("codex@0.77", "openai:gpt-5", "shell"), ("codex@0.77", "openai:gpt-5.2", "shell_command"),
+    ("claude-code@2.0.30", "anthropic:claude-sonnet-4-5", "BashOutput"),
+    ("gemini-cli@0.61", "openai:gpt-5.5", "run_shell_command"),
+])  # fmt: skip
+def test_a_version_of_a_program_can_be_shown(version: str, model: str, name: str, directory: Path) -> None:
+    code, out, err = run_cli("tools", "--facade", version, "-m", model)
+    assert (code, err) == (0, "")
+    assert f"\n{name}\n" in out
+
+
+def test_facades_are_listed_with_their_programs_and_models() -> None:
+    rows: list[dict[str, str]] = json.loads(run_cli("tools", "--facades", "--json").out)
+    assert {row["facade"] for row in rows} == {*FACADE_MODULES}
+    first = {"facade": "codex", "program": "codex@0.166.0", "models": "gpt-5.5 and newer", "released": "2026-10-29"}
+    assert first in rows
+    code, out, err = run_cli("tools", "--facades")
+    assert (code, err, "codex@0.77.0" in out, "all others" in out) == (0, "", True, True)
+
+
 def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> None:
     (directory / "mine.py").write_text("def lookup(path: str) -> str:\n    return path.upper()\n")
     (directory / "mine.toml").write_text(OWN.replace('"read"', '"lookup"'))
@@ -182,6 +202,7 @@ def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> Non
     ("words", "message"),
     [
         (["--facade", "claude_code"], "unknown facade 'claude_code'; did you mean 'claude-code'"),
+        (["--facade", "codex@0.1"], "unknown facade 'codex@0.1'; did you mean 'codex@0.166.0'"),
         (["--facade", "nowhere.toml"], "cannot read the facade 'nowhere.toml': No such file"),
         (["--facade", "own_harness:other"], "'own_harness:other' is not a Facade"),
         (["--facade", "own_harness:none"], "cannot load"),
@@ -309,9 +330,9 @@ def tool_names(*words: str) -> list[str]:
     [
         (("--wire", "openai-responses", "-m", "gpt-5.5"), "exec_command"),
         (("--wire", "anthropic-messages", "-m", "claude-opus-5"), "Read"),
-        (("--wire", "openai-responses", "-m", "openai:gpt-5.2"), "shell_command"),
+        (("--wire", "openai-responses", "-m", "openai:gpt-5.1"), "shell_command"),
         (("--wire", "openai-chat", "-m", "openai:gpt-5.5"), "exec_command"),
-        (("-m", "openai:gpt-5.2"), "shell_command"),
+        (("-m", "openai:gpt-5.1"), "shell_command"),
     ],
 )
 def test_model_and_wire(words: tuple[str, ...], name: str, directory: Path) -> None:
@@ -321,8 +342,8 @@ def test_model_and_wire(words: tuple[str, ...], name: str, directory: Path) -> N
 @pytest.mark.parametrize(
     ("words", "declared"),
     [
-        (("--facade", "openai-hosted", "-m", "openai:gpt-5.2"), {"type": "shell", "environment": {"type": "local"}}),
-        (("--facade", "openai-hosted", "-m", "openai:gpt-5.2"), {"type": "apply_patch"}),
+        (("--facade", "openai-hosted", "-m", "openai:gpt-5.1"), {"type": "shell", "environment": {"type": "local"}}),
+        (("--facade", "openai-hosted", "-m", "openai:gpt-5.1"), {"type": "apply_patch"}),
         (("--facade", "anthropic-api", "-m", "anthropic:claude-opus-5"), {"type": "bash_20250124", "name": "bash"}),
     ],
 )

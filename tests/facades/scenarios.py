@@ -21,15 +21,17 @@ MODELS = {
     "gemini-cli": "gemini-3-pro-preview",
     "gemini-cli-2": "gemini-2.5-pro",
     "codex": "gpt-5.5",
-    "codex-shell-command": "gpt-5.2",
+    "codex-0.142": "gpt-5.4",
+    "codex-shell-command": "gpt-5.1",
     "codex-shell": "gpt-5",
     "codex-oss": "gpt-oss-120b",
-    "openai": "gpt-4.1",
+    "codex-local-shell": "codex-mini-latest",
+    "openai": "chatgpt-4o-latest",
     "qwen-code": "qwen3-coder",
     "kimi": "kimi-k2",
     "neutral": "llama-4",
 }
-"""Facade -> a model that sees it by default."""
+"""Facade -> a model that sees it, by default unless the facade is an older one."""
 VIEWS = [(facade_id, view) for facade_id in FACADES for view in find_facade(facade_id).views]
 VISIBLE = [(facade_id, view) for facade_id, view in VIEWS if not view.hidden]
 IDS = [f"{facade_id}:{view.name}" for facade_id, view in VISIBLE]

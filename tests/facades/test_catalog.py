@@ -12,38 +12,46 @@ from toolglot.errors import UnknownName
 from toolglot.facades.catalog import (
     FACADE_ALIASES,
     FACADE_MODULES,
+    GENERATIONS,
     NEUTRAL,
     facade_for_model,
     facade_id_for_model,
     facade_id_for_provider,
     find_facade,
+    is_facade_name,
     list_facades,
     strip_model_prefix,
 )
 from toolglot.facades.view import Facade
+from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import PROFILES
 
 MODELS = {
     "claude-code": "claude-opus-4-8 claude-opus-4-9-20261001 claude-opus-4-10 claude-opus-5 claude-sonnet-5 claude-haiku-5 "
     "claude-fable-5 claude-mythos-5-preview claude-opus-10 anthropic/claude-opus-4.8 claude-opus-4.8 claude-opus-4-8@20260901 "
-    "us.anthropic.claude-opus-5-v1:0 us-gov.anthropic.claude-opus-5 anthropic:claude-opus-5",
-    "claude-code-2.0": "claude-sonnet-4-5 claude-sonnet-4-5-20250929 claude-opus-4-20250514 claude-opus-4-7 claude-haiku-4-5 "
+    "us.anthropic.claude-opus-5-v1:0 us-gov.anthropic.claude-opus-5 anthropic:claude-opus-5 claude-sonnet-4-5 "
+    "claude-sonnet-4-5-20250929 claude-opus-4-20250514 claude-opus-4-7 claude-haiku-4-5 "
     "claude-3-5-sonnet-20241022 claude-3.7-sonnet anthropic/claude-sonnet-4.5 ~anthropic/claude-opus-4.6 claude-2.1 "
     "us.anthropic.claude-sonnet-4-5-v1:0 anthropic.claude-3-haiku-20240307-v1:0",
     "gemini-cli": "gemini-3-pro-preview gemini-3.1-pro-preview-customtools google/gemini-3-flash models/gemini-3-pro",
     "gemini-cli-2": "gemini-2.5-pro gemini-2.5-flash-lite google/gemini-2.5-flash gemini-pro-latest gemini-30b",
     "codex": "gpt-5.5 gpt-5.6-mini gpt-5.10 gpt-6 gpt-12-preview openai/gpt-5.5",
-    "codex-shell-command": "gpt-5.1 gpt-5.2 gpt-5.3 gpt-5.4-mini gpt-5-codex gpt-5.1-codex-max gpt-5.3-codex openai/gpt-5.1 "
-    "codex-mini-latest",
-    "codex-shell": "gpt-5 GPT-5 gpt-5-mini gpt-5-2025-08-07 openai/gpt-5-nano",
+    "codex-0.142": "gpt-5.2 gpt-5.3 gpt-5.4-mini gpt-5.1-codex-max gpt-5.2-codex openai/gpt-5.3-codex",
+    "codex-shell-command": "gpt-5.1 gpt-5-codex gpt-5.1-codex gpt-5.1-codex-mini openai/gpt-5.1",
+    "codex-shell": "gpt-5 GPT-5 gpt-5-mini gpt-5-2025-08-07 openai/gpt-5-nano gpt-4o GPT-4o gpt-4.1-mini o3 o4-mini "
+    "openai/o1-pro ft:gpt-4o-mini-2024-07-18:org::abc",
     "codex-oss": "gpt-oss-120b openai/gpt-oss-20b gpt-oss:20b",
-    "openai": "gpt-4o GPT-4o gpt-4.1-mini chatgpt-4o-latest o3 o4-mini openai/o1-pro ft:gpt-4o-mini-2024-07-18:org::abc "
-    "gpt-3.5-turbo",
+    "codex-local-shell": "codex-mini-latest openai/codex-mini",
+    "openai": "chatgpt-4o-latest gpt-3.5-turbo computer-use-preview",
     "qwen-code": "qwen3-coder-plus qwen/qwen3-32b Qwen2.5-Coder:7b qwen3 qwen.qwen3-coder-480b",
     "kimi": "kimi-k2-instruct moonshotai/kimi-k3 kimi:latest",
     NEUTRAL: "grok-4 mistral-large-latest devstral deepseek-chat glm-4.7 llama-3.3-70b-versatile olmo-2 phi4 some-model ~x/y "
     "deepseek-r1-distill-qwen-32b google/gemma-3-27b-it openai:my-model gpt4all-j",
 }
+
+
+SHELLS = "codex-shell-command codex-shell"
+ON_REQUEST = ("claude-code-2.0", "anthropic-api", "agent-toolset", "openai-hosted")
 
 
 @pytest.mark.parametrize(("model", "facade"), [
@@ -75,7 +83,7 @@ def test_the_documentation_names_the_same_facades() -> None:
 
 
 def test_every_selected_facade_exists() -> None:
-    assert {*FACADE_MODULES} - {*MODELS} == {"anthropic-api", "agent-toolset", "openai-hosted"}, "add its models to MODELS"
+    assert {*FACADE_MODULES} - {*MODELS} == {*ON_REQUEST}, "add its models to MODELS"
     assert {facade_id_for_provider(id) for id in PROFILES} <= {*FACADE_MODULES, "by model"}
 
 
@@ -94,7 +102,7 @@ def test_a_facade_is_found_by_its_id() -> None:
     ("anthropic", "claude-code claude-code-2.0 anthropic-api agent-toolset", {"Read", "Write", "Edit", "Bash", "Grep"}),
     ("claude", "claude-code claude-code-2.0 anthropic-api agent-toolset", {"WebSearch", "WebFetch"}),
     ("gemini", "gemini-cli gemini-cli-2", {"read_file", "write_file", "replace", "google_web_search", "web_fetch"}),
-    ("openai", "codex codex-shell-command codex-shell codex-oss openai openai-hosted", {"exec_command", "apply_patch"}),
+    ("openai", f"codex codex-0.142 {SHELLS} codex-oss codex-local-shell openai openai-hosted", {"exec_command", "apply_patch"}),
     ("qwen", "qwen-code", {"read_file"}),
     ("moonshotai", "kimi", {"Read"}),
 ])  # fmt: skip
@@ -151,6 +159,55 @@ def test_every_facade_is_a_table_that_holds_together(id: str) -> None:
         shown = (view.parameters or {}).get("properties", {})
         assert all(shown[name] != view.accepts[name] for name in shown.keys() & view.accepts), view.qualified_name
         assert not {*view.ignored} & {*view.accepts}, view.qualified_name
+
+
+# ---- generations of a program
+
+
+@pytest.mark.parametrize(("name", "model", "facade"), [
+    ("codex@0.77", "gpt-5.2", "codex-shell-command"),
+    ("codex@0.77", "gpt-5.1-codex-max", "codex-shell-command"),
+    ("codex@0.77.0", "openai/gpt-5", "codex-shell"),
+    ("codex@0.100.3", "gpt-5", "codex-shell"),
+    ("codex@0.77", "o3", "codex-shell"),
+    ("codex@0.77", "gpt-oss-20b", "codex-oss"),
+    ("codex@0.77", "codex-mini-latest", "codex-local-shell"),
+    ("codex@0.77", "gpt-5.5", "codex-shell-command"),  # newer than the program
+    ("codex@0.77", "claude-opus-5", "codex-shell-command"),
+    ("codex@0.142", "gpt-5.4", "codex-0.142"),
+    ("codex@0.166", "gpt-5.5", "codex"),
+    ("codex@0.166", "gpt-5.2", "codex-0.142"),
+    ("codex@1", "", "codex"),
+    ("gpt@0.77", "gpt-5", "codex-shell"),
+    ("claude-code@2.0.30", "claude-sonnet-4-5", "claude-code-2.0"),
+    ("claude@2.1.325", "claude-sonnet-4-5", "claude-code"),
+    ("gemini-cli@0.61", "gemini-3-pro-preview", "gemini-cli"),
+    ("gemini-cli@0.61", "gemini-2.5-pro", "gemini-cli-2"),
+])  # fmt: skip
+def test_a_version_of_a_program_shows_what_it_showed_the_model(name: str, model: str, facade: str) -> None:
+    assert is_facade_name(name)
+    assert find_facade(name, model).id == facade
+
+
+@pytest.mark.parametrize("name", ["codex@0.76", "codex@new", "codex@", "codex@0..1", "aider@1.0", "qwen-code@1"])
+def test_an_unknown_version_is_answered_with_those_that_there_are(name: str) -> None:
+    with pytest.raises(UnknownName, match=r"unknown facade .*(codex@0\.77\.0|claude-code@2\.0\.30)"):
+        find_facade(name)
+
+
+def test_newer_versions_come_first() -> None:
+    for program in {row.program for row in GENERATIONS}:
+        rows = [row for row in GENERATIONS if row.program == program]
+        versions = [[int(part) for part in row.version.split(".") if part] for row in rows]
+        assert versions == sorted(versions, reverse=True)
+        assert [row.date for row in rows] == sorted((row.date for row in rows), reverse=True)
+    assert {row.facade for row in GENERATIONS} == {*FACADE_MODULES} - {*ON_REQUEST[1:], NEUTRAL}
+
+
+def test_everything_that_was_observed_can_be_shown(shared: Path) -> None:
+    for row in loads_object((shared / "facades" / "observed.json").read_bytes())["observed"]:
+        facade = find_facade(f"{row['program']}@{row['version'].split()[0]}", row["model"])
+        assert {tool.get("name") for tool in row["tools"]} & {definition.name for definition in facade.definitions}
 
 
 @pytest.mark.parametrize(("alias", "id"), [("claude", "claude-code"), ("gemini", "gemini-cli"), ("gpt", "codex")])

@@ -276,7 +276,7 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
         asked = decode_request(one.profile.wire, one.body, profile=one.profile.id)
         strange = {*names(asked.messages)} - {tool.name for tool in asked.tools}
         assert strange <= {"edit", "todo"}, one.profile.model
-    assert strange == set()
+    assert strange <= {"todo"}
 
 
 # ---- one agent

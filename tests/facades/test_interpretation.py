@@ -45,6 +45,7 @@ def example(view: View) -> Arguments:
     """A call with the required parameters, of a tool that needs more than its schema says."""
     extra = {
         "bash": {"command": "ls"},
+        "update_plan": {"plan": [{"step": "look", "status": "pending"}]},
         "TaskStop": {"task_id": "1"},
         "run": {"find": [{"ref_id": "w1", "pattern": "x"}]},
         "web_fetch": {"prompt": "https://a.test/"},
@@ -106,11 +107,12 @@ HARNESSES = {
     "claude-code": ("claude-code", "claude-code-2.0"),
     "anthropic-api": ("anthropic-api", "agent-toolset"),
     "gemini-cli": ("gemini-cli-2",),
-    "codex": ("codex", "codex-oss", "codex-shell", "codex-shell-command", "openai"),
+    "codex": ("codex", "codex-0.142", "codex-oss", "codex-shell", "codex-shell-command", "openai"),
     "openai-api": ("openai", "codex-shell"),
     "qwen-code": ("qwen-code",),
     "kimi": ("kimi",),
 }
+RETIRED = {"read_file", "grep_files", "list_dir"}  # no version of Codex that was observed knows them
 RENAMED = {"web_click": "web_open", "local_shell": "shell", "web.run": "run"}
 
 
@@ -120,6 +122,8 @@ def mapped_tools(shared: Path) -> Iterator[tuple[str, tuple[str, ...], str, Argu
         for key, row in harnesses.items():
             harness, _, tool = key.partition(".")
             name: str = re.split(r"[\[(]", tool)[0]
+            if harness == "codex" and name in RETIRED:
+                continue
             if facade_ids := HARNESSES.get(harness, ()):
                 yield RENAMED.get(str(capability), str(capability)), facade_ids, RENAMED.get(name, name), row
 

@@ -27,6 +27,7 @@ DETAILS: dict[str, type[msgspec.Struct]] = {
 VOLATILE = [
     (re.compile(r"\b\d+(?:\.\d+)?( s\b| seconds)"), r"#\1"),
     (re.compile(r"((?:PID|PGID|pid)[: ]+)\d+"), r"\1#"),
+    (re.compile(r"(Chunk ID: )[0-9a-f]{6}"), r"\1#"),
     (re.compile(r'("duration_seconds":)[\d.]+'), r"\1#"),
 ]
 

@@ -27,16 +27,17 @@ ADDED = {
     "claude-code-2.0": {"LS", "AskUserQuestion"},
     "gemini-cli": {"ask_user", "shell_kill", "web_find"},
     "gemini-cli-2": {"ask_user", "shell_kill", "web_find"},
-    "codex": {"update_plan", "run", "shell_kill"},
+    "codex": {"run", "shell_kill"},
     "codex-shell-command": {"web_search"},
     "codex-shell": {"web_search"},
 }
+OLDER = ("neutral", "claude-code-2.0")  # which no model sees by default
 OBSERVED = [
     ("claude-code", "claude-code", "claude-opus-4-8"),
     ("claude-code-2.0", "claude-code", "claude-sonnet-4-5-20250929"),
     *((facade_id, "gemini-cli", MODELS[facade_id]) for facade_id in ("gemini-cli", "gemini-cli-2")),
-    *((facade_id, "codex", MODELS[facade_id]) for facade_id in ("codex", "codex-shell-command", "codex-shell")),
-    ("codex-shell-command", "codex", "gpt-5.1-codex-max"),
+    *((facade_id, "codex", MODELS[facade_id]) for facade_id in ("codex", "codex-shell")),
+    *(("codex-shell-command", "codex", model) for model in ("gpt-5.2", "gpt-5.1-codex-max")),
 ]
 
 
@@ -128,7 +129,7 @@ def test_notes_and_descriptions_name_only_tools_that_are_shown(facade_id: str) -
     others = {view.name for _, view in VISIBLE if "_" in view.name or view.name[0].isupper()} | {
         name for name in BASE_TOOLS if "_" in name
     }
-    if facade_id == "codex-shell":
+    if facade_id in ("codex-shell", "codex-local-shell"):
         shown.add("apply_patch")  # sent through shell
     verbs = {"Read", "Write", "Edit"}  # also English words
     for text in (facade.facade.note, *(view.description for view in facade.views)):
@@ -155,7 +156,7 @@ def test_a_base_tool_is_shown_unless_it_is_hidden(facade_id: str) -> None:
     assert {"ast_search", "ast_rewrite"} <= shown
 
 
-@pytest.mark.parametrize("model", [model for facade_id, model in MODELS.items() if facade_id != "neutral"])
+@pytest.mark.parametrize("model", [model for facade_id, model in MODELS.items() if facade_id not in OLDER])
 def test_a_model_sees_its_own_table(model: str) -> None:
     assert MODELS[facade_id_for_model(model)] == model
 

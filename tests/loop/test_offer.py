@@ -124,8 +124,9 @@ def test_a_refused_call_is_an_event_too() -> None:
     assert [event.outcome.result.error_code for event in events if isinstance(event, ToolFinished)] == ["tool_not_offered"]
 
 
-@pytest.mark.parametrize("name", ["Read", "read"])
-@pytest.mark.parametrize(("names", "kind"), [(("grep",), "not_allowed"), (("read",), None)])
+@pytest.mark.parametrize(("name", "names", "kind"), [
+    ("Read", ("grep",), "not_allowed"), ("Read", ("read",), None), ("read", ("read",), "not_found"),
+])  # fmt: skip
 def test_built_in_tools_are_meant_under_all_of_their_names(tmp_path: Any, name: str, names: tuple[str, ...], kind: Any) -> None:
     from toolglot import coding_tools
 

@@ -4,7 +4,8 @@ No earlier read of a file is needed: whoever approves a call, or says `--yes`, t
 with a model's or a facade's tools, are like the calls of one conversation.
 
 With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error", "seconds"}, in the
-same order; invalid lines are answered in the same form. Without `--yes`, a call that needs approval is refused. Background
+same order; invalid lines are answered in the same form. `ok` is the flag that a model gets: some harnesses mark no result as
+failed, and say so in its text; `error` is set all the same. Without `--yes`, a call that needs approval is refused. Background
 commands end with the program, and a note says so.
 """
 
@@ -114,7 +115,7 @@ def call(
         if explain and tool is not None:
             return _explain(executor, facade, _parse_call(tool, arguments, facade, cli_setup.tools))
         if jsonl:
-            exit_code = _call_lines(execute)
+            exit_code = _call_lines(execute, flags_errors=facade is None or facade.facade.flags_errors)
         elif tool is None:
             raise UsageError("name a tool: toolglot call TOOL '{…}' (run `toolglot tools` to list them)")
         else:
@@ -153,8 +154,8 @@ def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, to
         raise UsageError(f"the arguments must be a JSON object, such as '{dumps_text(example)}'") from None
 
 
-def _call_lines(execute: Callable[[ToolCall], ToolOutcome]) -> int:
-    """Run one call per line; return the exit code."""
+def _call_lines(execute: Callable[[ToolCall], ToolOutcome], *, flags_errors: bool) -> int:
+    """Run one call per line; return the exit code. `flags_errors`: whether the model is shown which calls failed."""
     failed_ids: list[object] = []
 
     def handle(record: Record) -> Record:
@@ -165,7 +166,8 @@ def _call_lines(execute: Callable[[ToolCall], ToolOutcome]) -> int:
             outcome = execute(ToolCall(id, line.tool, line.arguments))
         if outcome.result.is_error:
             failed_ids.append(record.get("id"))
-        return _outcome_record(record.get("id"), outcome)
+        answer = _outcome_record(record.get("id"), outcome)
+        return answer if flags_errors else {**answer, "ok": True}
 
     def refuse(id: object, error: ToolglotError) -> Record:
         return {"id": id, "ok": False, "content": [], "error": {"kind": "validation", "message": str(error)}, "seconds": 0.0}

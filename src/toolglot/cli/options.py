@@ -56,7 +56,8 @@ ROOT = click.option(
     help="Directory that the built-in tools work in. Default: the current one.",
 )
 FACADE = click.option(
-    "--facade", help="Facade whose names and parameters the built-in tools have: an id, a TOML file or module:object."
+    "--facade",
+    help="Facade whose names and parameters the built-in tools have: an id, PROGRAM@VERSION, a TOML file or module:object.",
 )
 LOGGING = _combine(
     click.option("-v", "--verbose", count=True, help="Log progress to stderr; -vv for debug output."),

@@ -19,6 +19,7 @@ from toolglot.config.layers import read_configuration
 from toolglot.config.loading import load_facade_by_name
 from toolglot.config.setup import Setup
 from toolglot.errors import UsageError
+from toolglot.facades.catalog import GENERATIONS, list_facades
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
@@ -37,13 +38,17 @@ from toolglot.wire.spec import SPECS
     shell_complete=complete_model,
 )
 @click.option("--wire", type=WIRE, help="Show them in this API format.")
-@click.option("--facade", help="Show the tools under this facade: an id, a TOML file or module:object.")
+@click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a TOML file or module:object.")
+@click.option("--facades", is_flag=True, help="List the facades, with the programs and models that they are for.")
 @click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")
-def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
+def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: str | None, facades: bool, json: bool) -> int:
     """Show tools as defined, or as a model sees them.
 
     TOOLS are modules, module:object or JSON files; without them, the configured and built-in tools are shown.
     """
+    if facades:
+        _print_facades(json=json)
+        return 0
     unusable: dict[str, str] = {}
     if tools:
         loaded = [item for name in tools for item in load_tools_or_definitions(name)]
@@ -78,7 +83,8 @@ def show_tools(
     if facade == "auto" and (profile is None or not profile.model):
         definitions = registry.definitions()
     else:
-        chosen = facade if facade == "auto" else load_facade_by_name(facade, registry, directory)
+        name = profile.model if profile is not None else ""
+        chosen = facade if facade == "auto" else load_facade_by_name(facade, registry, directory, model=name)
         definitions = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen).tools()
         title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
@@ -106,6 +112,23 @@ def show_tools(
         for text, style in notes:
             printer.print_text(text, style, "", "  ")
     return 0 if fields else 1
+
+
+def _print_facades(*, json: bool) -> None:
+    rows = [
+        {
+            "facade": facade.id,
+            "program": f"{row.program}@{row.version}".removesuffix("@") if row else "-",
+            "models": row.models if row else "on request" if facade.provider else "all others",
+            "released": row.date or "-" if row else "-",
+        }
+        for facade in list_facades()
+        for row in [row for row in GENERATIONS if row.facade == facade.id] or [None]
+    ]
+    if json:
+        write_json_line(sys.stdout, rows)
+    else:
+        Printer(sys.stdout).print_table(rows)
 
 
 def _resolve_target(model: str | None, wire: str | None) -> Profile | None:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import BASE_TOOLS, FACADE_ALIASES, FACADE_MODULES, find_facade
+from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade, is_facade_name
 from toolglot.facades.view import Facade
 from toolglot.request import Schema, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
@@ -105,22 +105,23 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
 
 def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
     """The file that a facade's name refers to, relative to the directory; None for an id, auto and `module:object`."""
-    if name in ("auto", *FACADE_MODULES, *FACADE_ALIASES):
+    if name == "auto" or is_facade_name(name):
         return None
     file = (directory or Path()) / os.path.expanduser(name)
     return file if file.suffix == ".toml" or "/" in name or os.path.isfile(file) else None
 
 
-def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | None = None) -> Facade:
-    """Load a facade by its id or alias, from a TOML file, or as `module:object`. Raises UsageError.
+def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | None = None, *, model: str = "") -> Facade:
+    """Load a facade by its id or alias, by PROGRAM@VERSION, from a TOML file, or as `module:object`. Raises UsageError.
 
     Args:
         name: Which one.
         tools: Tools of the program that a file may name beside the built-in ones.
         directory: Where a module is looked for that is not installed; None: nowhere.
+        model: Which model it is for, if it depends on that.
     """
-    if name in FACADE_MODULES or name in FACADE_ALIASES:
-        return find_facade(name)
+    if is_facade_name(name):
+        return find_facade(name, model)
     if (file := find_facade_file(name)) is None:
         if ":" not in name:
             raise UnknownName("facade", name, ("auto", *FACADE_MODULES))

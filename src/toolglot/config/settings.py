@@ -212,8 +212,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Tools to load: a file, a module, or module:object. Files are relative to the configuration file; modules are found
     beside it if they are not installed."""
     facade: Annotated[str, Setting(is_path=True)] = "auto"
-    """How models see the built-in tools: auto (as their own coding agent shows them), the id of a facade, a TOML file,
-    or module:object."""
+    """How models see the built-in tools: auto (as their own coding agent shows them), the id of a facade,
+    PROGRAM@VERSION (codex@0.77), a TOML file, or module:object."""
     audit: Annotated[bool | str, Setting(is_path=True)] = True
     """Log every tool call: true (in the user's state directory), false, or a file."""
     policy: PolicySettings = PolicySettings()

@@ -23,7 +23,7 @@ from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.signin.environment import secret_values
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import BASE_TOOLS, FACADE_ALIASES, FACADE_MODULES, find_base_tools
+from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, is_facade_name
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.orchestrator import Orchestrator
@@ -245,7 +245,9 @@ class Setup:
     def resolve_facade(self, tools: Iterable[Any] = ()) -> "str | Facade":
         """How models see the built-in tools, and those of the program that a file names. Raises UsageError."""
         name = self.settings.facade
-        if name in ("auto", *FACADE_MODULES, *FACADE_ALIASES):
+        if name == "auto" or is_facade_name(name):
+            if name != "auto":
+                find_facade(name)  # an unknown version is an error now, not when a model is asked
             return name
         return load_facade_by_name(name, tools, self._code_directory)
 

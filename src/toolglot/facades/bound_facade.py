@@ -181,12 +181,13 @@ class BoundFacade:
             return InterpretedCall(call, call, error=error, render=partial(self._render_failure, call.name, {}))
         if is_base_tool and call.arguments is not None:
             return InterpretedCall(replace(call, base_call=BaseCall(call.name, call.arguments, self.facade.id)), call)
-        return InterpretedCall(call, call, render=partial(self._render_unknown_tool, call))
 
-    def _render_unknown_tool(self, call: ToolCall, result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
-        if result.error_code != "unknown_tool":  # a tool of the user, whose results are not ours to word
-            return replace(result, name=call.name)
-        return self._render_failure(_qualified_name(call), call.arguments or {}, result, arguments, details)
+        def render(result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
+            if result.error_code != "unknown_tool":  # a tool of the user, whose results are not ours to word
+                return replace(result, name=call.name)
+            return self._render_failure(_qualified_name(call), call.arguments or {}, result, arguments, details)
+
+        return InterpretedCall(call, call, render=render)
 
     def _validate(self, view: View, call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
         """The arguments of a call, repaired and checked against the native schema. Raises ToolError."""

@@ -1,9 +1,15 @@
-"""DATA: which facade a model sees, by its name; and the facades by id. A table is imported when it is first needed."""
+"""DATA: which facade a model sees, by its name and the version of a program; and the facades by id.
+
+A table is imported when it is first needed.
+"""
 
 import re
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
+from math import inf
+
+import msgspec
 
 from toolglot.errors import UnknownName
 from toolglot.facades.view import Facade
@@ -12,12 +18,16 @@ from toolglot.providers.catalog import ALIASES
 __all__ = [
     "BASE_TOOLS",
     "FACADE_MODULES",
+    "GENERATIONS",
     "NEUTRAL",
+    "NEW_CLAUDE_MODELS",
+    "Generation",
     "facade_for_model",
     "facade_id_for_model",
     "facade_id_for_provider",
     "find_base_tools",
     "find_facade",
+    "is_facade_name",
     "list_facades",
     "strip_model_prefix",
 ]
@@ -41,9 +51,11 @@ FACADE_MODULES: dict[str, str] = {
     "gemini-cli": "gemini_cli",
     "gemini-cli-2": "gemini_cli",
     "codex": "codex",
+    "codex-0.142": "codex",
     "codex-shell-command": "codex",
     "codex-shell": "codex",
     "codex-oss": "codex",
+    "codex-local-shell": "codex",
     "openai": "codex",
     "openai-hosted": "codex",
     "qwen-code": "qwen_code",
@@ -60,24 +72,64 @@ FACADE_ALIASES = {
 }
 # Where the name of a known family starts: after a router's slash, a region's dot, a provider's colon or a host.
 _MODEL_FAMILY = re.compile(r"(?:^|[:.~]|^databricks-)((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|qwq|kimi).*)")
-# The first pattern that matches decides. Newer generations of Claude have no tools for a plan.
-_NEW_CLAUDE_MODELS = (
+# Newer generations of Claude have no tools for a plan, and may change files that they have not read.
+NEW_CLAUDE_MODELS = (
     r"^claude-(opus-4[-.]([89]|\d\d)(?!\d)|4[-.]([89]|\d\d)-opus|(opus|sonnet|haiku)-([5-9]|\d\d)(?!\d)"
     r"|([5-9]|\d\d)([-.]\d+)?-(opus|sonnet|haiku)|(opus|sonnet|haiku)-latest|fable|mythos)"
 )
-_MODEL_RULES: tuple[tuple[str, str], ...] = (
-    (_NEW_CLAUDE_MODELS, "claude-code"),
-    (r"^claude", "claude-code-2.0"),
-    (r"^gemini-3(?!\d)", "gemini-cli"),
-    (r"^gemini", "gemini-cli-2"),
-    (r"^gpt-oss", "codex-oss"),
-    (r"^gpt-.*codex|^gpt-5\.[1-4](?!\d)|^codex", "codex-shell-command"),
-    (r"^gpt-5\.|^gpt-([6-9]|\d\d)", "codex"),
-    (r"^gpt-5", "codex-shell"),
-    (r"^((chat)?gpt|o\d+)(-|$)", "openai"),
-    (r"^computer-use", "openai"),
-    (r"^(qwen|qwq)", "qwen-code"),
-    (r"^kimi", "kimi"),
+
+
+class Generation(msgspec.Struct, frozen=True):
+    """What a version of a program shows some models, as it was observed."""
+
+    program: str
+    version: str
+    date: str
+    """When the version was released; "" where no version was observed."""
+    pattern: str
+    """Regular expression of model names."""
+    facade: str
+    models: str
+    """The same in words."""
+
+
+# The first row that matches a model decides, so that it sees the newest version that knows it. Observed on the wire of the real
+# programs (2026-11). For PROGRAM@VERSION, the rows of this version and older ones count; within a version, the first row is for
+# models that none of them names.
+GENERATIONS = tuple(
+    Generation(program, version, date, *row)
+    for program, version, date, rows in (
+        ("claude-code", "2.1.325", "2026-11-13", ((r"^claude", "claude-code", "all Claude models"),)),
+        ("claude-code", "2.0.30", "2025-10-30", ((r"^claude", "claude-code-2.0", "all Claude models"),)),
+        (
+            *("gemini-cli", "0.61.0", "2026-09-25"),
+            (
+                (r"^gemini-3(?!\d)", "gemini-cli", "gemini-3"),
+                (r"^gemini", "gemini-cli-2", "all other Gemini models"),
+            ),
+        ),
+        (
+            *("codex", "0.166.0", "2026-10-29"),
+            ((r"^gpt-5\.([5-9]|\d\d)|^gpt-([6-9]|\d\d)", "codex", "gpt-5.5 and newer"),),
+        ),
+        (
+            *("codex", "0.142.0", "2026-06-23"),
+            ((r"^gpt-5\.[2-4](?!\d)|^gpt-5\.1-codex-max", "codex-0.142", "gpt-5.2 to gpt-5.4, gpt-5.1-codex-max"),),
+        ),
+        (
+            *("codex", "0.77.0", "2025-12-21"),
+            (
+                (r"^gpt-5\.[1-4](?!\d)|^gpt-.*codex", "codex-shell-command", "gpt-5.1 to gpt-5.4, gpt-5-codex"),
+                (r"^gpt-5(?!\.)|^gpt-4|^o\d+(-|$)", "codex-shell", "gpt-5, gpt-4.1, o3"),
+                (r"^gpt-oss", "codex-oss", "gpt-oss"),
+                (r"^codex", "codex-local-shell", "codex-mini"),
+            ),
+        ),
+        ("openai", "", "", ((r"^(chat)?gpt-|^computer-use", "openai", "other OpenAI models"),)),
+        ("qwen-code", "", "", ((r"^(qwen|qwq)", "qwen-code", "all Qwen models"),)),
+        ("kimi-code", "", "", ((r"^kimi", "kimi", "all Kimi models"),)),
+    )
+    for row in rows
 )
 # Providers that serve one family: the facade of its newest models.
 _PROVIDER_FACADES = {
@@ -99,7 +151,34 @@ def strip_model_prefix(model: str) -> str:
 def facade_id_for_model(model: str) -> str:
     """The id of a model's facade, also behind a router."""
     name = strip_model_prefix(model)
-    return next((facade_id for pattern, facade_id in _MODEL_RULES if re.search(pattern, name)), NEUTRAL)
+    return next((row.facade for row in GENERATIONS if re.search(row.pattern, name)), NEUTRAL)
+
+
+def is_facade_name(name: str) -> bool:
+    """Whether this is the id or alias of a facade, or PROGRAM@VERSION of a known program."""
+    program = name.partition("@")[0]
+    return name in FACADE_MODULES or name in FACADE_ALIASES or (program != name and bool(_list_versions(program)))
+
+
+def _list_versions(program: str) -> list[Generation]:
+    program = FACADE_ALIASES.get(program, program)
+    return [row for row in GENERATIONS if row.program == program and row.version]
+
+
+def _find_generation(name: str, model: str) -> str:
+    """The facade of PROGRAM@VERSION for a model: of this version, or of the nearest one before it. Raises UnknownName."""
+    program, _, version = name.partition("@")
+    rows = _list_versions(program)
+    known = (f"{row.program}@{row.version}" for row in GENERATIONS if row.version)
+    if not rows or not re.fullmatch(r"\d+(\.\d+)*", version):
+        raise UnknownName("facade", name, dict.fromkeys(known))
+    # 0.77 stands for every 0.77.x.
+    wanted = (*map(float, version.split(".")), inf)
+    rows = [row for row in rows if (*map(float, row.version.split(".")),) <= wanted]
+    if not rows:
+        raise UnknownName("facade", name, dict.fromkeys(known))
+    bare = strip_model_prefix(model)
+    return next((row.facade for row in rows if re.search(row.pattern, bare)), rows[0].facade)
 
 
 def facade_id_for_provider(provider: str) -> str:
@@ -107,14 +186,20 @@ def facade_id_for_provider(provider: str) -> str:
     return _PROVIDER_FACADES.get(provider, "by model")
 
 
-@cache
-def find_facade(facade_id: str) -> Facade:
-    """A facade by its id or alias. Raises UnknownName."""
+def find_facade(facade_id: str, model: str = "") -> Facade:
+    """A facade by its id or alias, or by PROGRAM@VERSION as that program shows it to the model. Raises UnknownName."""
+    if "@" in facade_id:
+        facade_id = _find_generation(facade_id, model)
     facade_id = FACADE_ALIASES.get(facade_id, facade_id)
     if facade_id not in FACADE_MODULES:
         raise UnknownName("facade", facade_id, FACADE_MODULES)
-    tables: tuple[Facade, ...] = import_module(f"toolglot.facades.{FACADE_MODULES[facade_id]}").TABLES
-    return next(table for table in tables if table.id == facade_id)
+    return _load_tables(FACADE_MODULES[facade_id])[facade_id]
+
+
+@cache
+def _load_tables(module: str) -> dict[str, Facade]:
+    tables: tuple[Facade, ...] = import_module(f"toolglot.facades.{module}").TABLES
+    return {table.id: table for table in tables}
 
 
 def list_facades(provider: str = "") -> tuple[Facade, ...]:

@@ -5,130 +5,84 @@ type to models that know them; their calls are answered here, with the output an
 are functions with the same parameters.
 """
 
-import sys
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolglot.facades import rows, shared_views
-from toolglot.facades.gpt.commands import EXEC_COMMAND, HOSTED_SHELL, SHELL_COMMAND, STOP_SESSION, WRITE_STDIN, make_shell
+from toolglot.facades.gpt.command_rendering import render_failure
+from toolglot.facades.gpt.commands import (
+    EXEC_COMMAND,
+    HOSTED_SHELL,
+    LOCAL_SHELL,
+    SHELL_COMMAND,
+    STOP_SESSION,
+    WRITE_STDIN,
+    make_shell,
+)
 from toolglot.facades.gpt.patches import APPLY_PATCH, APPLY_PATCH_OPERATION, OPERATION_PARAMETERS, make_apply_patch_function
 from toolglot.facades.gpt.web import WEB_RUN, WEB_SEARCH
-from toolglot.facades.parameters import array, closed_schema, number, string
-from toolglot.facades.table import Row, aliased, call_field, field, make_view
-from toolglot.facades.view import Arguments, Facade, RenderContext, View
+from toolglot.facades.parameters import array, closed_schema, string
+from toolglot.facades.table import field, make_view
+from toolglot.facades.view import Facade, RenderContext, View
 from toolglot.jsontext import dumps_text
+from toolglot.request import Schema
 
 __all__ = ["TABLES"]
 
-# ---- tools for files that Codex had for a while: its models may remember them; they are understood and never shown
-
-_MAX_LINE_LENGTH = 500
-_DEFAULT_LINES, _DEFAULT_FILES, _MAX_FILES, _DEFAULT_ENTRIES, _DEFAULT_DEPTH = 2000, 100, 2000, 25, 2
-_legacy_view = partial(make_view, closed=True, hidden=True)
-
-
-def _count(base: str, default: int, limit: int = sys.maxsize) -> Row:
-    """A number of at least 1 and at most `limit`."""
-    return field(base, number(), lambda value: min(max(1, int(value)), limit), default=default)
-
-
-def end_line(native: Arguments) -> int:
-    return max(1, int(native.get("offset", 1))) + max(1, int(native.get("limit", _DEFAULT_LINES))) - 1
-
-
-def render_read(context: RenderContext) -> str:
-    data = context.data
-    lines = enumerate(data["lines"], data["first"]) if data["kind"] == "text" else ()
-    return "\n".join(f"L{number}: {line[:_MAX_LINE_LENGTH]}" for number, line in lines) or context.text
-
-
-def render_files(context: RenderContext) -> str:
-    return "\n".join(file["absolute"] for file in context.data["files"]) or "No matches found."
-
-
-def render_entries(context: RenderContext) -> str:
-    data, marks = context.data, {"directory": "/", "link": "@"}
-    lines = [f"{'  ' * (entry['depth'] - 1)}{entry['name']}{marks.get(entry['kind'], '')}" for entry in data["entries"]]
-    note = [f"More than {len(lines)} entries found"] if data["truncated"] else []
-    return "\n".join([f"Absolute path: {data['path']}", *lines, *note])
-
-
-_LEGACY_VIEWS = (
-    _legacy_view(
-        "read_file",
-        "",
-        "read",
-        {
-            "file_path!": aliased(field("path", string()), "path"),
-            "offset": _count("start_line", 1),
-            "limit": call_field("end_line", number(), end_line),
-        },
-        result=render_read,
-        ignores={"mode", "indentation"},
-    ),
-    _legacy_view(
-        "grep_files",
-        "",
-        "grep",
-        {
-            "pattern!": string(),
-            "include": field("include_glob", string()),
-            "path": string(),
-            "limit": _count("max_results", _DEFAULT_FILES, _MAX_FILES),
-        },
-        fixed={"mode": "files"},
-        result=render_files,
-    ),
-    _legacy_view(
-        "list_dir",
-        "",
-        "list_dir",
-        {
-            "dir_path!": aliased(field("path", string()), "path"),
-            "offset": field("skip", number(), lambda offset: max(1, int(offset)) - 1 or UNSET),
-            "limit": _count("limit", _DEFAULT_ENTRIES),
-            "depth": _count("depth", _DEFAULT_DEPTH),
-        },
-        result=render_entries,
-    ),
-)
-
+_STATES = ["pending", "in_progress", "completed"]
 
 # ---- the plan, images, questions
 
 
 def make_update_plan(**status: Any) -> View:
     """The plan. `status`: what the schema says about the status of a step."""
-    step = closed_schema(
-        "step status", status=string("State of the step.", **status), step=string("What is to be done, in one line.")
-    )
+
+    def make_step(**keywords: Any) -> Schema:
+        states = string("State of the step: pending, in_progress or completed.", **keywords)
+        return closed_schema("step status", status=states, step=string("What is to be done, in one line."))
+
+    plan = rows.todos(make_step(**status), "step", description="All steps, in order.")
     return make_view(
         "update_plan",
         "Replace the whole plan: its steps in order, at most one in progress. The user sees it.",
         "todo",
         {
             "explanation": string("Why the plan changes."),
-            "plan!": rows.todos(step, "step", description="All steps, in order."),
+            "plan!": replace(plan, accepts=array(make_step(enum=_STATES))),  # checked even where it is not shown
         },
         closed=True,
         result=lambda context: "Plan updated",
     )
 
 
+def render_image_failure(context: RenderContext) -> str:
+    match context.code:
+        case "path_not_found":
+            return f"unable to locate image at `{context.native.get('path', '')}`: {context.text}"
+        case "is_directory":
+            return f"image path `{context.native.get('path', '')}` is not a file"
+        case "not_image":
+            return f"unable to process image: {context.text}"
+        case _:
+            return render_failure(context)
+
+
 def make_view_image(*, has_detail: bool) -> View:
-    """Images. `has_detail`: whether the model is shown the parameter `detail`."""
+    """Images. `has_detail`: whether the model is shown the parameter `detail`, and then the image alone."""
     detail = string("high scales the image down (default); original does not.", enum=["high", "original"])
     return make_view(
         "view_image",
         "Show an image file of the workspace.",
         "view_image",
-        {**({"detail": detail} if has_detail else {}), "path!": string("Path of the image.")},
+        {
+            **({"detail": field("detail", detail, default="high")} if has_detail else {}),
+            "path!": string("Path of the image."),
+        },
         closed=True,
-        result=lambda context: "attached local image path",
-        failure=lambda context: f"unable to locate image: {context.text}" if context.code == "path_not_found" else context.text,
+        result=lambda context: "" if has_detail else "attached local image path",
+        failure=render_image_failure,
         accepts={} if has_detail else {"detail": detail},
         ignores={"environment_id"},
     )
@@ -139,7 +93,7 @@ def render_answers(context: RenderContext) -> str:
 
 
 def render_questions_failure(context: RenderContext) -> str:
-    return f"request_user_input failed: {context.text}" if context.kind == "execution" else context.text
+    return f"request_user_input failed: {context.text}" if context.kind == "execution" else render_failure(context)
 
 
 REQUEST_USER_INPUT = shared_views.make_questions_view(
@@ -173,52 +127,67 @@ REQUEST_USER_INPUT = shared_views.make_questions_view(
 
 _FILES = frozenset({"read", "read_many", "write", "edit", "multi_edit", "insert", "notebook_edit", "grep", "glob", "list_dir"})
 _HIDES = _FILES | {"shell_output", "shell_kill", "shell_list", "web"}
-_COMMON_VIEWS = (make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH, *_LEGACY_VIEWS)
+_COMMON_VIEWS = (make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH)
+_EXEC_VIEWS = (
+    EXEC_COMMAND,
+    WRITE_STDIN,
+    STOP_SESSION,
+    APPLY_PATCH,
+    REQUEST_USER_INPUT,
+    make_view_image(has_detail=True),
+    WEB_RUN,
+)
 _SEARCH = "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and read with `sed -n`."
 _ARGV = f'Run commands with shell, as ["bash", "-lc", "…"], and set workdir instead of using cd: {_SEARCH}'
 _PATCH = "Change files only with apply_patch."
-_PLAN = "Track multi-step work with update_plan. Look at lines before you change them, and run checks afterwards."
+_ARGV_PATCH = 'Change files only through shell, too: ["apply_patch", "*** Begin Patch\\n…"].'
+_CHECK = "Look at lines before you change them, and run checks afterwards."
+_PLAN = f"Track multi-step work with update_plan. {_CHECK}"
 _SESSIONS = (
     "A command that is still running has a session ID: wait for it or type into it with write_stdin, stop it with shell_kill."
 )
+_EXEC = f"Run commands with exec_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_SESSIONS}"
+# Codex puts no error flag on its results: their text says what failed.
+_codex_facade = partial(Facade, provider="openai", failure=render_failure, flags_errors=False)
 
 TABLES = (
-    Facade(
-        id="codex",
-        title="Codex",
-        provider="openai",
-        views=(
-            *(EXEC_COMMAND, WRITE_STDIN, STOP_SESSION, APPLY_PATCH),
-            make_update_plan(enum=["pending", "in_progress", "completed"]),
-            *(REQUEST_USER_INPUT, make_view_image(has_detail=True), WEB_RUN),
-            *_LEGACY_VIEWS,
-        ),
-        hides=_FILES | {"shell_list"},
-        note=f"Run commands with exec_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_SESSIONS} {_PLAN}",
+    _codex_facade(
+        id="codex", title="Codex", views=_EXEC_VIEWS, hides=_FILES | {"shell_list", "todo"}, note=f"{_EXEC} {_CHECK}"
     ),
-    Facade(
+    _codex_facade(
+        id="codex-0.142",
+        title="Codex with exec_command and a plan",
+        views=(*_EXEC_VIEWS, make_update_plan(enum=_STATES)),
+        hides=_FILES | {"shell_list"},
+        note=f"{_EXEC} {_PLAN}",
+    ),
+    _codex_facade(
         id="codex-shell-command",
         title="Codex with shell_command",
-        provider="openai",
         views=(SHELL_COMMAND, APPLY_PATCH, *_COMMON_VIEWS),
         hides=_HIDES,
         note=f"Run commands with shell_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_PLAN}",
     ),
-    Facade(
+    _codex_facade(
         id="codex-shell",
         title="Codex with shell",
-        provider="openai",
         views=(make_shell(applies_patches=True), replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
         hides=_HIDES,
-        note=f'{_ARGV} Change files only through shell, too: ["apply_patch", "*** Begin Patch\\n…"]. {_PLAN}',
+        note=f"{_ARGV} {_ARGV_PATCH} {_PLAN}",
     ),
-    Facade(
+    _codex_facade(
         id="codex-oss",
         title="Codex for open models",
-        provider="openai",
-        views=(make_shell(applies_patches=False), make_apply_patch_function(), make_update_plan(), WEB_SEARCH, *_LEGACY_VIEWS),
-        hides=_HIDES | {"view_image"},
+        views=(make_shell(applies_patches=False), make_apply_patch_function(), *_COMMON_VIEWS),
+        hides=_HIDES,
         note=f"{_ARGV} {_PATCH} {_PLAN}",
+    ),
+    _codex_facade(
+        id="codex-local-shell",
+        title="Codex with local_shell",
+        views=(LOCAL_SHELL, replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
+        hides=_HIDES,
+        note=f"{_ARGV} {_ARGV_PATCH} {_PLAN}".replace("shell,", "local_shell,"),
     ),
     Facade(
         id="openai",

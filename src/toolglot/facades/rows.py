@@ -5,6 +5,7 @@ from math import ceil
 from typing import Any, cast
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from toolglot.errors import ToolError
 from toolglot.facades.parameters import array, boolean, object_schema, string, string_list
@@ -193,9 +194,13 @@ def timeout(name: str, schema: Schema, limit: float = MAX_TIMEOUT) -> Row:
 
 def numeric_handle(schema: Schema) -> Row:
     """A background command by a number: a process or session ID. Other handles cannot be expressed."""
-    return field(
-        "handle", schema, lambda number: str(int(number)), lambda handle: int(handle) if str(handle).isdecimal() else UNSET
+    row = field(
+        "handle",
+        schema,
+        lambda value: str(int(value)) if isinstance(value, int | float) else str(value),
+        lambda handle: int(handle) if str(handle).isdecimal() else UNSET,
     )
+    return replace(row, accepts={"type": [schema["type"], "string"]})  # a placeholder for the newest command
 
 
 # ---- plans and questions

@@ -24,6 +24,8 @@ class Row(msgspec.Struct, frozen=True):
     schema: Schema
     fields: tuple[Field, ...] = ()
     is_ignored: bool = False
+    accepts: Schema | None = None
+    """What calls may give, if that is not just what the schema shows."""
     aliases: tuple[str, ...] = ()
     """Names that it had before: accepted in calls, even if it is required."""
 
@@ -140,7 +142,10 @@ def make_view(
         parameters=make_schema(" ".join(required), **{key: row.schema for key, row in shown.items()}),
         cases={"": case, **(more_cases or {})},
         select_case=select_case,
-        accepts={key: row.schema for key, row in hidden.items()},
+        accepts={
+            **{key: row.accepts for key, row in shown.items() if row.accepts is not None},
+            **{key: row.schema for key, row in hidden.items()},
+        },
         ignored=frozenset({*ignores, *(key for key, row in shown.items() if row.is_ignored)}),
         aliases_for={key: shown[key].aliases for key in required if shown[key].aliases},
         **options,

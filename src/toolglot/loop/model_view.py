@@ -77,7 +77,7 @@ class ModelView:
         if not base_tools:
             return None
         if isinstance(facade, str):
-            facade = facade_for_model(model) if facade == "auto" else find_facade(facade)
+            facade = facade_for_model(model) if facade == "auto" else find_facade(facade, model)
         return BoundFacade(facade, model, base_tools, other_names)
 
     # ---- tools

@@ -50,6 +50,11 @@ FACTS = (
             {"features.typed": frozenset({"shell", "apply_patch"})},
             "OpenAI's guides to the shell and apply_patch tools: GPT-5.1 and newer, Responses only",
         ),
+        (
+            r"^codex-mini",
+            {"features.typed": frozenset({"local_shell"})},
+            "OpenAI's guide to the local shell tool: codex-mini-latest, Responses only",
+        ),
     ),
     *_facts_about(
         _CHAT,

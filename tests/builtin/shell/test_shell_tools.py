@@ -703,3 +703,45 @@ def test_declarations(sandboxed: Kit) -> None:
         properties = (tool.definition.parameters or {}).get("properties", {})
         assert len(properties) <= 8
         assert all(parameter.get("description") for parameter in properties.values())
+
+
+# ---- as a model's own harness has it
+
+
+async def test_escapes_are_kept_where_the_harness_keeps_them(sandboxed: Kit) -> None:
+    command = r"printf 'a\033[1mb\033[0m\r\n\0c'"
+    plain, raw = await sandboxed.shell(command=command), await sandboxed.shell(command=command, keep_escapes=True)
+    assert (plain["output"], raw["output"]) == ("ab\n\ufffdc", "a\x1b[1mb\x1b[0m\r\n\ufffdc")
+    assert (plain["total_lines"], raw["total_lines"]) == (2, 2)  # the last one has no end
+
+
+async def test_a_session_whose_end_was_reported_can_be_forgotten(sandboxed: Kit) -> None:
+    started = await sandboxed.shell(command="read; echo done", background=True)
+    arguments = {"handle": started["handle"], "timeout": 20, "forget_ended": True}
+    ended = await sandboxed.data("shell_output", **arguments, input="\n")
+    assert (ended["running"], ended["output"]) == (False, "done\n")
+    assert ended["call_seconds"] <= ended["seconds"]
+    unknown = await sandboxed.call("shell_output", arguments)
+    assert unknown.result.error_code == "session_not_found"
+
+
+async def test_a_long_foreground_command_is_not_listed_afterwards(sandboxed: Kit) -> None:
+    assert (await sandboxed.shell(command="seq 1 90000"))["truncated"]
+    assert await sandboxed.text("shell_list") == "There are no background commands."
+
+
+async def test_a_template_stands_for_the_only_command(sandboxed: Kit) -> None:
+    for template in ("${id}", "<session>", "{{ handle }}", ""):
+        unknown = await sandboxed.call("shell_output", {"handle": template})
+        assert unknown.result.error_code == "session_not_found"
+    first = await sandboxed.shell(command="read line; echo $line", background=True)
+    typed = await sandboxed.data("shell_output", handle="${id}", input="hi\n", timeout=20)
+    assert (typed["output"], typed["running"]) == ("hi\n", False)
+    assert typed["notes"] == [f"repaired: '${{id}}' is no handle; command {first['handle']} was meant, the only one"]
+    assert (await sandboxed.data("shell_output", handle="<id>"))["exit_code"] == 0  # it has ended, and there is no other
+    for name, arguments in (("shell_output", {"input": "x"}), ("shell_kill", {})):  # but nothing can be done to it
+        assert (await sandboxed.call(name, {"handle": "<id>", **arguments})).result.error_code == "session_not_found"
+    second, third = [await sandboxed.shell(command="sleep 60", background=True) for _ in range(2)]
+    ambiguous = await sandboxed.call("shell_kill", {"handle": "<id>"})
+    assert text_of(ambiguous) == f"there is no session '<id>'; running: {second['handle']}, {third['handle']}"
+    assert (await sandboxed.call("shell_output", {"handle": "id"})).result.error_code == "session_not_found"  # no template

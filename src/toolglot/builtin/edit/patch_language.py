@@ -112,9 +112,9 @@ def parse_patch(text: str) -> list[PatchOp]:
     if len(lines) >= 4 and lines[0].strip() in _HEREDOCS and lines[-1].strip() == "EOF":
         lines = lines[1:-1]
     if lines[0].strip() != BEGIN_PATCH:
-        raise _patch_error(f"Invalid patch: The first line of the patch must be '{BEGIN_PATCH}'")
+        raise _patch_error("Invalid patch: ", f"The first line of the patch must be '{BEGIN_PATCH}'")
     if len(lines) < 2 or lines[-1].strip() != END_PATCH:
-        raise _patch_error(f"Invalid patch: The last line of the patch must be '{END_PATCH}'")
+        raise _patch_error("Invalid patch: ", f"The last line of the patch must be '{END_PATCH}'")
     cursor = _LineCursor(lines[1:-1], lines_before=1)
     ops: list[PatchOp] = []
     while cursor.current is not None:
@@ -129,7 +129,7 @@ def parse_patch(text: str) -> list[PatchOp]:
             message = f"'{_quote(header)}' is not a valid hunk header. Valid hunk headers: {_HEADER_HINT}"
             raise _line_error(line_number, message)
     if not ops:
-        raise _patch_error("No files were modified. Write sections between the first and the last line of the patch")
+        raise _patch_error("No files were modified. Write sections between the first and the last line of the patch", "")
     return ops
 
 
@@ -137,7 +137,7 @@ def operation_to_ops(operation: PatchOperation) -> list[PatchOp]:
     """Return what one operation of OpenAI's hosted apply_patch tool means. Raises ToolError."""
     path = operation.path
     if not path.strip() or any(character in path for character in "\n\r\0"):
-        raise _patch_error(f"{_quote(path)!r} is not a path")
+        raise _patch_error("", f"{_quote(path)!r} is not a path")
     if operation.type == "delete_file":
         return [DeleteFile(path)]
     cursor = _LineCursor(_split_lines(operation.diff.removesuffix("\n")) if operation.diff else [])
@@ -209,12 +209,13 @@ def _quote(text: str) -> str:
     return truncate(text, _MAX_SHOWN_CHARS)
 
 
-def _patch_error(message: str, line_number: int = 0) -> ToolError:
-    return ToolError(message, kind="validation", code="invalid_patch", details=InvalidPatch(line_number))
+def _patch_error(prefix: str, problem: str, line_number: int = 0) -> ToolError:
+    details = InvalidPatch(line_number, problem)
+    return ToolError(prefix + problem, kind="validation", code="invalid_patch", details=details)
 
 
 def _line_error(line_number: int, message: str) -> ToolError:
-    return _patch_error(f"Invalid patch hunk on line {line_number}: {message}", line_number)
+    return _patch_error(f"Invalid patch hunk on line {line_number}: ", message, line_number)
 
 
 # ---- locating chunks
@@ -228,7 +229,7 @@ Placement = tuple[int, tuple[PatchLine, ...]]
 """The index (from 0) of the line of a file where lines of a patch begin, and these lines."""
 
 
-def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> list[Placement]:
+def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk], absolute_path: str = "") -> list[Placement]:
     """Return where every chunk goes, in the order of the file. Raises ToolError.
 
     A chunk that only adds lines goes to the end of the file, whatever its anchors say.
@@ -247,14 +248,14 @@ def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> l
                     message += f"it is at line {earlier + 1}, {_ORDER_HINT}"
                 else:
                     message += "write a whole line of the file after @@, without line numbers, or nothing"
-                details = PatchFailed(path, context=anchor, after_line=cursor)
+                details = PatchFailed(absolute_path or path, context=anchor, after_line=cursor)
                 raise ToolError(message, code="patch_failed", details=details)
             cursor = position + 1
         if (placement := _place_chunk(index, chunk, cursor)) is None:
             block = _old_lines(chunk.lines)
             text = truncate("\n".join(block), _MAX_SHOWN_BLOCK)
             message = f"Failed to find expected lines in {path}:\n{text}\n({_describe_mismatch(index, block, cursor)})"
-            details = PatchFailed(path, expected=tuple(block[:100]), after_line=cursor)
+            details = PatchFailed(absolute_path or path, expected=tuple(block[:100]), after_line=cursor)
             raise ToolError(message, code="patch_failed", details=details)
         placements.append(placement)
         start, lines_there = placement

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from toolglot.base_errors import MissingPath, invalid_argument
+from toolglot.base_errors import MissingPath, PatchedFileFailed, invalid_argument
 from toolglot.builtin.edit.patch_language import (
     AddFile,
     DeleteFile,
@@ -49,6 +49,8 @@ MAX_FILE_BYTES = 16 * 2**20
 MAX_TOTAL_BYTES = 64 * 2**20
 MAX_DIFF_CHARS = 100_000  # of all files together
 _MAX_SHOWN_PATH = 300
+PatchAction = Literal["write", "update", "delete"]
+_ACTIONS: dict[PatchAction, str] = {"write": "write file", "update": "read file to update", "delete": "delete file"}
 _EXAMPLE = """*** Begin Patch
 *** Update File: app/cart.py
 @@ class Cart:
@@ -259,8 +261,20 @@ class _PatchDraft:
 
     # ---- operations
 
+    @contextmanager
+    def _explain_failure(self, action: PatchAction, path: str) -> Generator[None]:
+        """Raise errors of the block as the program does that this language comes from."""
+        try:
+            yield
+        except ToolError as e:
+            suggestions = e.details.suggestions if isinstance(e.details, MissingPath) else ()
+            absolute = truncate(str(self._workspace.root / path), _MAX_SHOWN_PATH)
+            details = PatchedFileFailed(absolute, suggestions, action, str(e))
+            message = f"Failed to {_ACTIONS[action]} {truncate(path, _MAX_SHOWN_PATH)}: {e}"
+            raise ToolError(message, kind=e.kind, code=e.code, details=details) from None
+
     def _add_file(self, op: AddFile) -> None:
-        with _explain_failure("write file", op.path):
+        with self._explain_failure("write", op.path):
             file = self._get_file(op.path)
             old = self._read_old_lines(file)
         title, old_path = (f"replace {op.path}", op.path) if file.exists else (f"add {op.path}", "/dev/null")
@@ -269,23 +283,24 @@ class _PatchDraft:
         self._record("add", op.path, diff)
 
     def _delete_file(self, op: DeleteFile) -> None:
-        with _explain_failure("delete file", op.path):
+        with self._explain_failure("delete", op.path):
             file = self._get_existing_file(op.path, is_moved=True)
             old = self._read_old_lines(file)
         file.mark_deleted()
         self._record("delete", op.path, self._describe_whole(f"delete {op.path}", op.path, "/dev/null", old, []))
 
     def _update_file(self, op: UpdateFile) -> None:
-        with _explain_failure("read file to update", op.path):
+        with self._explain_failure("update", op.path):
             file = self._get_existing_file(op.path, is_moved=bool(op.move_to))
             document = decode_document(self._read_content(file))
             if document is None:
                 raise ToolError("it is not a text file", code="not_text")
         lines, _ = split_file(document.text)
-        text, edits = apply_placements(document.text, locate_chunks(op.path, lines, op.chunks))
+        placements = locate_chunks(op.path, lines, op.chunks, str(self._workspace.root / op.path))
+        text, edits = apply_placements(document.text, placements)
         data, mode, destination, title = document.encode(text), file.new_mode, file, f"update {op.path}"
         if op.move_to:
-            with _explain_failure("write file", op.move_to):
+            with self._explain_failure("write", op.move_to):
                 destination = self._get_file(op.move_to)
                 lost = self._read_old_lines(destination)
             if destination is file:
@@ -319,13 +334,3 @@ class _PatchDraft:
 def _fold_case(path: Path) -> str:
     """Return a path as a case-insensitive file system compares it."""
     return unicodedata.normalize("NFC", str(path)).casefold()
-
-
-@contextmanager
-def _explain_failure(action: str, path: str) -> Generator[None]:
-    """Raise errors of the block as the program does that this language comes from."""
-    try:
-        yield
-    except ToolError as e:
-        message = f"Failed to {action} {truncate(path, _MAX_SHOWN_PATH)}: {e}"
-        raise ToolError(message, kind=e.kind, code=e.code, details=e.details) from None

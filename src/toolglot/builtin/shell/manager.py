@@ -47,7 +47,7 @@ _NETWORK_ERRORS = (
 )
 # Said in each result, as a user cannot see it otherwise.
 _LEVEL_NOTES = {SandboxLevel.LANDLOCK: "sandbox: Landlock, weaker than bubblewrap", SandboxLevel.NONE: "sandbox: none"}
-_PLACEHOLDER = re.compile(r"\$?\{.*\}|<.*>|\$\w+")
+_PLACEHOLDER = re.compile(r"\$\{.*\}|\{\{.*\}\}|<.*>|")  # a template instead of a handle, or nothing
 _END_TEXTS = {
     "timeout": "it took too long",
     "inactivity": "it wrote nothing for too long",
@@ -306,21 +306,25 @@ class ShellManager:
 
     # ---- running and ended commands
 
-    def find_session(self, handle: str) -> ShellSession:
+    def find_session(self, handle: str, *, reading: bool = False) -> ShellSession:
         """Return a session by its handle or its process id. Raises ToolError.
 
-        A placeholder stands for the newest one: a model that starts a command and reads its output in the same turn does not
-        know the handle yet.
+        A template stands for the only command that is running: a model that starts one and reads its output in the same turn
+        does not know the handle yet. For `reading`, it may have ended if there is no other.
         """
         sessions, key = self.list_sessions(), handle.strip()
-        if _PLACEHOLDER.fullmatch(key) and sessions:
-            return sessions[-1]
+        if _PLACEHOLDER.fullmatch(key):
+            candidates = [session for session in sessions if session.is_running] or (sessions if reading else [])
+            if len(candidates) == 1:
+                return candidates[0]
         for session in sessions:
             if key in (session.handle, str(session.pid)):
                 return session
-        running = ", ".join(session.handle for session in sessions if session.is_running)
-        message = f"there is no session {handle[:80]!r}; {f'running: {running}' if running else 'nothing is running'}"
-        raise ToolError(message, kind="not_found", code="session_not_found", details=SessionNotFound(handle[:80]))
+        running = tuple(session.handle for session in sessions if session.is_running)
+        state = f"running: {', '.join(running)}" if running else "nothing is running"
+        details = SessionNotFound(handle[:80], running)
+        message = f"there is no session {handle[:80]!r}; {state}"
+        raise ToolError(message, kind="not_found", code="session_not_found", details=details)
 
     def list_sessions(self) -> list[ShellSession]:
         """Return the sessions that can be asked about, the oldest first."""
@@ -334,11 +338,13 @@ class ShellManager:
             with self._lock:
                 self._sessions.pop(session.handle, None)
 
-    def build_result(self, session: ShellSession, excerpt: Excerpt) -> ShellResult:
-        """Return the result of a command so far, with a part of its output."""
+    def build_result(self, session: ShellSession, excerpt: Excerpt, handle: str | None = None) -> ShellResult:
+        """Return the result of a command so far, with a part of its output. `handle`: as the model named it."""
         confinement, is_running = session.confinement, session.is_running
         report = self._guard.take_report(session)
         notes = self._collect_notes(session, report, excerpt.text)
+        if handle is not None and _PLACEHOLDER.fullmatch(handle.strip()):
+            notes.append(f"repaired: {handle.strip()[:80]!r} is no handle; command {session.handle} was meant, the only one")
         touched = (*(path for path, _ in [*report.removed, *report.restored]), *report.changed)
         return ShellResult(
             command=session.command,

@@ -242,7 +242,7 @@ class _ShellTools:
         if tail_lines is not None and not 1 <= tail_lines <= 1_000_000:
             raise invalid_argument("tail_lines", f"is {tail_lines}; it must be 1 or more")
         data = encode_input("input", input)
-        session = self._manager.find_session(handle)
+        session = self._manager.find_session(handle, reading=not data)
         if data:
             if self._is_outside(session):  # the user approved the command, not what is typed into it
                 _require_approval(context)
@@ -250,7 +250,7 @@ class _ShellTools:
         if wait or timeout is not None or first:
             pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)
             await _wait_for_end(session, pause, context)
-        output = await asyncio.to_thread(self._build_output, session, limit, tail_lines, filter, started_at)
+        output = await asyncio.to_thread(self._build_output, session, limit, tail_lines, filter, handle, started_at)
         if forget_ended and not output.data["running"]:
             self._manager.forget(session)
         return output
@@ -266,7 +266,7 @@ class _ShellTools:
         session.kill()
         await _wait_for_end(session, 10.0, context)
         excerpt = _excerpt_output(session, OutputLimit(DEFAULT_OUTPUT))
-        result = await asyncio.to_thread(self._manager.build_result, session, excerpt)
+        result = await asyncio.to_thread(self._manager.build_result, session, excerpt, handle)
         status = "was killed" if was_running else f"had already ended with exit code {result.exit_code}"
         output = f" Its last output:\n{result.output}" if result.output else ""
         notes = "".join(f"\n[{note}]" for note in result.notes)
@@ -342,6 +342,7 @@ class _ShellTools:
         limit: OutputLimit,
         tail_lines: int | None = None,
         pattern: str | None = None,
+        handle: str | None = None,
         started_at: float | None = None,
     ) -> ToolOutput:
         """Return the result of a call; `started_at`: when it began, if the command was running before."""
@@ -349,7 +350,7 @@ class _ShellTools:
         if not session.is_running and isinstance(session.failure, Exception):
             self._manager.forget(session)
             raise session.failure
-        result = self._manager.build_result(session, _excerpt_output(session, limit, tail_lines, pattern))
+        result = self._manager.build_result(session, _excerpt_output(session, limit, tail_lines, pattern), handle)
         notes = [f"[{note}]" for note in (*result.describe_end(), *result.notes)]
         text = "\n".join([result.output.rstrip("\n") or "(no output)", *notes])
         is_error = result.timed_out and not result.running

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import canonical_call, render_patch
 from toolglot.facades.gpt import command_rendering as codex
-from toolglot.facades.gpt.patches import PATCH_FORMAT, extract_patch, rebase_patch, render_patch_failure, render_patch_result
+from toolglot.facades.gpt.patches import PATCH_FORMAT, extract_patch, rebase_patch, render_patch_failure
 from toolglot.facades.parameters import boolean, integer, number, string, string_list
 from toolglot.facades.rows import numeric_handle, to_milliseconds
 from toolglot.facades.table import Row, Rows, aliased, call_field, field, ignored, make_view, unmapped
@@ -23,13 +23,14 @@ from toolglot.request import Schema
 from toolglot.schema.arguments import Issue, explain_issues
 from toolglot.wire.spec import OPENAI_RESPONSES
 
-__all__ = ["EXEC_COMMAND", "HOSTED_SHELL", "SHELL_COMMAND", "STOP_SESSION", "WRITE_STDIN", "make_shell"]
+__all__ = ["EXEC_COMMAND", "HOSTED_SHELL", "LOCAL_SHELL", "SHELL_COMMAND", "STOP_SESSION", "WRITE_STDIN", "make_shell"]
 
-DEFAULT_TOKENS, MAX_CHARS = 10_000, 200_000
+DEFAULT_CHARS, MAX_CHARS = 40_000, 200_000
+_OLD_CHARS = 10_000  # of the tool `shell`: bytes in Codex 0.77, where others have as many tokens
 DEFAULT_YIELD, DEFAULT_TIMEOUT, MAX_TIMEOUT = 10_000, 10_000, 7_200_000  # milliseconds
 _SHELLS, _FLAGS = ("bash", "sh", "zsh"), ("-c", "-lc")
 _NAMES = ("exec_command", "shell_command", "shell", "container.exec", "local_shell")
-_IGNORED = frozenset({"shell", "prefix_rule", "environment_id", "additional_permissions", "type", "user"})
+_IGNORED = frozenset({"prefix_rule", "environment_id", "additional_permissions", "type", "user"})
 
 # ---- the command, under every name it ever had
 
@@ -38,9 +39,9 @@ def get_command(native: Arguments) -> str | list[str] | None:
     """A command line, or a program with its arguments; None if there is neither."""
     if lines := native.get("commands"):
         return str(lines[0])
-    command = native.get("cmd") or native.get("command")
+    command = native.get("cmd") if native.get("cmd") is not None else native.get("command")
     if not isinstance(command, list):
-        return str(command) if command else None
+        return None if command is None else str(command) or ":"  # Codex runs an empty line
     match [str(word) for word in cast(list[Any], command)]:
         case [shell, flag, script] if shell.rpartition("/")[2] in _SHELLS and flag in _FLAGS:
             return script
@@ -48,6 +49,18 @@ def get_command(native: Arguments) -> str | list[str] | None:
             return line
         case argv:
             return argv or None
+
+
+def get_argv(native: Arguments) -> Any:
+    """A program with its arguments, also if it is another shell than bash; UNSET for a command line."""
+    command, shell = get_command(native), str(native.get("shell") or "bash")
+    if isinstance(command, str) and shell.rpartition("/")[2] != "bash":
+        return [shell, "-lc" if native.get("login") else "-c", command]
+    return command if isinstance(command, list) else UNSET
+
+
+def get_line(native: Arguments) -> Any:
+    return get_command(native) if get_argv(native) is UNSET else UNSET
 
 
 def get_directory(native: Arguments) -> str:
@@ -85,10 +98,14 @@ def _clamp_milliseconds(minimum: float, limit: float) -> Callable[[Any], float]:
     return lambda value: min(max(float(value), minimum), limit) / 1000
 
 
-def _output_limit(native: Arguments) -> int:
+def _output_limit(default: int) -> Callable[[Arguments], int]:
     """Characters of output to show."""
-    tokens = native.get("max_output_tokens")
-    return _clamp_chars(native.get("max_output_length", codex.CHARS_PER_TOKEN * (DEFAULT_TOKENS if tokens is None else tokens)))
+
+    def to_base(native: Arguments) -> int:
+        tokens = native.get("max_output_tokens")
+        return _clamp_chars(native.get("max_output_length", default if tokens is None else codex.CHARS_PER_TOKEN * tokens))
+
+    return to_base
 
 
 def _clamp_chars(chars: Any) -> int:
@@ -130,6 +147,7 @@ _LINE_OR_ARGV = unmapped({"type": ["string", "array"], "items": string()})
 _ROWS: dict[str, Row] = {
     "cmd": _LINE_OR_ARGV,
     "command": _LINE_OR_ARGV,
+    "shell": unmapped(string()),
     "sandbox_permissions": call_field(
         "escalate", string(), escalate_to_base, lambda base: "require_escalated" if base.get("escalate") else UNSET
     ),
@@ -142,10 +160,10 @@ _ROWS: dict[str, Row] = {
     "login": field("login", boolean()),
     "timeout_ms": _timeout(number()),
     "max_output_tokens": unmapped(number()),
-    "max_output_length": call_field("max_output", number(), _output_limit),
 }
 _MORE_FORMS = ("cmd", "command", "sandbox_permissions")  # accepted in more forms than they are shown in
-_EVEN_TRUNCATION: Arguments = {"head_share": 0.5}  # Codex keeps as much from the end of long output as from its start
+# Codex keeps as much from the end of long output as from its start, and escape sequences as they are.
+_OUTPUT: Arguments = {"head_share": 0.5, "keep_escapes": True}
 
 
 def _make_command_view(
@@ -158,36 +176,36 @@ def _make_command_view(
     result: Renderer,
     native_data: Callable[[RenderContext], Any] | None = None,
     represents: frozenset[str] = frozenset({"shell"}),
+    max_chars: int = DEFAULT_CHARS,
     **options: Any,
 ) -> View:
     """The tool under one of its names; calls may use the others. `write_command` writes the first parameter in history."""
+    hidden = {**_ROWS, "max_output_length": call_field("max_output", number(), _output_limit(max_chars))}
     command_key = next(iter(shown))
     missing = Issue(f"$.{command_key[:-1]}", "is missing")
 
     def select_case(native: Arguments) -> str:
         command = get_command(native)
         if command is None:
-            raise ToolError(explain_issues(view.definition, [missing]), kind="validation")
+            text = explain_issues(view.definition, [missing])
+            raise ToolError(text, kind="validation", code="invalid_arguments", details=[missing])
         return "patch" if following_commands(native) is UNSET and extract_patch(command) is not None else ""
 
-    def get(kind: type) -> Callable[[Arguments], Any]:
-        return lambda native: command if isinstance(command := get_command(native), kind) else UNSET
-
     all_rows = {key: row if isinstance(row, Row) else replace(_ROWS[key.rstrip("!")], schema=row) for key, row in shown.items()}
-    command_fields = (Field("", "command", get(str), write_command, True), Field("", "argv", get(list), omit, True))
+    command_fields = (Field("", "command", get_line, write_command, True), Field("", "argv", get_argv, omit, True))
     all_rows[command_key] = Row(all_rows[command_key].schema, (*command_fields, *all_rows[command_key].fields))
     view = make_view(
         name,
         description,
         "shell",
         all_rows,
-        fixed=_EVEN_TRUNCATION,
+        fixed=_OUTPUT,
         result=result,
         failure=result,
         native_data=native_data,
         more_cases={"patch": patch_case},
         select_case=select_case,
-        accepts={key: row for key, row in _ROWS.items() if key in _MORE_FORMS or not {key, f"{key}!"} & shown.keys()},
+        accepts={key: row for key, row in hidden.items() if key in _MORE_FORMS or not {key, f"{key}!"} & shown.keys()},
         required_schema={},
         ignores=_IGNORED,
         aliases=tuple(alias for alias in _NAMES if alias != name),
@@ -206,7 +224,7 @@ _WORKDIR = string("Directory to run in (default: the workspace).")
 _TOKENS = call_field(
     "max_output",
     number("Tokens of output to show (default 10000); the middle of longer output is omitted."),
-    _output_limit,
+    _output_limit(DEFAULT_CHARS),
     tokens_from_base,
 )
 _PERMISSIONS = "require_escalated asks the user to run the command outside the sandbox (default use_default)."
@@ -225,7 +243,7 @@ EXEC_COMMAND = _codex_view(
         "max_output_tokens": _TOKENS,
         "prefix_rule": ignored(string_list("Ignored.")),
         "sandbox_permissions": string(_PERMISSIONS, enum=["use_default", "require_escalated"]),
-        "shell": ignored(string("Ignored: commands run in bash.")),
+        "shell": unmapped(string("Shell to run it in (default bash).")),
         "tty": field("tty", boolean("Run it in a terminal, so that write_stdin can type into it (default false).")),
         "workdir": _WORKDIR,
         "yield_time_ms": field(
@@ -274,7 +292,7 @@ WRITE_STDIN = make_view(
         ),
     },
     closed=True,
-    fixed=_EVEN_TRUNCATION,
+    fixed={**_OUTPUT, "forget_ended": True},
     result=codex.render_exec,
     failure=codex.render_session_failure,
 )
@@ -299,7 +317,7 @@ SHELL_COMMAND = _codex_view(
         "workdir": _WORKDIR,
     },
     to_command_line,
-    _patch_case(render_patch_result),
+    _patch_case(codex.render_patch_result),
     result=codex.render_shell_command,
 )
 
@@ -326,8 +344,27 @@ def make_shell(*, applies_patches: bool) -> View:
         _patch_case(codex.render_patch_json, patch_to_argv if applies_patches else _cannot_express),
         result=codex.render_json,
         represents=frozenset({"shell", "patch"} if applies_patches else {"shell"}),
+        max_chars=_OLD_CHARS,
     )
 
+
+# The API's own tool for codex-mini: its action is the arguments.
+LOCAL_SHELL = _make_command_view(
+    "local_shell",
+    'Run a program, such as ["bash", "-lc", "ls -la"], in a sandbox and return its output.',
+    {
+        "command!": string_list("The program and its arguments."),
+        "env": replace(_ROWS["env"], schema={"type": "object", "description": "Environment variables to set."}),
+        "timeout_ms": number(f"{_TIMEOUT} (default 120000)."),
+        "working_directory": call_field("cwd", _WORKDIR, get_directory, lambda base: base.get("cwd", UNSET)),
+    },
+    to_argv,
+    _patch_case(codex.render_patch_json, patch_to_argv),
+    result=codex.render_json,
+    represents=frozenset({"shell", "patch"}),
+    max_chars=_OLD_CHARS,
+    typed={OPENAI_RESPONSES: {"type": "local_shell"}},
+)
 
 HOSTED_SHELL = _make_command_view(
     "shell",
@@ -343,7 +380,7 @@ HOSTED_SHELL = _make_command_view(
         "max_output_length": field("max_output", integer("Characters of output to show."), _clamp_chars),
     },
     to_command_lines,
-    _patch_case(render_patch_result, native_data=codex.patch_outputs),
+    _patch_case(codex.render_patch_result, native_data=codex.patch_outputs),
     result=codex.render_all,
     native_data=codex.command_outputs,
     typed={OPENAI_RESPONSES: {"type": "shell", "environment": {"type": "local"}}},

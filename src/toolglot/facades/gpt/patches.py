@@ -7,8 +7,10 @@ import re
 import shlex
 from typing import Any, cast
 
+from toolglot.base_errors import InvalidPatch, PatchedFileFailed, PatchFailed
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import render_patch
+from toolglot.facades.gpt.command_rendering import render_failure, render_patch_result
 from toolglot.facades.parameters import closed_schema, object_schema, string
 from toolglot.facades.view import Arguments, Case, RenderContext, View
 from toolglot.request import Schema
@@ -24,7 +26,6 @@ __all__ = [
     "make_apply_patch_function",
     "rebase_patch",
     "render_patch_failure",
-    "render_patch_result",
 ]
 
 PATCH_FORMAT = (
@@ -56,6 +57,8 @@ _HEREDOC = re.compile(
 )
 _PATHS = re.compile(r"^(\*\*\* (?:(?:Add|Delete|Update) File|Move to): )[ \t]*(.*)$", re.MULTILINE)
 _PROGRAMS = ("apply_patch", "applypatch")
+_FILE_ACTIONS = {"write": "write file", "update": "read file to update", "delete": "read"}
+_ARGUMENT_CODES = ("invalid_argument", "invalid_arguments")
 _OPERATIONS = ("create_file", "update_file", "delete_file")
 
 
@@ -108,16 +111,27 @@ def patch_to_base(native: Arguments) -> Arguments:
     return {"ops": [{name: operation[name] for name in ("type", "path", "diff") if operation.get(name) is not None}]}
 
 
-def render_patch_result(context: RenderContext) -> str:
-    """A patch that was applied, in the form of a command's output."""
-    return f"Exit code: 0\nWall time: {round(context.data['seconds'], 1):g} seconds\nOutput:\n{context.text}\n"
-
-
 def render_patch_failure(context: RenderContext) -> str:
     """Why a patch was not applied."""
-    if context.kind not in ("validation", "execution", "not_found") or context.code == "invalid_argument":
-        return context.text
-    return f"apply_patch verification failed: {context.text}"
+    details, text = context.details, context.text
+    if context.code == "path_not_allowed":
+        return f"patch rejected: {text}"
+    if context.kind not in ("validation", "execution", "not_found") or context.code in _ARGUMENT_CODES:
+        return render_failure(context)
+    match details:  # our own tool also says what is similar, for models that were not trained on patches
+        case InvalidPatch(problem=""):
+            return "patch rejected: empty patch"
+        case InvalidPatch():
+            text = f"invalid {f'hunk at line {details.line}, ' if details.line else 'patch: '}{details.problem}"
+        case PatchFailed(context=""):
+            text = "\n".join([f"Failed to find expected lines in {details.path}:", *details.expected])
+        case PatchFailed():
+            text = f"Failed to find context '{details.context}' in {details.path}"
+        case PatchedFileFailed():
+            text = f"Failed to {_FILE_ACTIONS[details.action]} {details.path}: {details.problem}"
+        case _:
+            pass
+    return f"apply_patch verification failed: {text}"
 
 
 _PATCH_CASE = Case(
