@@ -116,6 +116,9 @@ def render_tool_reference() -> str:
         parts.append(f"## {facade.facade.id}: {facade.facade.title}")
         if facade.facade.note:
             parts.append("\n".join(f"> {line}".rstrip() for line in facade.facade.note.splitlines()))
+        if differences := facade.facade.differences:
+            rows = [(f"`{tool}`", escape(reason)) for tool, reason in differences.items()]
+            parts.append(render_table(("tool", "how results differ from the agent's own, and why"), rows))
         for definition in facade.visible_tools(definitions):
             parts += render_definition(definition)
     return "\n\n".join(parts) + "\n"

@@ -154,6 +154,8 @@ def test_every_facade_is_a_table_that_holds_together(id: str) -> None:
     titles = [view.qualified_name for view in found.views]
     assert len({*titles}) == len(titles)
     assert found.title
+    assert found.differences.keys() <= {*titles}
+    assert all(reason.endswith(".") for reason in found.differences.values())
     for view in found.views:
         assert view.select_case or "" in view.cases, view.qualified_name
         shown = (view.parameters or {}).get("properties", {})

@@ -252,6 +252,8 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     """For the instructions: how to work with the tools, by the names that the model sees."""
     hides: Collection[str] = frozenset()
     """Base tools that the model does not need: other tools do their work."""
+    differences: dict[str, str] = {}
+    """Native tool -> how its results differ from those of the harness, and why."""
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
