@@ -208,11 +208,11 @@ def render_log(context: RenderContext) -> str:
     if "command" not in data:
         return render_failure(context)
     limit, total = context.base["tail_lines"], data["total_lines"] + data["output"].endswith("\n")
-    if not data["output"]:
-        return "Log is empty."
-    if limit >= total:
-        return join_lines(_describe_truncation(data), "Full Log Output:\n" + data["output"])
-    return f"Showing last {limit} of {total} lines:\n" + "\n".join(data["output"].split("\n")[-limit:])
+    text = "Log is empty."
+    if data["output"]:
+        head = "Full Log Output:" if limit >= total else f"Showing last {limit} of {total} lines:"
+        text = join_lines(_describe_truncation(data), head + "\n" + "\n".join(data["output"].split("\n")[-limit:]))
+    return "\n".join([text, *(f"Note: {note}" for note in data["notes"])])
 
 
 def render_processes(context: RenderContext) -> str:

@@ -737,7 +737,7 @@ async def test_a_template_stands_for_the_only_command(sandboxed: Kit) -> None:
     first = await sandboxed.shell(command="read line; echo $line", background=True)
     typed = await sandboxed.data("shell_output", handle="${id}", input="hi\n", timeout=20)
     assert (typed["output"], typed["running"]) == ("hi\n", False)
-    assert typed["notes"] == [f"repaired: '${{id}}' is no handle; command {first['handle']} was meant, the only one"]
+    assert typed["notes"] == [f"repaired: '${{id}}' is no handle; taken for {first['command']!r}"]
     assert (await sandboxed.data("shell_output", handle="<id>"))["exit_code"] == 0  # it has ended, and there is no other
     for name, arguments in (("shell_output", {"input": "x"}), ("shell_kill", {})):  # but nothing can be done to it
         assert (await sandboxed.call(name, {"handle": "<id>", **arguments})).result.error_code == "session_not_found"

@@ -344,7 +344,7 @@ class ShellManager:
         report = self._guard.take_report(session)
         notes = self._collect_notes(session, report, excerpt.text)
         if handle is not None and _PLACEHOLDER.fullmatch(handle.strip()):
-            notes.append(f"repaired: {handle.strip()[:80]!r} is no handle; command {session.handle} was meant, the only one")
+            notes.append(f"repaired: {handle.strip()[:80]!r} is no handle; taken for {session.command[:80]!r}")
         touched = (*(path for path, _ in [*report.removed, *report.restored]), *report.changed)
         return ShellResult(
             command=session.command,
