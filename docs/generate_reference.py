@@ -15,7 +15,7 @@ from toolglot.errors import ToolglotError
 REFERENCE_PAGES = {
     "agents": ("Agents and runs", "loop config", "Orchestrator from_config"),
     "tools": ("Tools", "tools approvals", "tool Context ToolConfig ToolError"),
-    "messages": ("Messages and requests", "messages request losses", "Conversation Message user assistant system"),
+    "messages": ("Messages and requests", "messages definitions request losses", "Conversation Message user assistant system"),
     "events": ("Events and results", "events", "RunResult ToolOutcome"),
     "engines": ("Engines, transports and the simulator", "engine simulator", "create_engine Engine"),
     "formats": ("API formats and providers", "wire providers schema", "encode_request decode_request create_reader"),

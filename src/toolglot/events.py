@@ -12,7 +12,19 @@ import msgspec
 
 from toolglot.approvals import ApprovalRequest
 from toolglot.losses import Loss, Repair
-from toolglot.messages import Foreign, Media, Message, Opaque, Reply, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.messages import (
+    Foreign,
+    Media,
+    Message,
+    Opaque,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    Usage,
+)
 from toolglot.type_parameters import OutputValue
 
 
@@ -77,7 +89,7 @@ class BlockReady(_Event, frozen=True, gc=False):
     """A block other than a call is complete."""
 
     index: int
-    block: Text | Thinking | Media | Foreign
+    block: Text | Thinking | Media | ToolsChanged | Foreign
 
 
 class ReplyDone(_Event, frozen=True, gc=False):

@@ -140,7 +140,7 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     """
 
     call_id: str
-    content: "tuple[Text | Media | Foreign | ToolsChanged, ...]" = ()
+    content: "tuple[ResultBlock, ...]" = ()
     name: str = ""
     data: Any = None
     is_error: bool = False
@@ -183,6 +183,8 @@ class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
     opaque: Opaque | None = None
 
 
+ResultBlock = Text | Media | Foreign | ToolsChanged
+"""A part of a tool result."""
 Block = Text | Thinking | Media | ToolCall | ToolResult | ToolsChanged | Foreign
 """A part of a message."""
 _BLOCK_CLASSES = frozenset(get_args(Block))

@@ -8,8 +8,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Origin, Role, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Opaque,
+    Origin,
+    ResultBlock,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
@@ -20,10 +35,12 @@ _MODELS = (
     ("openai-chat", "gpt-4o"),
     ("openai-chat", "o1-mini"),
     ("openai-responses", "gpt-5"),
+    ("openai-responses", "gpt-5.6"),
     ("azure-chat", "gpt-4.1"),
     ("azure-responses", "gpt-5"),
     ("anthropic", "claude-sonnet-4-5"),
     ("anthropic", "claude-opus-4-6"),
+    ("anthropic", "claude-opus-4-8"),
     ("anthropic", "claude-sonnet-5"),
     ("anthropic", "claude-sonnet-5-5"),
     ("gemini", "gemini-2.5-flash"),
@@ -51,6 +68,16 @@ TOOLS = (
     ToolDefinition("long" * 20 + ".two", "", {"type": "object"}),
     ToolDefinition("get", "In a namespace.", {"type": "object"}, namespace="crm"),
     ToolDefinition("sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: /.+/"}),
+)
+LATE = ToolDefinition("late", "Comes later.", {"type": "object", "properties": {"x": {"type": "string"}}}, strict=True)
+# Tools that are found in the course of a conversation, and what finds them.
+DEFERRED = (
+    ToolDefinition("deferred", "Is found.", {"type": "object", "properties": {"x": {"type": "string"}}}, deferred=True),
+    ToolDefinition("long" * 20, "Is found.", {"type": "object", "properties": {}}, deferred=True),
+)
+SEARCHES = (
+    ToolDefinition("search_tools", "Finds.", {"type": "object", "properties": {}}, finds_tools=True),
+    ToolDefinition("tool_search", kind="hosted", wire="openai-responses", opaque={"type": "tool_search"}, finds_tools=True),
 )
 PNG, PDF = "iVBORw0KGgo=", "JVBERi0xLjQ="
 
@@ -131,10 +158,20 @@ class Maker:
 
     def result(self, origin: Origin | None, open_ids: list[str]) -> ToolResult:
         id = self.one([*open_ids, *open_ids, *IDS])
-        content: list[Text | Media] = [Text(self.mark("rs")) for _ in range(self.one((1, 1, 1, 2, 0)))]
-        content += self.one(((), (), (), (self.media(),)))
+        content: list[ResultBlock] = [Text(self.mark("rs")) for _ in range(self.one((1, 1, 1, 2, 0)))]
+        content += self.one(((), (), (), (self.media(),), (self.change(),)))
         own = self.opaque("result", origin)
         return ToolResult(id, tuple(content), self.one(("", "get")), is_error=self.one((False, False, True)), opaque=own)
+
+    def change(self) -> ToolsChanged:
+        return self.one(
+            (
+                ToolsChanged((LATE,)),
+                ToolsChanged((replace(LATE, namespace="crm"), replace(LATE, name="later", deferred=True)), removed=("get",)),
+                ToolsChanged(loaded=("deferred", "crm.get")),
+                ToolsChanged(loaded=("nobody knows",), removed=("late", "a.b/c")),
+            )
+        )
 
     def media(self) -> Media:
         return self.one(
@@ -162,7 +199,7 @@ class Maker:
 
     def block(self, role: Role, origin: Origin | None, open_ids: list[str]) -> Block:
         kinds = {
-            "system": ("text",),
+            "system": ("text", "text", "change"),
             "user": ("text", "text", "text", "media", "result"),
             "assistant": ("text", "text", "call", "call", "call", "thinking", "foreign", "result"),
             "tool": ("result",),
@@ -176,6 +213,8 @@ class Maker:
                 return self.thinking(origin)
             case "foreign":
                 return self.foreign(origin)
+            case "change":
+                return self.change()
             case "call":
                 call = self.call(origin)
                 open_ids.append(call.id)
@@ -243,6 +282,7 @@ def choices() -> st.SearchStrategy[ToolChoice | None]:
 def requests(draw: st.DrawFn, profile: Profile, messages: st.SearchStrategy[list[Message]], *, plain: bool = False) -> Request:
     """A request for a target. `plain`: only tools and messages."""
     tools = draw(st.lists(st.sampled_from(TOOLS), max_size=5, unique_by=lambda tool: (tool.namespace, tool.name)))
+    tools += draw(st.sampled_from([(), (), (), DEFERRED, *((*DEFERRED, search) for search in SEARCHES)]))
     said = draw(messages)
     if plain:
         return Request(profile.model, said, tuple(tools))

@@ -14,7 +14,7 @@ from toolglot.jsontext import dumps, loads
 from toolglot.messages import Conversation, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition, iter_changes
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.repair import repair_history
@@ -93,8 +93,10 @@ def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(data: st
         step = encoder.encode(replace(request, messages=conversation))
         full = encode_request(replace(request, messages=list(conversation)), profile)
         assert step.body == dumps(full.body)
-        assert step.body.startswith(sent[:closed])
-        assert step.prefix_length >= closed
+        # Tools that come later may change the head; tests/wire/test_tools_over_time.py says where they may not.
+        if message is None or next(iter_changes([message]), None) is None:
+            assert step.body.startswith(sent[:closed])
+            assert step.prefix_length >= closed
         assert (step.names, {*map(str, step.lowerings)}) == (full.names, {*map(str, full.lowerings)})
         assert sorted((r.subject, r.reason) for r in step.repairs) == sorted((r.subject, r.reason) for r in full.repairs)
         assert sorted((loss.subject, loss.reason) for loss in step.losses) == sorted(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from request_samples import GET, SCHEMA, Doc, lost
 
-from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, system, user
+from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, ToolsChanged, system, user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
@@ -268,7 +268,10 @@ def test_built_in_outputs_are_read_as_text() -> None:
         {"type": "shell_call_output", "call_id": "c", "output": parts},
         {"type": "tool_search_output", "call_id": "d", "tools": [{"type": "x"}]},
     )
-    assert [result.text for result in request.messages[0].results] == ["ab\nc", '[{"type":"x"}]']
+    first, second = request.messages[0].results
+    assert first.text == "ab\nc"
+    assert isinstance(change := second.content[0], ToolsChanged)
+    assert [tool.name for tool in change.added] == ["x"]
     searched = decode({"type": "tool_search_call", "call_id": "s", "execution": "server", "arguments": {}}).messages[0]
     assert isinstance(searched.blocks[0], Foreign)
 

@@ -33,7 +33,7 @@ from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_base_tools
 from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.model_view import ModelView
-from toolglot.messages import Foreign, Media, Text, ToolCall
+from toolglot.messages import Foreign, Media, Text, ToolCall, ToolsChanged
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolDefinition
 from toolglot.schema.arguments import make_example
@@ -251,3 +251,6 @@ def _print_outcome(outcome: ToolOutcome, *, json: bool, is_reported: bool) -> No
                 print_line(f"[{block.kind} {block.media_type} {block.name}]".replace("  ", " "))
             case Foreign():
                 write_json_line(sys.stdout, block.item)
+            case ToolsChanged():
+                names = [*(tool.qualified_name for tool in block.added), *block.loaded]
+                print_line(f"[loaded {', '.join(names)}]")

@@ -72,7 +72,9 @@ _ROWS = (
         path="/responses",
         models_path="/models",
         defaults={"store": False, "include": ["reasoning.encrypted_content"]},
-        features=ToolFeatures(freeform=True, namespaces=True, hosted=True, result_media=frozenset({"image", "file"})),
+        features=ToolFeatures(
+            freeform=True, namespaces=True, hosted=True, tool_changes=True, result_media=frozenset({"image", "file"})
+        ),
         history=HistoryRules(needs_turn=True),
         max_tokens="max_output_tokens",
         options=frozenset({"temperature", "top_p"}),

@@ -28,6 +28,7 @@ _RESPONSES = ("openai-responses", "azure-responses", "azure-dated-responses")
 _LOW_TO_HIGH = ("low", "medium", "high")
 _CLAUDE = "(opus|sonnet|haiku|fable|mythos)"
 _LIVE_TESTS = "pydantic-ai 2.66, live-tested 2026"
+_TOOL_CHANGES = "mid-conversation-tool-changes-2026-07-01"
 _ANTHROPIC_SDK = "anthropic SDK 2.8.0"
 
 FACTS = (
@@ -55,6 +56,7 @@ FACTS = (
             {"features.typed": frozenset({"local_shell"})},
             "OpenAI's guide to the local shell tool: codex-mini-latest, Responses only",
         ),
+        (r"^gpt-(5\.[4-9]|[6-9])", {"features.tool_search": True}, "OpenAI's guide to tool search: GPT-5.4 and newer"),
     ),
     *_facts_about(
         _CHAT,
@@ -74,6 +76,12 @@ FACTS = (
         (rf"claude-(opus-4-[7-9]|{_CLAUDE}-[5-9])", {"efforts": (*_LOW_TO_HIGH, "xhigh", "max")}, _ANTHROPIC_SDK),
         (r"claude-((opus|sonnet)-5-5|(fable|mythos)-5)", {"features.choices": frozenset({"auto", "none"})}, _LIVE_TESTS),
         (rf"claude-{_CLAUDE}-[4-9]", {"default_max_tokens": 16_384}, "our choice"),
+        (rf"claude-(opus|sonnet|haiku)-4-[5-9]|claude-{_CLAUDE}-[5-9]", {"features.tool_search": True}, _LIVE_TESTS),
+        (
+            r"claude-(opus-4-[89]|(opus|fable|mythos)-5|(sonnet|haiku)-5-5)",
+            {"features.tool_changes": True, "headers": {"anthropic-version": "2023-06-01", "anthropic-beta": _TOOL_CHANGES}},
+            "Anthropic's page on system messages in the middle of a conversation; recorded 200",
+        ),
         (r"claude-3-7", {"features.typed": frozenset({"bash_20250124"})}, "Anthropic's page on its bash tool"),
         (
             rf"claude-{_CLAUDE}-[4-9]",

@@ -64,6 +64,10 @@ class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     freeform: bool = False
     """Tools that take plain text instead of JSON."""
     namespaces: bool = False
+    tool_search: bool = False
+    """Deferred tools, whose schemas the model loads by a search of the provider or of the caller."""
+    tool_changes: bool = False
+    """Tools that come in the course of a conversation, without a change of those before."""
     hosted: bool = False
     """Tools that the provider runs itself, such as its web search."""
     error_flag: bool = False

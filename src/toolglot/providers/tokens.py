@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import ToolDefinition
 
 __all__ = ["estimate_by_kind", "estimate_message", "estimate_text", "estimate_tool", "token_factor"]
@@ -69,6 +69,10 @@ def _estimate_result(result: ToolResult) -> int:
     return 8 + sum([_ESTIMATES[type(part)](part) for part in result.content])
 
 
+def _estimate_change(change: ToolsChanged) -> int:
+    return sum([estimate_tool(tool) for tool in change.added]) + 8 * (len(change.loaded) + len(change.removed))
+
+
 def _estimate_media(media: Media) -> int:
     if media.kind == "image" or not media.data:
         return _IMAGE_TOKENS
@@ -81,6 +85,7 @@ _KINDS: dict[type[Block], str] = {
     ToolCall: "tool calls",
     ToolResult: "tool results",
     Media: "media",
+    ToolsChanged: "tools",
     Foreign: "other",
 }
 # By type instead of `match`: one of these runs for every block of every request.
@@ -88,6 +93,7 @@ _ESTIMATES: dict[type[Block], Callable[[Any], int]] = {
     Text: lambda block: estimate_text(block.text),
     Thinking: lambda block: estimate_text(block.text),
     ToolCall: _estimate_call,
+    ToolsChanged: _estimate_change,
     ToolResult: _estimate_result,
     Media: _estimate_media,
     Foreign: lambda block: len(dumps(block.item)) // 3,

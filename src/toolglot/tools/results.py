@@ -23,15 +23,13 @@ import msgspec
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import loads
 from toolglot.media_types import detect_media
-from toolglot.messages import Foreign, Media, Text, ToolCall, ToolResult
+from toolglot.messages import Foreign, Media, ResultBlock, Text, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import ToolDefinition
 
 if TYPE_CHECKING:
     from toolglot.tools.tool import Tool
 
 __all__ = ["ResultStore", "ToolOutput", "as_result", "limit_result", "read_result_tool"]
-
-ResultBlock = Text | Media | Foreign
 
 NO_OUTPUT = "(no output)"
 MAX_MEDIA = 20 * 1024 * 1024
@@ -105,7 +103,7 @@ def _to_content(value: Any) -> tuple[tuple[ResultBlock, ...], Any]:
     if isinstance(value, Text):
         text = escape_surrogates(value.text)
         return (value if text is value.text else msgspec.structs.replace(value, text=text),), None
-    if isinstance(value, (Media, Foreign)):
+    if isinstance(value, (Media, Foreign, ToolsChanged)):
         return (value,), None
     if isinstance(value, (bytes, bytearray, memoryview)):
         return (_to_media(bytes(cast(bytes, value))),), None
@@ -123,7 +121,7 @@ def _is_block(value: Any) -> bool:
     """Return whether a value is content by itself, and not data."""
     if type(value) in _SCALARS or type(value) in (dict, list):
         return False
-    return isinstance(value, (Text, Media, Foreign, bytes, bytearray, memoryview)) or _is_pil_image(value)
+    return isinstance(value, (Text, Media, Foreign, ToolsChanged, bytes, bytearray, memoryview)) or _is_pil_image(value)
 
 
 def _is_pil_image(value: Any) -> bool:

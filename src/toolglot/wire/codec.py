@@ -20,11 +20,12 @@ from toolglot.wire.repair import START_TEXT
 from toolglot.wire.reply_encoding import ReplyEncoder
 from toolglot.wire.spec import SPECS, WIRES
 from toolglot.wire.tool_encoding import reserve_names
+from toolglot.wire.tools_over_time import find_changes, plan_tools
 from toolglot.wire.writer import EncodedRequest, Writer
 
 
 class RequestEncoder(NamedTuple):
-    """The functions of a wire's `request_encode` module, of which the last two are optional."""
+    """The functions of a wire's `request_encode` module, of which the last three are optional."""
 
     encode_message: Callable[[Message, Writer], list[Doc]]
     """Encodes one neutral message as items of the history."""
@@ -34,6 +35,8 @@ class RequestEncoder(NamedTuple):
     """Returns how many leading system messages are sent outside of the history."""
     head_key: Callable[[Request, Writer], object] = lambda request, writer: None
     """Returns what the body around the history depends on in the history."""
+    encode_end: Callable[[Writer], list[Doc]] = lambda writer: []
+    """Encodes what must stand at the end of the history for now."""
 
 
 @cache
@@ -72,11 +75,15 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
     """Encode a request as a body that the profile's endpoint accepts. With `strict`, any `Loss` raises LossyEncoding."""
     request = request if request.model else replace(request, model=profile.model)
     encoder, writer = load_request_encoder(profile.wire), Writer(profile, request.model)
-    reserve_names(request.tools, writer)
-    count = encoder.leading_count(request.messages)
+    count = writer.leading_count = encoder.leading_count(request.messages)
+    writer.plan = plan_tools(request, find_changes(request.messages, count), writer)
+    request = replace(request, tools=writer.plan.head)
+    reserve_names(writer.plan.head, writer)
+    reserve_names(writer.plan.inline.values(), writer)
     stateful = is_stateful(request, profile)
     history = prepare_history(request.messages[count:], writer, stateful=stateful, first=count)
     items = encode_messages(history, encoder, writer, count)
+    items += encoder.encode_end(writer)
     if not items and not stateful:  # nothing of the history can be sent: reasoning without what followed it
         writer.record_repair("user message", "added, because there must be one", at="messages[0]")
         items = encoder.encode_message(Message("user", (Text(START_TEXT),)), writer)

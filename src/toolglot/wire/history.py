@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from toolglot.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
+from toolglot.wire.tools_over_time import describe_loaded, is_native
 from toolglot.wire.writer import Writer
 
 
@@ -36,7 +37,10 @@ def filter_visible(messages: Sequence[Message], writer: Writer, first: int) -> l
             writer.record_repair(f"role {role!r}", "unknown; sent as a user message")
         if not _is_plain(message):
             writer.enter(f"messages[{index}]", message.origin)
+            writer.place = "start" if index < writer.leading_count else message.role
             blocks = tuple(kept for block in message.blocks for kept in _filter_block(block, message.role, writer))
+            if not blocks and any(isinstance(block, ToolsChanged) for block in message.blocks):
+                continue  # the head declares the tools
             message = message if blocks == message.blocks else replace(message, blocks=blocks)
         visible.append(message)
     return visible
@@ -88,10 +92,12 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             writer.record_loss(f"call {block.name!r}", "only the assistant calls tools")
             return []
         case ToolsChanged():
-            writer.record_loss("a change of the tools", f"{writer.profile.title} has no form for it")
-            return []
+            return [block] if is_native(writer.place, writer.origin, writer) else []
         case ToolResult():
             content = tuple(kept for part in block.content for kept in _filter_block(part, role, writer))
+            changes = [part for part in block.content if isinstance(part, ToolsChanged)]
+            if changes and not any(part.text.strip() if isinstance(part, Text) else True for part in content):
+                content = (*content, Text(describe_loaded(changes, writer)))
             return [block if content == block.content else replace(block, content=content)]
         case _:
             return [block]

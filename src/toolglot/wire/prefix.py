@@ -17,7 +17,8 @@ from toolglot.wire.codec import encode_messages, encode_request, is_stateful, lo
 from toolglot.wire.history import filter_visible
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.tool_encoding import reserve_names
-from toolglot.wire.writer import Encoding, Writer
+from toolglot.wire.tools_over_time import PlacedChange, find_changes, plan_tools
+from toolglot.wire.writer import Encoding, ToolPlan, Writer
 
 
 class EncodedBody(Encoding, frozen=True, gc=False, kw_only=True):
@@ -51,11 +52,11 @@ class PrefixEncoder:
     def encode(self, request: Request) -> EncodedBody:
         """Encode a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
         request = request if request.model else replace(request, model=self._profile.model)
-        if not self._can_extend(request):
+        if not self._can_extend(request) or not self._can_keep_head(request):
             self._start_prefix(request)
         self._close_turns(request)
         if self._closed_count == len(request.messages) and self._repairer.awaits_model:  # a tool loop: nothing is open
-            tail_writer, tail, repairs = self._writer, b"", self._repairer.repairs
+            tail_writer, tail, repairs = self._writer, self._encode_end(self._writer), self._repairer.repairs
         else:  # the open turn may look different in the next request: encode it with copies
             tail_writer, repairer = self._writer.copy(), self._repairer.copy()
             history: list[Message] = []
@@ -63,6 +64,7 @@ class PrefixEncoder:
                 visible = filter_visible(request.messages[turn.start : turn.stop], tail_writer, turn.start)
                 history += repairer.repair_turn(visible, turn.start)
             tail = self._encode_items(repairer.repair_ending(history), tail_writer, self._closed_count)
+            tail += self._encode_end(tail_writer)
             repairs = repairer.repairs
         if self._closed_items or tail:
             *parts, last = [part for part in (self._head, self._closed_items, tail) if part]
@@ -95,6 +97,22 @@ class PrefixEncoder:
         self._messages = messages
         return all(new is old for new, old in closed)
 
+    def _can_keep_head(self, request: Request) -> bool:
+        """Return whether tools that came since the last request leave the head as it is."""
+        # The open turn may look different each time: only the changes of closed turns are kept.
+        changes = [*self._closed_changes, *find_changes(request.messages, self._leading_count, self._closed_count)]
+        if changes == self._changes:
+            return True
+        plan, choice = plan_tools(request, changes, Writer(self._profile, request.model)), request.tool_choice
+        if plan.head_key(choice) != self._writer.plan.head_key(choice):
+            return False
+        self._set_plan(plan, changes)
+        return True
+
+    def _set_plan(self, plan: ToolPlan, changes: list[PlacedChange]) -> None:
+        self._changes, self._writer.plan = changes, plan
+        reserve_names(plan.inline.values(), self._writer)
+
     def _start_prefix(self, request: Request) -> None:
         """Encode the head, and keep the writer that knows its names."""
         self._request, self._messages = None, request.messages
@@ -103,13 +121,17 @@ class PrefixEncoder:
         self._repairer = HistoryRepairer(self._profile.history, stateful=is_stateful(request, self._profile))
         writer, cache, system = Writer(self._profile, request.model), self._head_cache, request.messages[:count]
         self._head_key = self._encoder.head_key(request, writer)
-        key = (self._head_key, replace(request, messages=()), system)
+        changes, self._closed_changes = find_changes(request.messages, count), find_changes(system, count)
+        writer.leading_count, bare = count, replace(request, messages=())
+        plan = writer.plan = plan_tools(request, changes, writer)
+        key = (self._head_key, bare, system, plan.head_key(request.tool_choice))
         if cache.writer is None or cache.key != key:
-            reserve_names(request.tools, writer)
-            body = self._encoder.encode_body(request, writer, filter_visible(system, writer, 0), [])
+            reserve_names(plan.head, writer)
+            body = self._encoder.encode_body(replace(request, tools=plan.head), writer, filter_visible(system, writer, 0), [])
             head = dumps(body)[:-2]  # without "]}": the items come last in every body
             cache.key, cache.writer, cache.head = key, writer, head if head[-1:] == b"[" else head + b","
-        self._writer, self._head, self._request = cache.writer.copy(), cache.head, key[1]
+        self._writer, self._head, self._request = cache.writer.copy(), cache.head, bare
+        self._set_plan(plan, changes)
 
     def _close_turns(self, request: Request) -> None:
         """Encode the turns that were closed since the last request."""
@@ -121,7 +143,12 @@ class PrefixEncoder:
                 break
             history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
             self._closed_items += self._encode_items(history, self._writer, turn.start)  # a bytearray grows in place
+            self._closed_changes += find_changes(messages, 0)
             self._closed_count = turn.stop
+
+    def _encode_end(self, writer: Writer) -> bytes:
+        items = self._encoder.encode_end(writer)
+        return dumps(items)[1:-1] + b"," if items else b""
 
     def _encode_items(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:
         items = encode_messages(history, self._encoder, writer, first)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Repair
-from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, ResultBlock, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.providers.profile import HistoryRules
 
 _UNKNOWN_TEXT = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
@@ -136,7 +136,11 @@ class HistoryRepairer:
             self._record("user message", 0, "added, because there must be one")
             return [*messages, Message("user", (Text(START_TEXT),))]
         # An assistant message at the end is a prefill, unless the provider paused the turn and expects it back unchanged.
-        if last is None or last.role != "assistant" or any(isinstance(block, Foreign | ToolCall) for block in last.blocks):
+        if (
+            last is None
+            or last.role != "assistant"
+            or any(isinstance(block, Foreign | ToolCall | ToolsChanged) for block in last.blocks)
+        ):
             return messages
         if rules.ends_with_user:  # current Claude models refuse a prefill
             self._record("user message", 0, "added at the end, because the conversation must end with one")
@@ -326,7 +330,7 @@ def _simple_turn_ids(messages: Sequence[Message]) -> set[str] | None:
 
 def _join_results(first: ToolResult, second: ToolResult) -> ToolResult:
     """Join two results of one call as text: no single value stands for both."""
-    content: list[Text | Media | Foreign] = []
+    content: list[ResultBlock] = []
     for result in (first, second):
         if result.data is not None and not result.text:
             content.append(Text(result.data if isinstance(result.data, str) else dumps_text(result.data)))

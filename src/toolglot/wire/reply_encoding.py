@@ -12,13 +12,25 @@ from msgspec.structs import replace
 
 from toolglot import events
 from toolglot.events import Event
-from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, StopReason, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import (
+    Block,
+    Foreign,
+    Media,
+    Opaque,
+    Origin,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+)
 from toolglot.providers.catalog import resolve_profile
 from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc
+from toolglot.wire.tracker import ReplyBlock
 from toolglot.wire.writer import Writer
-
-ReplyBlock = Text | Thinking | Media | ToolCall | Foreign
 
 
 class ReplyEncoder(ABC):
@@ -110,6 +122,9 @@ class ReplyEncoder(ABC):
         if isinstance(block, Foreign) and block.wire != self.writer.profile.wire:
             self.writer.record_loss("content", f"only {block.wire} understands it")
             return True
+        if isinstance(block, ToolsChanged) and not (block.opaque and self.writer.is_own):
+            self.writer.record_loss("a search for tools", f"{self.writer.profile.title} did not run it")
+            return True
         if isinstance(block, Media) and not self.supports_media(block):
             self.writer.record_loss(block.kind, f"a reply of {self.writer.profile.title} cannot contain it")
             return True
@@ -144,7 +159,7 @@ def split_reply(reply: Reply, piece_size: int = 24) -> Iterator[Event]:
                 yield events.ToolCallStarted(index, block.id, block.name, block.freeform, block.namespace, block.opaque)
                 yield from (events.ToolCallDelta(index, piece) for piece in split(block.raw or ""))
                 yield events.ToolCallReady(index, block)
-            case Media() | Foreign():
+            case Media() | ToolsChanged() | Foreign():
                 yield events.BlockReady(index, block)
             case ToolResult():
                 pass

@@ -5,8 +5,8 @@ Renamed tools, lowered schemas, and freeform tools that were sent as functions c
 
 from msgspec.structs import replace
 
-from toolglot.events import Event, ReplyDone, ToolCallReady, ToolCallStarted
-from toolglot.messages import Reply, ToolCall
+from toolglot.events import BlockReady, Event, ReplyDone, ToolCallReady, ToolCallStarted
+from toolglot.messages import Reply, ToolCall, ToolsChanged
 from toolglot.schema.lowering_result import restore
 from toolglot.wire.writer import Encoding
 
@@ -31,6 +31,8 @@ def restore_events(events: list[Event], encoded: Encoding) -> list[Event]:
                 restored.append(replace(event, name=name, namespace=namespace, freeform=freeform))
             case ToolCallReady():
                 restored.append(ToolCallReady(event.index, restore_call(event.call, encoded)))
+            case BlockReady(block=ToolsChanged() as change):
+                restored.append(BlockReady(event.index, _restore_change(change, encoded)))
             case ReplyDone():
                 restored.append(ReplyDone(restore_reply(event.reply, encoded)))
             case _:
@@ -40,7 +42,14 @@ def restore_events(events: list[Event], encoded: Encoding) -> list[Event]:
 
 def restore_reply(reply: Reply, encoded: Encoding) -> Reply:
     """Restore the calls of a reply. Return the same object if nothing changes."""
-    blocks = tuple(restore_call(block, encoded) if isinstance(block, ToolCall) else block for block in reply.blocks)
+    blocks = tuple(
+        restore_call(block, encoded)
+        if isinstance(block, ToolCall)
+        else _restore_change(block, encoded)
+        if isinstance(block, ToolsChanged)
+        else block
+        for block in reply.blocks
+    )
     return reply if blocks == reply.blocks else replace(reply, blocks=blocks)
 
 
@@ -58,6 +67,16 @@ def restore_call(call: ToolCall, encoded: Encoding) -> ToolCall:
     return replace(call, name=name, namespace=namespace, arguments=arguments)
 
 
+def _restore_change(change: ToolsChanged, encoded: Encoding) -> ToolsChanged:
+    """Restore the names of tools that a search of the provider found."""
+    originals = (encoded.names.get(name, ("", name)) for name in change.loaded)
+    return replace(change, loaded=tuple(".".join(filter(None, original)) for original in originals))
+
+
 def _original_name(call: ToolCall | ToolCallStarted, encoded: Encoding) -> tuple[str, str]:
+    # A tool that was loaded by a search has its own name as its namespace, which may also be its real one.
+    namespace = call.namespace or (call.opaque or {}).get("namespace")
+    if namespace and (original := encoded.names.get(f"{namespace}.{call.name}")):
+        return original
     wire_name = f"{call.namespace}.{call.name}" if call.namespace else call.name
     return encoded.names.get(wire_name, (call.namespace, call.name))

@@ -3,7 +3,7 @@
 A package has four modules: `request_encode`, `request_decode`, `reply_decode` and `reply_encode`.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -47,6 +47,10 @@ class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The schema dialect of structured output, where it always constrains the model; "" if schemas are sent as they are."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """Our name of a tool that the provider runs -> its definition."""
+    tool_changes: Literal["", "definitions", "references"] = ""
+    """How the history brings tools: by whole definitions, or by references to deferred tools of the head."""
+    search_tool: dict[str, Any] = {}
+    """The provider's own search for deferred tools."""
     paths: tuple[tuple[str, str], ...] = ()
     """For the simulator: pattern of a URL path -> profile, "" for the default one."""
     path_hint: str = ""
@@ -86,6 +90,8 @@ _ROWS = (
             "web_search": {"type": "web_search"},
             "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
         },
+        tool_changes="definitions",
+        search_tool={"type": "tool_search"},
         paths=(
             (r"/openai/v1/responses(?P<action>/compact|/input_tokens)?", "azure-responses"),
             (r"/openai/responses", "azure-dated-responses"),
@@ -106,6 +112,8 @@ _ROWS = (
             "web_search": {"type": "web_search_20250305", "name": "web_search"},
             "code_execution": {"type": "code_execution_20250825", "name": "code_execution"},
         },
+        tool_changes="references",
+        search_tool={"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
         paths=((r"(/api|/anthropic)?(/v1)?/messages(?P<action>/count_tokens)?", ""),),
         path_hint="messages",
         reply_id_prefix="msg_",

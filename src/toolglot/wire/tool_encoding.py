@@ -42,6 +42,9 @@ _FREEFORM_SCHEMA: dict[str, Any] = {
 }
 
 
+_REFERENCE_LENGTH = 64
+
+
 def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
     """Give tools the first choice of names, before calls of the history, and find those that cannot all be strict."""
     strict: dict[str, dict[str, Any]] = {}
@@ -49,12 +52,14 @@ def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
         if definition := native_definition(tool, writer):
             writer.native_types[tool.name] = str(definition.get("type", ""))
         if tool.kind != "hosted":
-            name = writer.map_tool_name(tool.name, tool.namespace)  # before any call of the history
+            # Before any call of the history. A `tool_reference` has at most 64 characters (anthropics/claude-code#19882).
+            name = writer.map_tool_name(tool.name, tool.namespace, _REFERENCE_LENGTH if tool.deferred else None)
             if tool.strict and writer.profile.strict_dialect:
                 with suppress(UsageError):  # `select_tools` drops a tool with a broken schema, and says why
                     strict[name] = _lower_schema(tool, writer.profile.strict_dialect, writer).schema
     if strict:  # limits hold for all strict schemas of a request together: Anthropic allows 20 tools, 24 optional parameters
-        writer.non_strict = check_strict_limits(strict, getattr(dialects, writer.profile.strict_dialect))
+        limited = check_strict_limits(strict, getattr(dialects, writer.profile.strict_dialect))
+        writer.non_strict = {**writer.non_strict, **limited}
 
 
 def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition], ToolChoice | None]:
@@ -72,20 +77,21 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
                 writer.record_loss(f"tool {tool.name!r}", "another tool has the same name; the first one is kept", at="tools")
             continue
         seen[tool.namespace, tool.name] = tool
-        if _is_usable(tool, writer):
+        if is_usable(tool, writer):
             tools.append(tool)
     limit = writer.profile.limits.tools
-    if limit and len(tools) > limit:
-        _omit_tools(tools[limit:], f"{writer.profile.title} accepts at most {limit}", writer)
-        tools = tools[:limit]
-    choice = request.tool_choice
-    if choice is None or not tools:
+    declared = [tool for tool in tools if not tool.deferred]
+    if limit and len(declared) > limit:
+        _omit_tools(declared[limit:], f"{writer.profile.title} accepts at most {limit}", writer)
+        tools = [tool for tool in tools if tool not in declared[limit:]]
+    choice, inline = request.tool_choice, list(writer.plan.inline.values())
+    if choice is None or not (tools or inline):
         if choice and choice.mode == "required":
             writer.record_loss("tool_choice", "there are no tools to choose from", at="tool_choice")
         return tools, None
     if choice.mode == "none":  # whatever names it has: OpenAI refuses a list of allowed tools with the mode "none"
         return _emulate_choice(tools, "none", [], writer)
-    chosen = [tool for tool in tools if choice.includes(tool)]
+    chosen = [tool for tool in (*tools, *inline) if choice.includes(tool)]
     if choice.names and not chosen:
         writer.record_loss("tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice")
         return tools, None
@@ -105,7 +111,7 @@ def _emulate_choice(
     is_inner = features.namespaces and any(tool.namespace for tool in chosen)
     if chosen and (is_inner or ("named" if is_single else "subset") not in choices):
         _omit_tools([tool for tool in tools if tool not in chosen], f"{model} has no such choice", writer)
-        tools, chosen = chosen, []
+        tools, chosen = [tool for tool in tools if tool in chosen], []
     if mode == "required" and "required" not in choices:
         writer.record_loss(
             "tool_choice", f"{model} cannot be forced to call a tool; a prompt hint asks for it", at="tool_choice"
@@ -131,7 +137,9 @@ def _omit_tools(tools: list[ToolDefinition], reason: str, writer: Writer) -> Non
 
 def select_chosen(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> list[tuple[ToolDefinition, str]]:
     """Return the tools that a choice names, with their names on the wire."""
-    return [(tool, writer.map_tool_name(tool.name, tool.namespace)) for tool in tools if tool.qualified_name in choice.names]
+    offered = {tool.qualified_name: tool for tool in (*tools, *writer.plan.inline.values())}
+    chosen = [tool for name, tool in offered.items() if name in choice.names]
+    return [(tool, writer.map_tool_name(tool.name, tool.namespace)) for tool in chosen]
 
 
 def native_definition(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
@@ -194,7 +202,7 @@ def _lower_schema(tool: ToolDefinition, dialect: str, writer: Writer) -> Lowered
     return writer.lowering_cache[key]
 
 
-def _is_usable(tool: ToolDefinition, writer: Writer) -> bool:
+def is_usable(tool: ToolDefinition, writer: Writer) -> bool:
     """Return whether the tool can be sent. One broken schema must not make the whole request fail."""
     if tool.kind == "hosted":
         if native_definition(tool, writer):

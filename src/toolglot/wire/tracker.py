@@ -29,7 +29,20 @@ from toolglot.events import (
 )
 from toolglot.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, dumps_verbatim, is_portable, loads
 from toolglot.losses import Loss
-from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.messages import (
+    Block,
+    Foreign,
+    Media,
+    Opaque,
+    Origin,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolsChanged,
+    Usage,
+)
 from toolglot.wire.ids import hash_id
 from toolglot.wire.json_values import join_surrogates, require_text, to_text
 
@@ -40,6 +53,8 @@ _TEXT_FIELDS: dict[type, tuple[str, ...]] = {
     Thinking: ("text",),
     Media: ("media_type", "data", "url", "file_id", "name"),
 }
+
+ReplyBlock = Text | Thinking | Media | ToolCall | ToolsChanged | Foreign
 
 
 class _Slot:
@@ -179,7 +194,7 @@ class ToolCallTracker:
         if slot not in self._slots:
             self._assign_index(self._open_slot(slot, "block"))
 
-    def set_block(self, slot: Hashable, block: Text | Thinking | Media | ToolCall | Foreign) -> None:
+    def set_block(self, slot: Hashable, block: ReplyBlock) -> None:
         """Set a block that came whole, or the provider's final version of one that came in pieces."""
         state = self._slots.get(slot) or self._open_slot(slot, "block")
         if state.block is None:
@@ -281,7 +296,7 @@ class ToolCallTracker:
         if state.pieces:  # arguments came before the name
             self.events.append(ToolCallDelta(state.index, "".join(state.pieces)))
 
-    def _finish_block(self, state: _Slot, block: Text | Thinking | Media | ToolCall | Foreign) -> None:
+    def _finish_block(self, state: _Slot, block: ReplyBlock) -> None:
         """Complete a block, with a delta for content that did not come in pieces."""
         for field in _TEXT_FIELDS.get(type(block), ()):
             require_text(getattr(block, field))

@@ -2,13 +2,15 @@
 
 import re
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from toolglot.definitions import ToolDefinition
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Block, Media, Message, Opaque, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
+from toolglot.request import ToolChoice
 from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.ids import hash_id
 from toolglot.wire.media import extract_file_text
@@ -18,13 +20,13 @@ _SILENT_KEYS = frozenset(
     {
         *("id", "status", "index", "object", "type", "role", "field", "part", "source", "legacy", "item", "prefix", "phase"),
         *("caller", "signature", "thoughtSignature", "encrypted_content", "redacted", "summary", "content", "thought"),
-        *("annotations", "logprobs", "cache_control", "refusal"),
+        *("annotations", "logprobs", "cache_control", "refusal", "namespace"),
     }
 )
 # What grows while messages are encoded. Everything else is settled with the head and shared between copies.
 _COPIED_FIELDS = (
     *("losses", "repairs", "names", "_wire_names", "_ids", "_wire_ids"),
-    *("calls", "wire_call_ids", "native_item_types", "item_ids"),
+    *("calls", "wire_call_ids", "native_item_types", "item_ids", "lowerings", "freeform", "native_types", "held_items"),
 )
 # An alias and its dated snapshot are one model: "-latest", "-2025-09-29", "-0613", "@20250929", ":free".
 _SNAPSHOT_SUFFIX = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
@@ -44,6 +46,28 @@ class EncodedRequest(Encoding, frozen=True, kw_only=True):
     """A request as a wire's body."""
 
     body: dict[str, Any]
+
+
+Place = Literal["start", "system", "user", "assistant", "tool"]
+"""Where something stands: instructions that are sent outside of the history are the "start"; else the role of a message."""
+
+
+class ToolPlan(msgspec.Struct, frozen=True):
+    """What a request does with tools that change over time. Names are qualified."""
+
+    head: tuple[ToolDefinition, ...] = ()
+    """Declared in the head; `deferred` as it is sent."""
+    inline: dict[str, ToolDefinition] = {}
+    """The history itself brings these, natively."""
+    known: dict[str, ToolDefinition] = {}
+    """Every tool that the request knows."""
+    removed: frozenset[str] = frozenset()
+    """Left out wherever the history brings them."""
+
+    def head_key(self, choice: ToolChoice | None) -> object:
+        """Return what the head of the request, and what was sent before, depends on."""
+        chosen = tuple(name for name, tool in self.inline.items() if choice and choice.names and choice.includes(tool))
+        return self.head, self.removed, bool(self.inline), chosen
 
 
 class Writer:
@@ -69,6 +93,10 @@ class Writer:
         self.native_item_types: dict[str, str] = {}  # Responses: call -> type of its item, if it is not a function call
         self.item_ids: set[str] = set()  # Responses: ids of items that were sent
         self.native_types: dict[str, str] = {}  # tools that the target's models are trained on: name -> type
+        self.plan = ToolPlan()
+        self.place: Place = "start"
+        self.leading_count = 0  # messages that are sent outside of the history
+        self.held_items: list[dict[str, Any]] = []  # Anthropic: blocks that must stand right before the next assistant message
         self.prompt_hints: list[str] = []  # instructions that replace fields the target does not have
         self.freeform: set[str] = set()  # wire names of freeform tools that are sent as functions
         self.non_strict: dict[str, str] = {}  # tools that cannot be strict in this request -> reason
@@ -132,30 +160,31 @@ class Writer:
 
     # ---- names and ids
 
-    def map_tool_name(self, name: str, namespace: str = "") -> str:
-        """Return the name of a tool on the wire."""
+    def map_tool_name(self, name: str, namespace: str = "", limit: int | None = None) -> str:
+        """Return the name of a tool on the wire, of at most `limit` characters."""
         key = (namespace, name)
         if key in self._wire_names:
             return self._wire_names[key]
         is_native = self.profile.features.namespaces
         flat = f"{namespace}__{name}" if namespace and not is_native else name
         prefix = f"{namespace}." if is_native and namespace else ""  # two namespaces may contain the same name
-        wire = flat if self._name_pattern.fullmatch(flat) else self._make_legal_name(flat)
+        limit = limit or self.profile.limits.name_length
+        wire = flat if self._name_pattern.fullmatch(flat) and len(flat) <= limit else self._make_legal_name(flat, limit)
         attempt = 1
         while self.names.get(prefix + wire, key) != key:  # another tool may already have the mapped name
             attempt += 1
-            wire = self._make_legal_name(f"{flat}\0{attempt}")
+            wire = self._make_legal_name(f"{flat}\0{attempt}", limit)
         if wire != flat:
             self.record_repair(f"tool name {name!r}", f"not valid for {self.profile.title}; sent as {wire!r}")
         self.names[prefix + wire], self._wire_names[key] = key, wire
         return wire
 
-    def _make_legal_name(self, name: str) -> str:
+    def _make_legal_name(self, name: str, limit: int) -> str:
         """Return a readable, legal name; the hash keeps names apart that differ only in illegal characters."""
         suffix = "_" + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
         base = re.sub(r"[^a-zA-Z0-9_-]", "_", name.partition("\0")[0])
         base = base if re.match(r"[a-zA-Z_]", base) else "_" + base  # Gemini: the first character is no digit
-        return base[: self.profile.limits.name_length - len(suffix)] + suffix
+        return base[: limit - len(suffix)] + suffix
 
     def map_call_id(self, id: str) -> str:
         """Return the id of a call on the wire."""

@@ -3,8 +3,18 @@
 from typing import Any
 
 from toolglot.errors import MalformedReply
-from toolglot.messages import Foreign, Thinking, Usage
-from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, require_text, skip_empty, unknown_fields
+from toolglot.messages import Foreign, Thinking, ToolsChanged, Usage
+from toolglot.wire.json_values import (
+    Doc,
+    as_dict,
+    as_int,
+    as_list,
+    as_text,
+    iter_dicts,
+    require_text,
+    skip_empty,
+    unknown_fields,
+)
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
@@ -128,6 +138,11 @@ class AnthropicReplyDecoder(ReplyDecoder):
         block, pieces = self._foreign.pop(index)
         if text := "".join(pieces):  # results of server tools come whole, without deltas
             block["input"] = parse_arguments(text) or {}
+        references = as_dict(block.get("content")).get("tool_references")
+        if block.get("type") == "tool_search_tool_result" and isinstance(references, list):
+            names = tuple(as_text(reference.get("tool_name")) for reference in iter_dicts(references))
+            self._tracker.set_block(index, ToolsChanged(loaded=names, opaque={"item": block}))
+            return
         self._tracker.set_block(index, Foreign(ANTHROPIC_MESSAGES, block))
 
     def _read_stop(self, delta: Doc) -> None:

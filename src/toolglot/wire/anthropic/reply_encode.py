@@ -7,7 +7,8 @@ from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.anthropic.request_encode import encode_block
 from toolglot.wire.json_values import Doc, as_list
-from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
+from toolglot.wire.reply_encoding import ReplyEncoder
+from toolglot.wire.tracker import ReplyBlock
 
 # block -> (type of delta, its field)
 _DELTA_FIELDS: dict[type[Block], tuple[str, str]] = {

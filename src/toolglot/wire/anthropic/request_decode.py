@@ -1,11 +1,14 @@
 """Anthropic Messages: body -> Request. What has no neutral form stays in `extras` and `opaque`."""
 
 import base64
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from msgspec.structs import replace
+
+from toolglot.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult, ToolsChanged
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample, parse_effort
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
@@ -18,6 +21,9 @@ _NEUTRAL_FIELDS = {
     *("model", "messages", "system", "tools", "tool_choice", "stream", "thinking", "output_config"),
     *SPECS[ANTHROPIC_MESSAGES].options.values(),
 }
+
+# Claude Code's ToolSearch, and the names that others give to such a tool.
+_SEARCH_NAME = re.compile(r"(?i)tool_?search|search_?tools?|find_?tools?")
 
 
 def decode(body: Doc, profile: Profile) -> Request:
@@ -37,10 +43,11 @@ def decode(body: Doc, profile: Profile) -> Request:
     parallel = choice.get("disable_parallel_tool_use")
     schema = as_dict(config.get("format")).get("schema")
     instructions = [Message("system", tuple(decode_blocks(system)), origin)] if system else []
+    messages = [*instructions, *decode_messages(body.get("messages"), origin)]
     return Request(
         model=as_text(body.get("model")),
-        messages=[*instructions, *decode_messages(body.get("messages"), origin)],
-        tools=tuple(decode_tool(tool) for tool in iter_dicts(body.get("tools"))),
+        messages=messages,
+        tools=_mark_searches([decode_tool(tool) for tool in iter_dicts(body.get("tools"))], messages),
         tool_choice=decode_choice(choice),
         parallel=None if parallel is None else not parallel,
         options=Options(**decode_options(body, ANTHROPIC_MESSAGES), effort=effort, thinking_budget=budget),
@@ -77,13 +84,46 @@ def decode_blocks(content: Any, names: dict[str, str] | None = None) -> Iterator
                 yield Text(block["text"], unknown_fields(block, ("type", "text")))  # citations and cache marks
             case "tool_result":
                 id = as_text(block.get("tool_use_id"))
-                parts = tuple(b for b in decode_blocks(block.get("content")) if isinstance(b, Text | Media | Foreign))
+                parts = tuple(part for part in decode_blocks(block.get("content")) if isinstance(part, ResultBlock))
                 opaque = unknown_fields(block, ("type", "tool_use_id", "content", "is_error"))
                 yield ToolResult(id, parts, (names or {}).get(id, ""), is_error=bool(block.get("is_error")), opaque=opaque)
             case "image" | "document" if block.get("source"):
                 yield decode_media(block)
+            case "tool_reference":  # in a result: a search of the caller found it
+                opaque = unknown_fields(block, ("type", "tool_name"))
+                yield ToolsChanged(loaded=(as_text(block.get("tool_name")),), opaque=opaque)
+            case "tool_addition" | "tool_removal" as kind if change := decode_change(kind, block):
+                yield change
             case _:  # search_result, container_upload …
                 yield Foreign(ANTHROPIC_MESSAGES, block)
+
+
+def decode_change(kind: str, block: Doc) -> ToolsChanged | None:
+    """Decode a tool that is offered or withdrawn from here on; None if it is one of an MCP server."""
+    tool, opaque = as_dict(block.get("tool")), unknown_fields(block, ("type", "tool"))
+    match tool.get("type"):
+        case "tool_reference":
+            names = (as_text(tool.get("name")),)
+            change = ToolsChanged(loaded=names) if kind == "tool_addition" else ToolsChanged(removed=names)
+            return replace(change, opaque=opaque)
+        case "tool_definition":
+            return ToolsChanged((decode_tool(as_dict(tool.get("definition"))),), opaque={**(opaque or {}), "tool": tool})
+        case _:
+            return None
+
+
+def _mark_searches(tools: list[ToolDefinition], messages: list[Message]) -> tuple[ToolDefinition, ...]:
+    """Mark the caller's own search for deferred tools: its results refer to tools, or it is named like one."""
+    if not any(tool.deferred for tool in tools):
+        return tuple(tools)
+    results = [result for message in messages for result in message.results]
+    names = {result.name for result in results if any(isinstance(part, ToolsChanged) for part in result.content)}
+    return tuple(
+        replace(tool, finds_tools=True)
+        if tool.kind == "function" and not tool.deferred and (tool.name in names or _SEARCH_NAME.fullmatch(tool.name))
+        else tool
+        for tool in tools
+    )
 
 
 def decode_media(block: Doc) -> Media:
@@ -109,12 +149,14 @@ def decode_tool(tool: Doc) -> ToolDefinition:
     """Decode a tool. One with a type of its own is the vendor's: its definition is kept whole."""
     if tool.get("type") not in (None, "custom"):
         name = as_text(tool.get("name")) or as_text(tool.get("type"))
-        return ToolDefinition(name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool)
+        finds_tools = as_text(tool.get("type")).startswith("tool_search_tool")
+        return ToolDefinition(name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool, finds_tools=finds_tools)
     inputs = as_list(tool.get("input_examples"))
     examples = tuple(map(ToolExample, inputs)) if all(isinstance(value, dict) for value in inputs) else ()
-    known = ("name", "description", "input_schema", "strict", *(["input_examples"] if examples else ()))
-    opaque, strict = unknown_fields(tool, known), tool.get("strict")
-    return define_tool(tool, ANTHROPIC_MESSAGES, opaque, schema_key="input_schema", strict=strict, examples=examples)
+    more: Doc = {"strict": tool.get("strict"), "examples": examples, "deferred": tool.get("defer_loading") is True}
+    optional = {"input_examples": examples, "defer_loading": more["deferred"]}
+    known = ("name", "description", "input_schema", "strict", *(key for key, value in optional.items() if value))
+    return define_tool(tool, ANTHROPIC_MESSAGES, unknown_fields(tool, known), schema_key="input_schema", **more)
 
 
 def decode_choice(choice: Doc) -> ToolChoice | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
@@ -15,7 +15,7 @@ from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, join_plain
 
-__all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
+__all__ = ["encode_block", "encode_body", "encode_end", "encode_message", "head_key", "leading_count"]
 
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # the types that the API knows
 _MIN_THINKING_BUDGET = 1024
@@ -34,7 +34,11 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
     match message.role:
         case "system":
             if writer.is_own:
-                return [{"role": "system", "content": _encode_blocks(message.blocks, writer)}]
+                return [{"role": "system", "content": _encode_blocks(message.blocks, writer, "system")}]
+            changes = [block for block in message.blocks if isinstance(block, ToolsChanged)]
+            writer.held_items += [encoded for change in changes for encoded in _encode_change(change, writer, "system")]
+            if len(changes) == len(message.blocks):
+                return []
             # Older models: 400 "role 'system' is not supported on this model"; Sonnet 5 accepts and ignores it.
             writer.record_repair("system message", "not at the start; sent as a user message")
             return [{"role": "user", "content": f"<system>\n{message.text}\n</system>"}]
@@ -42,11 +46,53 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
             # All results of a turn must be in one message: 400 "`tool_use` ids were found without `tool_result` blocks".
             return [{"role": "user", "content": [encode_result(result, writer) for result in message.results]}]
         case _:
-            return [{"role": message.role, "content": join_plain(_encode_blocks(message.blocks, writer))}]
+            before = encode_end(writer) if message.role == "assistant" else []
+            writer.held_items = writer.held_items if message.role != "assistant" else []
+            return [
+                *before,
+                {"role": message.role, "content": join_plain(_encode_blocks(message.blocks, writer, message.role))},
+            ]
 
 
-def _encode_blocks(blocks: Sequence[Block], writer: Writer) -> list[Doc]:
-    return [encoded for block in blocks if (encoded := encode_block(block, writer))]
+def encode_end(writer: Writer) -> list[Doc]:
+    """Encode changes of the tools: they stand right before an assistant message, or at the end (Anthropic's documentation)."""
+    return [{"role": "system", "content": list(writer.held_items)}] if writer.held_items else []
+
+
+def _encode_blocks(blocks: Sequence[Block], writer: Writer, place: str) -> list[Doc]:
+    encoded: list[Doc] = []
+    for block in blocks:
+        if isinstance(block, ToolsChanged):
+            encoded += _encode_change(block, writer, place)
+        elif item := encode_block(block, writer):
+            encoded.append(item)
+    return encoded
+
+
+def _encode_change(change: ToolsChanged, writer: Writer, place: str) -> list[Doc]:
+    """Encode references to tools of the head: of a result, or of a system message."""
+    state = writer.echo_opaque(change.opaque)
+    if "item" in state:  # what a search of the provider found
+        return [state["item"]]
+    if "tool" in state:
+        return [{"type": "tool_addition", **state}]
+    if place in ("user", "assistant"):  # of a result without its call: there is no form for it
+        return []
+    # A reference to a tool that is not in the head is refused (`tool_reference_unresolved`).
+    known = change.loaded if writer.is_own else [name for name in change.loaded if name in writer.plan.known]
+    loaded = dict.fromkeys((*(tool.qualified_name for tool in change.added), *known))
+    if place == "tool":
+        return [{"type": "tool_reference", "tool_name": _reference_name(name, writer), **state} for name in loaded]
+    named = [*(("tool_addition", name) for name in loaded), *(("tool_removal", name) for name in change.removed)]
+    return [
+        {"type": kind, "tool": {"type": "tool_reference", "name": _reference_name(name, writer)}, **state}
+        for kind, name in named
+    ]
+
+
+def _reference_name(name: str, writer: Writer) -> str:
+    tool = writer.plan.known.get(name)
+    return writer.map_tool_name(tool.name, tool.namespace) if tool else name
 
 
 def encode_block(block: Block, writer: Writer) -> Doc | None:
@@ -69,6 +115,8 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
             return encode_media(block, writer)
         case Foreign():
             return block.item
+        case ToolsChanged():  # of a reply
+            return writer.echo_opaque(block.opaque).get("item")
         case ToolResult():  # results have a message of their own
             return None
 
@@ -77,7 +125,8 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
     encoded: Doc = {"type": "tool_result", "tool_use_id": writer.map_call_id(result.call_id)}
     blocks = [block for block in result.content if not (isinstance(block, Text) and not block.text.strip())]
     if blocks:  # omitted rather than []: an empty list is not portable
-        encoded["content"] = join_plain(_encode_blocks(blocks, writer))
+        parts = _encode_blocks(blocks, writer, "tool")
+        encoded["content"] = join_plain(parts) if parts else "No tools were loaded."
     if result.is_error:
         encoded["is_error"] = True
         encoded.setdefault("content", "Error")  # an error without content is believed to be refused
@@ -149,7 +198,7 @@ def _encode_system(system: Sequence[Message], writer: Writer) -> Any:
         blocks = [block for block in message.blocks if not (isinstance(block, Text) and not block.text.strip())]
         if len(blocks) < len(message.blocks):
             writer.record_repair("blank text", "dropped")
-        encoded += _encode_blocks(blocks, writer)
+        encoded += _encode_blocks(blocks, writer, "start")
     encoded += ({"type": "text", "text": hint} for hint in writer.prompt_hints)
     return join_plain(encoded)
 
@@ -228,7 +277,9 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
         encoded["strict"] = function.strict
     if function.examples:
         encoded["input_examples"] = function.examples
-    return {**encoded, **function.extra}  # `cache_control`, `defer_loading` …
+    if tool.deferred:
+        encoded["defer_loading"] = True
+    return {**encoded, **function.extra}  # `cache_control`, `eager_input_streaming` …
 
 
 def encode_choice(

@@ -6,7 +6,8 @@ from typing import ClassVar
 from toolglot.messages import Block, Media, Reply, StopReason, Text, Thinking, ToolCall
 from toolglot.wire.gemini.request_encode import encode_block
 from toolglot.wire.json_values import Doc
-from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
+from toolglot.wire.reply_encoding import ReplyEncoder
+from toolglot.wire.tracker import ReplyBlock
 
 
 class GeminiReplyEncoder(ReplyEncoder):

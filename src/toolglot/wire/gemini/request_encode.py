@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from toolglot.jsontext import dumps, dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
@@ -60,7 +60,7 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
             return encode_media(block, writer)
         case Foreign():
             return block.item
-        case ToolResult():  # results have a message of their own
+        case ToolResult() | ToolsChanged():  # results have a message of their own
             return None
 
 

@@ -9,7 +9,8 @@ from toolglot.wire.json_values import Doc, as_text
 from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
 from toolglot.wire.openai_chat.request_encode import encode_call
-from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder, is_refusal
+from toolglot.wire.reply_encoding import ReplyEncoder, is_refusal
+from toolglot.wire.tracker import ReplyBlock
 
 
 class ChatReplyEncoder(ReplyEncoder):

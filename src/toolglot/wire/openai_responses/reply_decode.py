@@ -7,13 +7,17 @@ The terminal event's `output` fills in what was never announced: some backends l
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from toolglot.messages import Foreign, Media, StopReason, Text, Thinking, ToolCall
+from msgspec.structs import replace
+
+from toolglot.definitions import ToolDefinition
+from toolglot.messages import Foreign, StopReason, Text, Thinking, ToolsChanged
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, require_text, unknown_fields
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
+from toolglot.wire.request_decoding import define_tool
 from toolglot.wire.spec import OPENAI_RESPONSES
-from toolglot.wire.tracker import ToolCallTracker, make_call
+from toolglot.wire.tracker import ReplyBlock, ToolCallTracker, make_call
 
 _INCOMPLETE_REASONS: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filtered"}
 _TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled")
@@ -101,7 +105,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
         tracker = self._tracker
         match item.get("type"):
             case "function_call" | "custom_tool_call" as kind:
-                id, name, namespace = item.get("call_id"), item.get("name"), item.get("namespace")
+                id, name, namespace = item.get("call_id"), item.get("name"), _read_namespace(item)
                 tracker.update_call(index, id, name, freeform=kind == "custom_tool_call", namespace=namespace)
             case "reasoning":
                 state = unknown_fields(item, ("type", "summary", "encrypted_content", "content"))
@@ -139,7 +143,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
         self.is_complete = self.is_over = True
 
 
-def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text | Thinking | Media | ToolCall | Foreign]]:
+def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, ReplyBlock]]:
     """Decode one output item into blocks, each with its slot."""
     match item.get("type"):
         case "message":
@@ -167,12 +171,63 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text 
         case "function_call" | "custom_tool_call" as kind:
             is_freeform = kind == "custom_tool_call"
             value = item.get("input") or "" if is_freeform else item.get("arguments")
-            name, namespace = as_text(item.get("name")), as_text(item.get("namespace"))
+            name, namespace = as_text(item.get("name")), _read_namespace(item)
             id = as_text(item.get("call_id")) or as_text(item.get("id"))  # in case the call_id is missing
-            opaque = unknown_fields(item, _CALL_FIELDS)
+            own_namespace = item.get("namespace") and not namespace  # echoed: a loaded tool is not in the default namespace
+            opaque = unknown_fields(item, _CALL_FIELDS[:-1] if own_namespace else _CALL_FIELDS)
             yield slot, make_call(id, name, value, freeform=is_freeform, namespace=namespace, opaque=opaque)
         case str(kind) if kind in NATIVE_ITEMS and item.get("call_id") and item.get("execution") != "server":
             name, field, _ = NATIVE_ITEMS[kind]
             yield slot, make_call(as_text(item["call_id"]), name, item.get(field), opaque={"item": item})
+        case "tool_search_output":  # the provider searched
+            names = tuple(tool.qualified_name for tool in decode_tools(item.get("tools")))
+            yield slot, ToolsChanged(loaded=names, opaque={"item": item})
         case _:  # run by the provider, sent back unchanged
             yield slot, Foreign(OPENAI_RESPONSES, item)
+
+
+def _read_namespace(item: Doc) -> str:
+    """Return the namespace of a call's tool. A tool that was loaded has its own name there, which is none (recorded)."""
+    namespace = as_text(item.get("namespace"))
+    return namespace if namespace != item.get("name") else ""
+
+
+def decode_tools(items: Any) -> tuple[ToolDefinition, ...]:
+    """Decode tools, of a request or of an item."""
+    return tuple(tool for item in iter_dicts(items) for tool in decode_tool(item))
+
+
+def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
+    """Decode a tool. A namespace contains several."""
+    match item.get("type"):
+        case "function" | None:
+            deferred = item.get("defer_loading") is True
+            known = ("type", "name", "description", "parameters", "strict", *(["defer_loading"] if deferred else ()))
+            strict, opaque = item.get("strict"), unknown_fields(item, known)
+            yield define_tool(item, OPENAI_RESPONSES, opaque, strict=strict, deferred=deferred)
+        case "custom":
+            grammar = unknown_fields(as_dict(item.get("format")), ("type",))
+            deferred = item.get("defer_loading") is True
+            known = ("type", "name", "description", "format", *(["defer_loading"] if deferred else ()))
+            opaque = unknown_fields(item, known)
+            yield define_tool(item, OPENAI_RESPONSES, opaque, kind="freeform", grammar=grammar, deferred=deferred)
+        case "namespace":
+            space = unknown_fields(item, ("type", "name", "tools"))
+            for inner in iter_dicts(item.get("tools")):
+                for tool in decode_tool(inner):
+                    opaque = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
+                    yield replace(tool, namespace=as_text(item.get("name")), opaque=opaque or None)
+        case "tool_search" if item.get("execution") == "client":  # the caller runs it: a function with a form of its own
+            opaque = unknown_fields(item, ("type", "execution", "description", "parameters"))
+            fields = {**item, "name": "tool_search"}
+            yield define_tool(fields, OPENAI_RESPONSES, opaque, finds_tools=True)
+        case kind:
+            finds_tools = kind == "tool_search"
+            name = name_hosted_tool(item)
+            yield ToolDefinition(name, kind="hosted", wire=OPENAI_RESPONSES, opaque=item, finds_tools=finds_tools)
+
+
+def name_hosted_tool(item: Doc) -> str:
+    """Name a hosted tool by its type. There may be several MCP servers, each with a label."""
+    label = as_text(item.get("server_label"))
+    return f"{as_text(item.get('type'))}:{label}" if label else as_text(item.get("type"))

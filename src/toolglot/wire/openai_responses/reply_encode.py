@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.messages import Block, Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.messages import Block, Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, ToolsChanged, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
 from toolglot.wire.openai_responses.request_encode import encode_call
-from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder, is_refusal
+from toolglot.wire.reply_encoding import ReplyEncoder, is_refusal
+from toolglot.wire.tracker import ReplyBlock
 
 _INCOMPLETE_REASONS: dict[StopReason, str] = {"length": "max_output_tokens", "filtered": "content_filter"}
 # The settings of a request that its response repeats, with their defaults. The schema of Open Responses requires all of them.
@@ -83,7 +84,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
     def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
         self._item_id, self._kind, self._has_summary = "", "other", False
         is_native_call = isinstance(block, ToolCall) and "item" in self.echo_opaque(block)
-        if is_native_call or isinstance(block, Media | Foreign):  # sent complete
+        if is_native_call or isinstance(block, Media | ToolsChanged | Foreign):  # sent complete
             return
         item: Doc = self._encode_item(block) or {}
         self._item_id = as_text(item.get("id"))
@@ -168,6 +169,8 @@ class ResponsesReplyEncoder(ReplyEncoder):
             case Media():
                 head = {"type": "image_generation_call", "id": self._item_id_for("ig", {})}
                 return {**head, "status": "completed", "result": block.data}
+            case ToolsChanged():
+                return state["item"]
             case _:
                 return block.item if isinstance(block, Foreign) else None
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult, ToolsChanged
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
+from toolglot.request import Options, Request, ToolChoice, parse_effort
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
-from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_item
-from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
+from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_item, decode_tools, name_hosted_tool
+from toolglot.wire.request_decoding import decode_options, join_messages
 from toolglot.wire.spec import OPENAI_RESPONSES, SPECS
 
 _NEUTRAL_FIELDS = {
@@ -40,7 +40,7 @@ def decode(body: Doc, profile: Profile) -> Request:
     return Request(
         model=as_text(body.get("model")),
         messages=[*decode_instructions(body.get("instructions"), origin), *decode_input(body.get("input"), origin)],
-        tools=tuple(tool for item in iter_dicts(body.get("tools")) for tool in decode_tool(item)),
+        tools=decode_tools(body.get("tools")),
         tool_choice=choice,
         parallel=body.get("parallel_tool_calls"),
         options=Options(**decode_options(body, OPENAI_RESPONSES), effort=effort),
@@ -70,7 +70,10 @@ def decode_items(items: list[Doc], origin: Origin) -> Iterator[Message]:
     native_ids = {item.get("call_id") for item in items if item.get("type") in NATIVE_ITEMS}
     for item in items:
         kind = item.get("type") or "message"
-        if kind in _OUTPUT_TYPES and item.get("call_id"):
+        if kind == "additional_tools":
+            change = ToolsChanged(decode_tools(item.get("tools")), opaque=unknown_fields(item, ("type", "role", "tools")))
+            yield Message("system", (change,), origin)
+        elif kind in _OUTPUT_TYPES and item.get("call_id"):
             yield Message("tool", (decode_result(item, is_native=item["call_id"] in native_ids),), origin)
         elif kind == "message" and item.get("role") != "assistant":
             yield decode_message(item, decode_content(item.get("content")), origin)
@@ -106,8 +109,12 @@ def decode_part(part: Doc) -> Text | Media | Foreign:
 
 def decode_result(item: Doc, *, is_native: bool) -> ToolResult:
     """Decode the output of a call."""
+    if item["type"] == "tool_search_output":  # as `defer_loading` says, the caller had not declared them: now they are there
+        added = tuple(replace(tool, deferred=False) for tool in decode_tools(item.get("tools")))
+        content: tuple[ResultBlock, ...] = (ToolsChanged(added),)
+        return ToolResult(item["call_id"], content, opaque={"item": item})
     if item["type"] in _NATIVE_OUTPUTS:
-        output = item.get("output", item.get("tools"))
+        output = item.get("output")
         texts = [as_text(part.get("stdout")) + as_text(part.get("stderr")) for part in iter_dicts(output)]
         return ToolResult(item["call_id"], (Text("\n".join(texts) if any(texts) else to_text(output)),), opaque={"item": item})
     output = item.get("output")
@@ -118,43 +125,17 @@ def decode_result(item: Doc, *, is_native: bool) -> ToolResult:
     return ToolResult(as_text(item.get("call_id")), content, opaque=opaque or None)
 
 
-def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
-    """Decode a tool. A namespace contains several."""
-    match item.get("type"):
-        case "function" | None:
-            opaque = unknown_fields(item, ("type", "name", "description", "parameters", "strict"))
-            yield define_tool(item, OPENAI_RESPONSES, opaque, strict=item.get("strict"))
-        case "custom":
-            grammar = unknown_fields(as_dict(item.get("format")), ("type",))
-            opaque = unknown_fields(item, ("type", "name", "description", "format"))
-            yield define_tool(item, OPENAI_RESPONSES, opaque, kind="freeform", grammar=grammar)
-        case "namespace":
-            space = unknown_fields(item, ("type", "name", "tools"))
-            for inner in iter_dicts(item.get("tools")):
-                for tool in decode_tool(inner):
-                    opaque = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
-                    yield replace(tool, namespace=as_text(item.get("name")), opaque=opaque or None)
-        case _:
-            yield ToolDefinition(_name_hosted_tool(item), kind="hosted", wire=OPENAI_RESPONSES, opaque=item)
-
-
-def _name_hosted_tool(item: Doc) -> str:
-    """Name a hosted tool by its type. There may be several MCP servers, each with a label."""
-    label = as_text(item.get("server_label"))
-    return f"{as_text(item.get('type'))}:{label}" if label else as_text(item.get("type"))
-
-
 def decode_choice(choice: Any) -> ToolChoice | None:
     """Decode the tool choice."""
     match choice:
         case "auto" | "none" | "required":
             return ToolChoice(choice)
         case {"type": "allowed_tools", "mode": mode, "tools": tools}:
-            names = tuple(as_text(tool.get("name")) or _name_hosted_tool(tool) for tool in iter_dicts(tools))
+            names = tuple(as_text(tool.get("name")) or name_hosted_tool(tool) for tool in iter_dicts(tools))
             return ToolChoice("required" if mode == "required" else "auto", names)
         case {"type": "function" | "custom", "name": str(name)}:
             return ToolChoice("required", (name,))
         case {"type": str()} if "name" not in choice:
-            return ToolChoice("required", (_name_hosted_tool(choice),))
+            return ToolChoice("required", (name_hosted_tool(choice),))
         case _:
             return None

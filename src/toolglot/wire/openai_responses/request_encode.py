@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import count_leading_system
 from toolglot.wire.ids import hash_id
@@ -15,7 +17,8 @@ from toolglot.wire.openai_common import encode_output_schema
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.spec import OPENAI_RESPONSES
-from toolglot.wire.tool_encoding import encode_function, native_definition, select_chosen, select_tools
+from toolglot.wire.tool_encoding import encode_function, is_usable, native_definition, select_chosen, select_tools
+from toolglot.wire.tools_over_time import describe_loaded
 from toolglot.wire.writer import Writer, format_result_text
 
 __all__ = ["encode_body", "encode_call", "encode_message", "leading_count"]
@@ -28,13 +31,15 @@ _ITEM_IDS = {
 }
 _SHELL_OUTPUT_KEYS = {"stdout", "stderr", "outcome"}
 # Arguments without which a call cannot be sent as the native item of a trained tool.
-_REQUIRED_ARGUMENTS = {"shell_call": ("commands",), "apply_patch_call": ("type", "path")}
+_REQUIRED_ARGUMENTS = {"shell_call": ("commands",), "apply_patch_call": ("type", "path"), "tool_search_call": ()}
 
 
 def leading_count(messages: Sequence[Message]) -> int:
     """Count the leading system messages that are sent as `instructions`. Those that came as items stay items."""
     count = count_leading_system(messages)
     for index, message in enumerate(messages[:count]):
+        if any(isinstance(block, ToolsChanged) for block in message.blocks):  # an item of its own
+            return index
         is_own = message.origin is not None and message.origin.wire == OPENAI_RESPONSES
         if is_own and "instructions" not in (message.opaque or {}):
             return index
@@ -47,11 +52,16 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
         case "assistant":
             return [checked for item in encode_assistant(message, writer) if (checked := _check_id(item, writer))]
         case "tool":
-            return [encode_result(result, writer) for result in message.results]
+            return [*(encode_result(result, writer) for result in message.results), *encode_loaded(message, writer)]
         case _:
+            changes = [block for block in message.blocks if isinstance(block, ToolsChanged)]
+            items = [item for change in changes if (item := encode_change(change, writer))]
+            others = [block for block in message.blocks if not isinstance(block, ToolsChanged)]
+            if not others:
+                return items
             state = {"role": message.role, **writer.echo_opaque(message.opaque)}
             state.pop("instructions", None)  # our own mark, not a field
-            return [{**state, "content": _encode_content(message.blocks, writer)}]
+            return [*items, {**state, "content": _encode_content(others, writer)}]
 
 
 def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
@@ -81,6 +91,9 @@ def encode_assistant(message: Message, writer: Writer) -> Iterator[Doc]:
                 writer.record_loss(block.kind, f"{writer.profile.title} accepts no media from the assistant")
             case Foreign():
                 yield block.item
+            case ToolsChanged():
+                if item := encode_change(block, writer):
+                    yield item
             case ToolResult():  # results have a message of their own
                 pass
 
@@ -127,21 +140,54 @@ def _encode_texts(group: list[Text], writer: Writer) -> Doc:
     return {"type": "message", "role": "assistant", **state, "content": parts}
 
 
+def encode_change(change: ToolsChanged, writer: Writer) -> Doc | None:
+    """Encode tools that come from here on: what a search of the provider found, or an item of the caller."""
+    state = writer.echo_opaque(change.opaque)
+    if "item" in state:
+        return state["item"]
+    tools = _encode_definitions(change, writer)
+    return {"type": "additional_tools", "role": "developer", "tools": tools, **state} if tools else None
+
+
+def encode_loaded(message: Message, writer: Writer) -> Iterator[Doc]:
+    """Encode the tools that results loaded, unless the output of a `tool_search_call` has them."""
+    for result in message.results:
+        if writer.native_item_types.get(result.call_id) != "tool_search_call":
+            for change in result.content:
+                if isinstance(change, ToolsChanged) and (item := encode_change(change, writer)):
+                    yield item
+
+
+def _encode_definitions(change: ToolsChanged, writer: Writer, *, deferred: bool = False) -> list[Doc]:
+    known = writer.plan.known
+    tools = {tool.qualified_name: tool for tool in change.added}
+    tools |= {name: replace(known[name], deferred=False) for name in change.loaded if name in known}
+    kept = [tool for name, tool in tools.items() if name not in writer.plan.removed and is_usable(tool, writer)]
+    return _group_tools([replace(tool, deferred=True) for tool in kept] if deferred else kept, writer)
+
+
 def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Doc:
     """Encode one call of a message or a reply. `verbatim` keeps arguments that are not JSON."""
     state = writer.echo_opaque(call.opaque)
     if item := state.get("item"):
         writer.native_item_types[call.id] = as_text(item["type"])
         return {**item, "call_id": writer.map_call_id(call.id)}
-    native_type = f"{writer.native_types.get(call.name, '')}_call"
+    tool = writer.plan.known.get(call.name)
+    is_search = tool is not None and _is_client_search(tool)
+    native_type = "tool_search_call" if is_search else f"{writer.native_types.get(call.name, '')}_call"
     required = _REQUIRED_ARGUMENTS.get(native_type)
-    if required and call.arguments is not None and all(name in call.arguments for name in required):
+    if required is not None and call.arguments is not None and all(name in call.arguments for name in required):
         writer.native_item_types[call.id] = native_type
         fields = {NATIVE_ITEMS[native_type][1]: call.arguments, "status": "completed"}
+        if native_type == "tool_search_call":
+            fields["execution"] = "client"
         return {"type": native_type, "call_id": writer.map_call_id(call.id), **fields}
     head: Doc = {"call_id": writer.map_call_id(call.id), "name": writer.map_tool_name(call.name, call.namespace)}
     if call.namespace and writer.profile.features.namespaces:
         head["namespace"] = call.namespace  # required for tools that were found by tool_search
+    elif call.name in writer.plan.inline and writer.profile.features.namespaces:
+        # 400 "… does not exist in the default namespace": a tool of an item is in a namespace of its own name.
+        head["namespace"] = head["name"]
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **state}
     text = call.text if call.text.strip() else "{}"
@@ -156,12 +202,22 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
     if item := state.get("item"):
         return {**item, "call_id": id}
     call, native_type = writer.calls.get(result.call_id), writer.native_item_types.get(result.call_id)
-    if native_type and "type" not in state:
+    changes = [block for block in result.content if isinstance(block, ToolsChanged)]
+    if native_type == "tool_search_call" and (changes or isinstance(result.data, list)):
+        tools = (
+            as_list(result.data)
+            if not changes
+            else [tool for change in changes for tool in _encode_definitions(change, writer, deferred=True)]
+        )
+        return {"type": "tool_search_output", "call_id": id, "execution": "client", "status": "completed", "tools": tools}
+    if native_type and native_type != "tool_search_call" and "type" not in state:
         return {"type": NATIVE_ITEMS[native_type][2], "call_id": id, **_native_output(native_type, result, call)}
     own_type = state.pop("type", None)
     is_freeform = call.freeform if call and not native_type else own_type == "custom_tool_call_output"
     output: Any = format_result_text(result)
-    if any(not isinstance(block, Text) for block in result.content):
+    if changes and not result.text.strip():
+        output = describe_loaded(changes, writer)
+    elif any(not isinstance(block, Text | ToolsChanged) for block in result.content):
         flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error and not result.is_rendered else ()
         output = _encode_content((*flag, *result.content), writer)
     kind = "custom_tool_call_output" if is_freeform else "function_call_output"
@@ -180,8 +236,6 @@ def _native_output(native_type: str, result: ToolResult, call: ToolCall | None) 
             return output if limit is None else {**output, "max_output_length": limit}
         case "apply_patch_call":
             return {"status": "failed" if result.is_error else "completed", "output": result.text}
-        case "tool_search_call":
-            return {"execution": "client", "status": "completed", "tools": as_list(result.data)}
         case _:
             return {"output": result.text}
 
@@ -255,6 +309,19 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], inp
 
 def encode_tools(request: Request, writer: Writer) -> Doc:
     tools, choice = select_tools(request, writer)
+    encoded = _group_tools(tools, writer)
+    if not encoded and not writer.plan.inline:
+        return {}
+    body: Doc = {"tools": encoded} if encoded else {}
+    if choice:
+        body["tool_choice"] = encode_choice(choice, tools, writer)
+    if request.parallel is not None:
+        body["parallel_tool_calls"] = request.parallel
+    return body
+
+
+def _group_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
+    """Encode tools, those of a namespace together."""
     encoded: list[Doc] = []
     namespaces: dict[str, Doc] = {}
     for tool in tools:
@@ -269,19 +336,16 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
             namespace: Doc = {**head, **extra, "tools": [item]}
             namespaces[tool.namespace] = namespace
             encoded.append(namespace)
-    if not encoded:
-        return {}
-    body: Doc = {"tools": encoded}
-    if choice:
-        body["tool_choice"] = encode_choice(choice, tools, writer)
-    if request.parallel is not None:
-        body["parallel_tool_calls"] = request.parallel
-    return body
+    return encoded
 
 
 def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
     if native := native_definition(tool, writer):
         return native
+    if _is_client_search(tool):
+        fields = {"description": tool.description, "parameters": tool.parameters}
+        given = {key: value for key, value in fields.items() if value}
+        return {"type": "tool_search", "execution": "client", **given, **(tool.opaque or {})}
     if tool.kind == "freeform":
         extra = (tool.opaque or {}) if tool.wire == OPENAI_RESPONSES else {}
         encoded: Doc = {"type": "custom", "name": writer.map_tool_name(tool.name, tool.namespace)}
@@ -294,7 +358,14 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
         extra = function.extra
         # `strict` is always sent: if it is missing, the server tries strict and may change the schema (OpenAPI document).
         encoded = {"type": "function", **function.to_fields(), "strict": function.strict}
+    if tool.deferred:
+        encoded["defer_loading"] = True
     return {**encoded, **(unknown_fields(extra, ("namespace",)) or {})}
+
+
+def _is_client_search(tool: ToolDefinition) -> bool:
+    """Return whether a tool came as a `tool_search` that the caller runs. Any other search stays a function."""
+    return tool.finds_tools and tool.kind == "function" and tool.wire == OPENAI_RESPONSES
 
 
 def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Any:

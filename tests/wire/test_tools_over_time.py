@@ -1,0 +1,388 @@
+"""Tools over time: bodies as Codex (code mode) and Claude Code (ToolSearch) send them, on every wire and back."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from toolglot.jsontext import dumps, dumps_text
+from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult, ToolsChanged, assistant, tool_results, user
+from toolglot.providers.catalog import resolve_profile
+from toolglot.request import Request, ToolChoice, ToolDefinition, effective_tools
+from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.prefix import PrefixEncoder
+from toolglot.wire.spec import SPECS
+from toolglot.wire.writer import EncodedRequest
+
+Doc = dict[str, Any]
+
+
+def schema(*names: str) -> Doc:
+    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
+
+
+def function(name: str, *parameters: str, **more: Any) -> Doc:
+    fields = {"description": f"Does {name}.", "parameters": schema(*parameters), "strict": False}
+    return {"type": "function", "name": name, **fields, **more}
+
+
+# Codex with a gpt-5.6 model: no `tools`, but an item with namespaces and a custom tool.
+CODEX: Doc = {
+    "model": "gpt-5.6-sol",
+    "instructions": "You write code.",
+    "tool_choice": "auto",
+    "parallel_tool_calls": False,
+    "store": False,
+    "input": [
+        {
+            "type": "additional_tools",
+            "role": "developer",
+            "tools": [
+                {
+                    "type": "namespace",
+                    "name": "functions",
+                    "description": "Tools of the workspace.",
+                    "tools": [
+                        {
+                            "type": "custom",
+                            "name": "exec",
+                            "description": "Run a script.",
+                            "format": {"type": "grammar", "syntax": "lark", "definition": "start: /(.|\\n)+/"},
+                        },
+                        function("wait", "session"),
+                    ],
+                },
+                {
+                    "type": "namespace",
+                    "name": "clock",
+                    "description": "Time.",
+                    "tools": [function("sleep", "until")],
+                },
+            ],
+        },
+        {"type": "message", "role": "developer", "content": "Stay in the workspace."},
+        {"type": "message", "role": "user", "content": "List the files."},
+        {"type": "custom_tool_call", "call_id": "call_1", "namespace": "functions", "name": "exec", "input": "text(1)"},
+        {"type": "custom_tool_call_output", "call_id": "call_1", "output": "a.txt"},
+    ],
+}
+CODEX_NAMES = {"functions.exec", "functions.wait", "clock.sleep"}
+
+# Claude Code: a few tools, the rest deferred behind ToolSearch, whose results are references.
+CLAUDE: Doc = {
+    "model": "claude-opus-4-8",
+    "max_tokens": 32000,
+    "system": "You write code.",
+    "tools": [
+        {"name": "Bash", "description": "Run a command.", "input_schema": schema("command")},
+        {"name": "ToolSearch", "description": "Load tools.", "input_schema": schema("query")},
+        {"name": "WebFetch", "description": "Fetch a page.", "input_schema": schema("url"), "defer_loading": True},
+        {"name": "TaskStop", "description": "Stop a task.", "input_schema": schema("id"), "defer_loading": True},
+        {"name": "NotebookEdit", "description": "Edit cells.", "input_schema": schema("cell"), "defer_loading": True},
+    ],
+    "messages": [
+        {"role": "user", "content": "Read the page."},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "toolu_1", "name": "ToolSearch", "input": {"query": "select:WebFetch"}}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_1",
+                    "content": [{"type": "tool_reference", "tool_name": "WebFetch"}],
+                }
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "toolu_2", "name": "WebFetch", "input": {"url": "http://a.example"}}],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_2", "content": "A page."}]},
+        {
+            "role": "system",
+            "content": [
+                {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "TaskStop"}},
+                {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "Bash"}},
+            ],
+        },
+    ],
+}
+# OpenAI's search: run by the caller, and by the provider.
+CLIENT_SEARCH: Doc = {
+    "model": "gpt-5.4",
+    "tools": [
+        {"type": "tool_search", "execution": "client", "description": "Find tools.", "parameters": schema("goal")},
+    ],
+    "input": [
+        {"role": "user", "content": "What is the weather?"},
+        {
+            "type": "tool_search_call",
+            "id": "tsc_1",
+            "call_id": "call_1",
+            "execution": "client",
+            "status": "completed",
+            "arguments": {"goal": "weather"},
+        },
+        {
+            "type": "tool_search_output",
+            "call_id": "call_1",
+            "execution": "client",
+            "status": "completed",
+            "tools": [function("get_weather", "city", defer_loading=True)],
+        },
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "call_2",
+            "name": "get_weather",
+            "namespace": "get_weather",
+            "arguments": '{"city":"Rome"}',
+        },
+        {"type": "function_call_output", "call_id": "call_2", "output": "Sunny."},
+    ],
+}
+SERVER_SEARCH: Doc = {
+    "model": "gpt-5.4",
+    "tools": [
+        {"type": "tool_search"},
+        function("get_weather", "city", defer_loading=True),
+        function("get_time", defer_loading=True),
+    ],
+    "input": [
+        {"role": "user", "content": "What is the weather?"},
+        {
+            "type": "tool_search_call",
+            "id": "tsc_1",
+            "call_id": None,
+            "execution": "server",
+            "status": "completed",
+            "arguments": {"paths": ["get_weather"]},
+        },
+        {
+            "type": "tool_search_output",
+            "id": "tso_1",
+            "call_id": None,
+            "execution": "server",
+            "status": "completed",
+            "tools": [function("get_weather", "city", defer_loading=True)],
+        },
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "call_2",
+            "name": "get_weather",
+            "namespace": "get_weather",
+            "arguments": '{"city":"Rome"}',
+        },
+        {"type": "function_call_output", "call_id": "call_2", "output": "Sunny."},
+    ],
+}
+BODIES = {
+    "codex": ("openai-responses", CODEX),
+    "claude": ("anthropic-messages", CLAUDE),
+    "client search": ("openai-responses", CLIENT_SEARCH),
+    "server search": ("openai-responses", SERVER_SEARCH),
+}
+
+
+def names_of(tools: Sequence[ToolDefinition]) -> set[str]:
+    return {tool.qualified_name for tool in tools if tool.kind != "hosted"}
+
+
+def convert(source: str, body: Doc, target: str, model: str = "") -> EncodedRequest:
+    request = decode_request(source, body)
+    return encode_request(replace(request, model=model or request.model), resolve_profile(SPECS[target].default_profile, model))
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_a_body_comes_back_as_it_was(case: str) -> None:
+    wire, body = BODIES[case]
+    encoded = convert(wire, body, wire, body["model"])
+    assert encoded.body == body
+    assert (encoded.losses, encoded.repairs) == ((), ())
+
+
+@pytest.mark.parametrize("target", SPECS)
+@pytest.mark.parametrize("case", BODIES)
+def test_no_tool_is_lost_on_any_wire_nor_on_the_way_back(case: str, target: str) -> None:
+    wire, body = BODIES[case]
+    request = decode_request(wire, body)
+    known = names_of(request.tools) | {
+        tool.qualified_name
+        for message in request.messages
+        for change in [*message.blocks, *(part for result in message.results for part in result.content)]
+        if isinstance(change, ToolsChanged)
+        for tool in change.added
+    }
+    there = convert(wire, body, target)
+    back = convert(target, there.body, wire)
+    for converted in (there.body, back.body):
+        text = dumps_text(converted)
+        assert [name for name in known if name.rpartition(".")[2] not in text] == []
+    # What the model may call stays callable, under a name that leads back.
+    offered = names_of(effective_tools(decode_request(target, there.body)).declared)
+    wanted = names_of(effective_tools(request).declared)
+    if "." not in "".join(offered):
+        offered = {".".join(filter(None, there.names[name])) for name in offered}
+    assert wanted <= offered
+    calls = [call.id for message in request.messages for call in message.calls]
+    assert len([call for message in decode_request(wire, back.body).messages for call in message.calls]) == len(calls)
+
+
+def test_codex_tools_are_declared_where_a_wire_has_no_additions() -> None:
+    encoded = convert("openai-responses", CODEX, "openai-chat")
+    declared = [tool.name for tool in decode_request("openai-chat", encoded.body).tools]
+    assert declared == ["functions__exec", "functions__wait", "clock__sleep"]
+    assert encoded.names["functions__exec"] == ("functions", "exec")
+    assert names_of(effective_tools(decode_request("openai-responses", CODEX)).declared) == CODEX_NAMES
+
+
+def test_references_of_claude_code_become_declarations() -> None:
+    encoded = convert("anthropic-messages", CLAUDE, "gemini", "gemini-2.5-pro")
+    declared = [tool["name"] for tool in encoded.body["tools"][0]["functionDeclarations"]]
+    assert declared == ["ToolSearch", "WebFetch", "TaskStop"]  # Bash was removed, NotebookEdit was not found yet
+    text = dumps_text(encoded.body)
+    assert "Use ToolSearch to load one of these tools before you call it: NotebookEdit." in text
+    assert "Loaded: WebFetch." in text
+    assert [loss for loss in encoded.losses if "tool" in loss.subject] == []
+
+
+def test_additions_follow_the_result_on_responses() -> None:
+    encoded = convert("anthropic-messages", CLAUDE, "openai-responses", "gpt-5")
+    kinds = [item.get("type", "message") for item in encoded.body["input"]]
+    assert kinds == [
+        "message",
+        "function_call",
+        "function_call_output",
+        "additional_tools",
+        "function_call",
+        "function_call_output",
+        "additional_tools",
+    ]
+    assert [tool["name"] for tool in encoded.body["tools"]] == ["ToolSearch"]
+    # 400 "does not exist in the default namespace" without it.
+    assert encoded.body["input"][4]["namespace"] == "WebFetch"
+
+
+def test_a_search_of_the_provider_is_that_of_the_other_provider() -> None:
+    there = convert("openai-responses", SERVER_SEARCH, "anthropic-messages", "claude-opus-4-8")
+    assert {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"} in there.body["tools"]
+    assert [tool["name"] for tool in there.body["tools"] if tool.get("defer_loading")] == ["get_time"]
+    back = convert("anthropic-messages", there.body, "openai-responses", "gpt-5.4")
+    assert {"type": "tool_search"} in back.body["tools"]
+    assert [tool["name"] for tool in back.body["tools"] if tool.get("defer_loading")] == ["get_time"]
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "gemini", "ollama-chat"])
+def test_without_a_search_deferred_tools_are_declared_at_once(target: str) -> None:
+    encoded = convert("openai-responses", SERVER_SEARCH, target)
+    assert names_of(decode_request(target, encoded.body).tools) == {"get_weather", "get_time"}
+    assert "hosted tool 'tool_search'" in [loss.subject for loss in encoded.losses]
+    assert any("declared at once" in repair.reason for repair in encoded.repairs)
+
+
+SEARCH = ToolDefinition("search_tools", "Find tools.", schema("query"), finds_tools=True)
+READ = ToolDefinition("read", "Read.", schema("path"))
+MANY = tuple(ToolDefinition(f"tool_{n}", f"Does {n}.", schema("x"), deferred=True) for n in range(4))
+FOUND = ToolResult("c1", (Text("Loaded: tool_2."), ToolsChanged(loaded=("tool_2",))), "search_tools")
+LATE = ToolDefinition("late", "Comes later.", schema("x"))
+STORY: list[Message] = [
+    user("Do 2."),
+    assistant(ToolCall("c1", "search_tools", {"query": "2"})),
+    tool_results(FOUND),
+    assistant(ToolCall("c2", "tool_2", {"x": "1"})),
+    tool_results(ToolResult("c2", (Text("done"),), "tool_2")),
+    assistant("Done."),
+    Message("system", (ToolsChanged((LATE,)),)),
+    user("Now late."),
+    assistant(ToolCall("c3", "late", {"x": "1"})),
+    tool_results(ToolResult("c3", (Text("done"),), "late")),
+    assistant("Done."),
+    Message("system", (ToolsChanged(removed=("late",)),)),
+    user("Thanks."),
+]
+# How many times the head changes: when a tool is found, when one is added, and when one is removed.
+HEADS = {
+    ("openai-responses", "gpt-5"): 1,  # only the removal: its history cannot take a tool back
+    ("openai-responses", "gpt-5.6"): 1,
+    ("anthropic", "claude-opus-4-8"): 1,  # the definition of `late`, which is deferred and so not a part of the cached prompt
+    ("anthropic", "claude-sonnet-4-5"): 2,
+    ("openai-chat", "gpt-4.1"): 3,
+    ("gemini", "gemini-2.5-pro"): 3,
+    ("ollama", "qwen3"): 3,
+}
+
+
+@pytest.mark.parametrize("target", HEADS)
+def test_the_head_changes_only_where_the_wire_has_no_form(target: tuple[str, str]) -> None:
+    profile = resolve_profile(*target)
+    request = Request(target[1], Conversation(STORY[:1]), (READ, SEARCH, *MANY))
+    encoder, changes, previous = PrefixEncoder(profile), 0, b""
+    for message in [None, *STORY[1:]]:
+        if message is not None:
+            cast(Conversation, request.messages).append(message)
+        step = encoder.encode(request)
+        full = encode_request(replace(request, messages=list(request.messages)), profile)
+        assert step.body == dumps(full.body)
+        assert full.losses == ()
+        changes += not step.body.startswith(previous)
+        previous = step.body[: step.prefix_length]
+    assert changes == HEADS[target]
+    assert names_of(effective_tools(request).declared) == {"read", "search_tools", "tool_2"}
+    text = dumps_text(encode_request(request, profile).body)
+    assert ("Comes later." in text) == (target[1] == "claude-opus-4-8")  # there, a removal stands in the history
+
+
+def test_a_change_stands_right_before_the_assistant_on_anthropic() -> None:
+    profile = resolve_profile("anthropic", "claude-opus-4-8")
+    body = encode_request(Request("claude-opus-4-8", STORY, (READ, SEARCH, *MANY)), profile).body
+    roles = [message["role"] for message in body["messages"]]
+    assert roles[5:9] == ["assistant", "user", "system", "assistant"]
+    assert body["messages"][7]["content"] == [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}]
+    assert body["messages"][-1]["content"] == [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "late"}}]
+    assert profile.headers["anthropic-beta"] == "mid-conversation-tool-changes-2026-07-01"
+
+
+def test_deferred_names_are_short_enough_for_references() -> None:
+    tools = (SEARCH, ToolDefinition("n" * 100, "", schema(), deferred=True), ToolDefinition("m" * 100, "", schema()))
+    result = ToolResult("c1", (ToolsChanged(loaded=("n" * 100, "gone")),), "search_tools")
+    messages = [user("hi"), assistant(ToolCall("c1", "search_tools", {})), tool_results(result)]
+    profile = resolve_profile("anthropic", "claude-sonnet-4-5")
+    encoded = encode_request(Request("claude-sonnet-4-5", messages, tools), profile)
+    reference = encoded.body["messages"][2]["content"][0]["content"]
+    assert reference == [{"type": "tool_reference", "tool_name": encoded.body["tools"][1]["name"]}]  # what is gone is left out
+    assert len(reference[0]["tool_name"]) == 64
+    assert len(encoded.body["tools"][2]["name"]) == 100
+
+
+def test_three_hundred_deferred_tools_are_within_the_limit() -> None:
+    tools = (SEARCH, *(ToolDefinition(f"t{n}", "", schema(), deferred=True) for n in range(300)))
+    for provider, model in HEADS:
+        encoded = encode_request(Request(model, [user("hi")], tools), resolve_profile(provider, model))
+        assert encoded.losses == ()
+        assert len(encoded.body["tools"]) in (1, 301)
+
+
+def test_a_choice_may_name_a_tool_of_the_history() -> None:
+    choice = ToolChoice("required", ("late",))
+    request = Request("gpt-5.6", [user("hi"), Message("system", (ToolsChanged((LATE,)),))], (), choice, parallel=False)
+    body = encode_request(request, resolve_profile("openai-responses", "gpt-5.6")).body
+    assert (body["tool_choice"], body["parallel_tool_calls"]) == ({"type": "function", "name": "late"}, False)
+    assert "tools" not in body
+
+
+def test_effective_tools_follow_the_conversation() -> None:
+    request = Request("m", STORY[:8], (READ, SEARCH, *MANY))
+    declared, deferred = effective_tools(request)
+    assert [tool.name for tool in declared] == ["read", "search_tools", "tool_2", "late"]
+    assert [tool.name for tool in deferred] == ["tool_0", "tool_1", "tool_3"]
+    again = [*STORY, Message("system", (ToolsChanged(loaded=("late", "nobody"), removed=("read",)),))]
+    assert [tool.name for tool in effective_tools(replace(request, messages=again)).declared] == [
+        "search_tools",
+        "tool_2",
+        "late",
+    ]
