@@ -126,3 +126,17 @@ def test_a_note_names_no_programs_if_none_can_be_run(desk: Desk) -> None:
     face = agent.view().facade
     assert face is not None
     assert "rg" not in face.note
+
+
+@pytest.mark.parametrize(("model", "call"), [
+    ("openai-responses/gpt-5.5", ToolCall("", "exec_command", {"cmd": "true"})),  # each result has its own times and ids
+    ("anthropic/claude-opus-5", ToolCall("", "Read", {"file_path": "nothing"})),
+    ("ollama/llama-4", ToolCall("", "read_file", {"path": "nothing"})),
+])  # fmt: skip
+def test_the_fourth_equal_call_is_answered_with_a_reminder(desk: Desk, model: str, call: ToolCall) -> None:
+    outcomes = desk.work(model, *[call] * 7)
+    assert ["[Reminder: this call was made " in outcome.result.text for outcome in outcomes] == [False] * 3 + [True] * 3 + [
+        False
+    ]
+    assert (outcomes[6].result.error_code, outcomes[6].ran) == ("repeated_call", False)
+    desk.check()

@@ -22,7 +22,7 @@ from toolglot.events import RunDone, RunResult
 from toolglot.facades.catalog import list_facades
 from toolglot.jsontext import loads
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, Message, Reply, ToolCall
+from toolglot.messages import BaseCall, Conversation, Message, Reply, ToolCall
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import Context
@@ -392,12 +392,13 @@ def test_what_is_no_decision_is_an_error(wrong: Any) -> None:
 
 def test_the_model_reads_why_it_was_refused_under_every_facade(tmp_path: Path) -> None:
     own = builtins(tmp_path, state_dir=tmp_path.parent / "state")
-    deny, base = Deny("use the staging server"), Message("assistant", (ToolCall("1", "shell", {"command": "touch ran"}),))
+    deny, command = Deny("use the staging server"), {"command": "touch ran"}
+    base = Message("assistant", (ToolCall("1", "shell", command, base_call=BaseCall("shell", command)),))
     for facade in list_facades():
         for approve in (Asked(deny), None):
             losses: dict[Any, None] = {}
             [call] = agent("anthropic", tools=own.tools, facade=facade.id).view().render_message(base, losses).calls
-            tap = Wiretap(calling(call), "say done")
+            tap = Wiretap(calling(replace(call, base_call=None)), "say done")
             talker = agent("anthropic", tap, tools=own.tools, facade=facade.id, approve=approve, config=WRITES)
             result = run(talker.run("go"))
             if approve is None:

@@ -10,7 +10,7 @@ import pytest
 from toolglot.approvals import ApprovalRequest
 from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
-from toolglot.messages import Text, ToolCall, ToolResult
+from toolglot.messages import Text, ToolCall
 from toolglot.tools.config import Rate, RetryConfig, ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
@@ -374,12 +374,22 @@ def made(desk: Desk, *calls: ToolCall) -> list[str]:
     return [kind for one in calls for kind in desk.kinds(one)]
 
 
-def test_identical_calls_are_broken_off() -> None:
+def has_reminder(outcome: ToolOutcome) -> bool:
+    return "\n\n[Reminder: this call was made " in outcome.result.text
+
+
+def test_identical_calls_are_answered_with_a_reminder_and_then_broken_off() -> None:
     desk = Desk()
-    assert made(desk, *[call("look", at="x")] * 5) == ["ok", "ok", "ok", "limit", "limit"]
+    outcomes = [desk.run(call("look", at="x"))[0] for _ in range(7)]
+    assert [has_reminder(outcome) for outcome in outcomes] == [False] * 3 + [True] * 3 + [False]
+    assert [outcome.ran for outcome in outcomes] == [True] * 6 + [False]
+    assert outcomes[3].result.text.startswith(outcomes[0].result.text)
+    assert (
+        "[Reminder: this call was made 4 times with the same arguments and the same result before." in outcomes[4].result.text
+    )
     (outcome,) = desk.run(call("look", at="x"))
     assert not outcome.ran
-    assert "3 times" in outcome.result.text
+    assert "6 times" in outcome.result.text
     assert "the same" in outcome.result.text
     assert made(desk, call("look", at="y")) == ["ok"], "something else may be done"
 
@@ -387,7 +397,7 @@ def test_identical_calls_are_broken_off() -> None:
 @pytest.mark.parametrize("repeats", [1, 2, 5, 30])
 def test_how_many_is_configured(repeats: int) -> None:
     desk = Desk(max_repeats=repeats)
-    assert made(desk, *[call("look", at="x")] * (repeats + 2)) == ["ok"] * repeats + ["limit"] * 2
+    assert made(desk, *[call("look", at="x")] * (2 * repeats + 2)) == ["ok"] * 2 * repeats + ["limit"] * 2
 
 
 def test_none_means_never() -> None:
@@ -412,12 +422,14 @@ def test_none_means_never() -> None:
 )
 def test_calls_that_are_all_but_identical_are_one(variants: list[dict[str, Any]]) -> None:
     desk = Desk()
-    assert made(desk, *(call("look", **arguments) for arguments in variants)) == ["ok", "ok", "ok", "limit"]
+    outcomes = [desk.run(call("look", **arguments))[0] for arguments in variants]
+    assert [has_reminder(outcome) for outcome in outcomes] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("values", [[1, 2, 3, 4], ["a", "b", "c", "d"], [[1, 2], [2, 1], [1], [2]], ["1", 1, [1], True]])
 def test_calls_that_differ_are_not_one(values: list[Any]) -> None:
-    assert made(Desk(), *(call("look", at=value) for value in values)) == ["ok"] * 4
+    desk = Desk()
+    assert not any(has_reminder(outcome) for value in values for outcome in desk.run(call("look", at=value)))
 
 
 def test_two_tools_with_the_same_arguments_are_not_one() -> None:
@@ -426,19 +438,22 @@ def test_two_tools_with_the_same_arguments_are_not_one() -> None:
 
 
 @pytest.mark.parametrize(("circle", "expected"), [
-    ([call("look"), call("look", at="b")], ["ok"] * 6 + ["limit"] * 2),
-    *(([call("look", at=n) for n in range(length)], ["ok"] * length * 3 + ["limit"] * length) for length in (3, 5, 8)),
-    ([call("write", path="a", content="b")], ["ok"] * 3 + ["limit"]),
+    ([call("look"), call("look", at="b")], ["ok"] * 12 + ["limit"] * 2),
+    *(([call("look", at=n) for n in range(length)], ["ok"] * length * 6 + ["limit"] * length) for length in (3, 5, 8)),
+    ([call("write", path="a", content="b")], ["ok"] * 6 + ["limit"]),
 ])  # fmt: skip
 def test_repetitions_of_any_length_are_found(circle: list[ToolCall], expected: list[str]) -> None:
-    assert made(Desk(), *circle * 4) == expected
+    assert made(Desk(), *circle * 7) == expected
 
 
 def test_calls_that_fail_loop_too() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    assert made(Desk(tool(inline=True)(fail)), *[call("fail")] * 4) == ["execution"] * 3 + ["limit"]
+    desk = Desk(tool(inline=True)(fail))
+    assert made(desk, *[call("fail")] * 3) == ["execution"] * 3
+    assert has_reminder(desk.run(call("fail"))[0])
+    assert made(desk, *[call("fail")] * 3) == ["execution"] * 2 + ["limit"]
 
 
 @pytest.mark.parametrize("repeats", [3, 10])
@@ -449,7 +464,7 @@ def test_waiting_for_something_is_allowed_for_longer_but_not_for_ever(repeats: i
         return f"{next(ticks)} % done"
 
     desk = Desk(tool(inline=True)(status), max_repeats=repeats)
-    assert made(desk, *[call("status", job=1)] * repeats * 4) == ["ok"] * repeats * 3 + ["limit"] * repeats
+    assert made(desk, *[call("status", job=1)] * repeats * 5) == ["ok"] * repeats * 4 + ["limit"] * repeats
 
 
 def test_a_check_between_changes_is_not_a_repetition() -> None:
@@ -476,15 +491,15 @@ def test_calls_that_are_refused_loop_too(why: str) -> None:
         config = {"approval_effects": frozenset({"write"}), "approve": says("no")}
     desk = Desk(hooks=(No(),) if why == "veto" else (), **config)
     bad = {"validation": call("write", path=[1]), "not_found": call("wriet", path="a")}.get(why, call("write", path="a"))
-    for _ in range(12):
-        (outcome,) = desk.run(bad)
-        assert not outcome.ran
+    outcomes = [desk.run(bad)[0] for _ in range(12)]
+    assert not any(outcome.ran for outcome in outcomes)
+    assert [has_reminder(outcome) for outcome in outcomes] == [False] * 3 + [True] * 3 + [False] * 6
     assert desk.executor.policy.is_exhausted
 
 
 def test_a_model_that_does_not_listen_is_exhausting() -> None:
     desk = Desk()
-    made(desk, *[call("look", at="x")] * 3)
+    made(desk, *[call("look", at="x")] * 6)
     told: list[bool] = []
     for _ in range(4):
         made(desk, call("look", at="x"))
@@ -496,16 +511,16 @@ def test_a_model_that_does_not_listen_is_exhausting() -> None:
 def test_a_model_that_listens_is_not() -> None:
     """Told twice, much later told once more: it did not go on."""
     desk = Desk()
-    made(desk, *[call("look", at="x")] * 5)
+    made(desk, *[call("look", at="x")] * 8)
     made(desk, *(call("look", at=n) for n in range(50)))
-    made(desk, *[call("look", at="z")] * 4)
+    made(desk, *[call("look", at="z")] * 7)
     assert not desk.executor.policy.is_exhausted
 
 
 def test_calls_of_one_turn_are_reported_once() -> None:
     """The model hears of it after the turn, however many calls that had."""
     desk = Desk()
-    made(desk, *[call("look", at="x")] * 3)
+    made(desk, *[call("look", at="x")] * 6)
     assert desk.kinds(*[call("look", at="x")] * 4) == ["limit"] * 4
     assert not desk.executor.policy.is_exhausted
 
@@ -523,7 +538,7 @@ def test_the_guard_does_not_grow() -> None:
         one = call("look", at=n)
         guard.check_limits(limited, "look", n * 0.5)
         guard.record_start(limited, n * 0.5)
-        guard.record_result(one, limited, ToolResult(one.id, (Text(str(n)),)))
+        guard.record_result(one, limited, (Text(str(n)),))
     sizes = [len(value) for name in ToolPolicy.__slots__ if hasattr(value := getattr(guard, name), "__len__")]
     assert max(sizes) < 100
     assert len(guard._start_times["", "look"]) <= 5  # pyright: ignore[reportPrivateUsage]

@@ -103,7 +103,8 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
     max_cost: Annotated[_Positive | NoLimit, _LOWER] = "none"
     """Maximum US dollars for one prompt, if the model's price is known."""
     max_repeats: Annotated[int, Meta(ge=0), Setting(trust="lower", zero_is_unlimited=True)] = _DEFAULT_CONFIG.max_repeats
-    """End the run when the same call returned the same result this many times; 0: never."""
+    """When the same call returned the same result this many times, remind the model; after twice as many, refuse it, and
+    then end the run; 0: never."""
     on_error: ToolErrorHandling = _DEFAULT_CONFIG.on_error
     """When a call fails: continue (tell the model), retry, or abort."""
     keep_env: tuple[str, ...] = ()

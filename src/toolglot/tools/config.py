@@ -114,7 +114,8 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: Amount | None = None
     """US dollars per run, if the model's price is known."""
     max_repeats: Count = 3
-    """Equal calls with equal results before the next one is refused. 0: no limit."""
+    """Equal calls with equal results before the results of further ones remind the model of it; after twice as many, they are
+    refused. 0: never."""
     eager_start: bool = False
     """Start read-only tools while the reply still streams."""
 

@@ -63,6 +63,8 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     approved: bool | None = None
     is_changed: bool = False
     """Whether the approver has changed the arguments."""
+    reminder: str = ""
+    """What the model is told besides the result."""
 
     @property
     def needs_approval(self) -> bool:
@@ -87,6 +89,16 @@ def error_outcome(call: ToolCall, error: ToolError, *, ran: bool = False) -> Too
     content = (Text(escape_surrogates(text)),)
     result = ToolResult(call.id, content, call.name, is_error=True, error_kind=error.kind, error_code=error.code)
     return ToolOutcome(call, result, ran=ran, details=error.details)
+
+
+def add_reminder(outcome: ToolOutcome, reminder: str) -> ToolOutcome:
+    """Return the outcome of a call with a reminder for the model after the result."""
+    if not reminder:
+        return outcome
+    result = outcome.result
+    data = None if isinstance(result.data, dict) else result.data  # a wire may send the data instead of the text
+    content = (*result.content, Text(f"\n\n[{reminder}]"))
+    return replace(outcome, result=replace(result, content=content, data=data))
 
 
 # ---- several calls
@@ -205,6 +217,7 @@ class Execution:
         self._cancel_flag: CancelFlag | None = None  # only for a function that can look at it
         self._timer: asyncio.TimerHandle | None = None
         self._in_attempt = self._expired = False
+        self._returned: Any = None  # the content as the tool itself returned it
         self.is_abandoned = False  # whatever the call still does is ignored
         self._started_at = batch.executor.clock()
         self.task = asyncio.get_running_loop().create_task(self._run())
@@ -231,7 +244,7 @@ class Execution:
             finally:  # also when it was cancelled or a hook failed: it has run
                 self._record(outcome)
             if not self.is_abandoned and outcome is not None:
-                batch.complete(self, outcome)
+                batch.complete(self, add_reminder(outcome, prepared.reminder))
         except Exception as error:
             batch.fail(error)
         except BaseException as error:
@@ -259,6 +272,7 @@ class Execution:
                 approved=prepared.approved,
                 decided_by=verdict.decided_by if prepared.approved is None else "user",
                 reason=verdict.reason,
+                content=self._returned,
             )
 
     async def _run_attempts(self) -> ToolOutcome:
@@ -291,6 +305,7 @@ class Execution:
             log.info("tool %s failed (%s); retried in %.2f s", tool.name, error.kind, delay, extra=fields)
             await asyncio.sleep(delay)
             attempt += 1
+        self._returned = result.content
         result = self._render(result, details)
         if prepared.is_changed:
             note = f"[The user changed the arguments of this call to {dumps_verbatim(prepared.arguments)}]\n"

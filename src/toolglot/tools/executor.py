@@ -26,7 +26,7 @@ from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog, DecidedBy
 from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.execution import CallBatch, Emit, PreparedCall, error_outcome
+from toolglot.tools.execution import CallBatch, Emit, PreparedCall, add_reminder, error_outcome
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.options import Describe
@@ -140,13 +140,20 @@ class ToolExecutor:
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
         base, policy, target = base_call(call), self.policy, None
         tool = self.find_tool(call)
-        if error := (None if dry_run else policy.check_repetition(base, tool)) or (interpreted and interpreted.error):
-            return self._refuse(base, interpreted, error, tool, dry_run=dry_run)
+        reminder = "" if dry_run else policy.check_repetition(base, tool)
+        if isinstance(reminder, ToolError):
+            return self._refuse(base, interpreted, reminder, tool)
+        if interpreted is not None and interpreted.error is not None:
+            outcome = self._refuse(base, interpreted, interpreted.error, tool, dry_run=dry_run)
+            return add_reminder(outcome, reminder)
         if self.hooks.before_tool:
             changed = await apply_hooks(self.hooks.before_tool, base)
             if isinstance(changed, Veto):
                 error = ToolError(f"The call did not run: {changed.reason}", kind="rejected", code="vetoed")
-                return self._refuse(base, interpreted, error, tool, decided_by="hook", reason=changed.reason, dry_run=dry_run)
+                outcome = self._refuse(
+                    base, interpreted, error, tool, decided_by="hook", reason=changed.reason, dry_run=dry_run
+                )
+                return add_reminder(outcome, reminder)
             if changed is not base:
                 base, tool = changed, self.find_tool(changed)
         try:
@@ -158,11 +165,11 @@ class ToolExecutor:
             policy.check_limits(tool, name, self.clock())
             verdict = self._judge(tool, bound.arguments, ask_reason)
         except ToolError as error:
-            return self._refuse(base, interpreted, error, tool, target, dry_run=dry_run)
+            return add_reminder(self._refuse(base, interpreted, error, tool, target, dry_run=dry_run), reminder)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
         if verdict.action == "run" and not dry_run:
             policy.record_start(tool, self.clock())
-        return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, verdict)
+        return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, verdict, reminder=reminder)
 
     def _judge(self, tool: Tool, arguments: dict[str, Any], ask_reason: str = "") -> Verdict:
         """Return whether a call runs or is asked about. Raises ToolError if it may not run."""
@@ -233,7 +240,7 @@ class ToolExecutor:
             if answer is None:
                 return request
             if isinstance(answer, Deny):
-                return self.deny(prepared.interpreted or prepared.call, answer, prepared)
+                return add_reminder(self.deny(prepared.interpreted or prepared.call, answer, prepared), prepared.reminder)
             ruling = Ruling(request.fingerprint, answer)
         message = "The call did not run: what it would do changed each time that the user was asked about it."
         error = ToolError(message, kind="rejected", code="not_approved")
@@ -338,11 +345,17 @@ class ToolExecutor:
         approved: bool | None = None,
         decided_by: DecidedBy = "policy",
         reason: str = "",
+        content: Any = None,
     ) -> ToolOutcome:
-        """Count an outcome and write it to the audit log. `target`: by default what the tool says of the call."""
+        """Count an outcome and write it to the audit log.
+
+        `target`: by default what the tool says of the call. `content`: what the tool itself returned, if a facade has added
+        times or ids to it.
+        """
         self.metrics.add(outcome)
         if outcome.result.error_code != REPEATED_CALL:  # such a refusal is no new result of the call
-            self.policy.record_result(outcome.call, tool if outcome.ran else None, outcome.result)
+            returned = outcome.result.content if content is None else content
+            self.policy.record_result(outcome.call, tool if outcome.ran else None, returned)
         if self._audit is not None:
             if target is None and tool is not None:
                 with suppress(ToolError):  # its arguments are not valid

@@ -13,7 +13,7 @@ import msgspec
 from toolglot.approvals import Effect
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import dumps
-from toolglot.messages import ToolCall, ToolResult
+from toolglot.messages import ToolCall
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.audit import DecidedBy
 from toolglot.tools.config import Rate, ToolConfig
@@ -22,8 +22,8 @@ from toolglot.tools.tool import Tool
 
 __all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy", "Verdict"]
 
-_HISTORY_SIZE = 24  # calls that are searched for repetitions
-_MAX_DENIALS = 3  # a model that keeps repeating itself after so many warnings is asked for its final answer
+_HISTORY_SIZE = 48  # calls that are searched for repetitions
+_MAX_DENIALS = 3  # a model that keeps repeating itself after so many refusals is asked for its final answer
 LOOP_TOOLS = frozenset({"final_answer", "read_result"})  # tools that the loop itself adds
 REPEATED_CALL = "repeated_call"  # the error code of a call that is refused because it repeats
 _EFFECT_VERBS: dict[Effect, str] = {
@@ -107,19 +107,23 @@ class ToolPolicy:
 
     # ---- decisions; `name` is what the model calls the tool
 
-    def check_repetition(self, call: ToolCall, tool: Tool | None) -> ToolError | None:
-        """Deny a call that was made too often with the same arguments. `tool` is None if none has its name."""
+    def check_repetition(self, call: ToolCall, tool: Tool | None) -> ToolError | str:
+        """Look for calls with the same arguments. Returns a reminder for the result ("": there is no need), then a refusal.
+
+        `tool` is None if none has its name. No harness refuses a repeated call; a model that ignores reminders wastes money.
+        """
         limit = 0 if tool is not None and tool.polls else self.config.max_repeats
         if not limit or len(self._recent) < limit or sum(past.call.name == call.name for past in self._recent) < limit:
-            return None
+            return ""
         results = self._previous_results(_call_key(call), since_last_write=not _can_write(tool))
         same_count = results.count(results[-1]) if results else 0
-        if same_count >= limit:
-            reason = f"this call was made {same_count} times with the same arguments and the same result"
-        elif len(results) >= 3 * limit:  # results that differ may be what it polls for, but not forever
+        reason = f"this call was made {same_count} times with the same arguments and the same result"
+        if same_count < limit:
+            if len(results) < 3 * limit:  # results that differ may be what it polls for, but not forever
+                return ""
             reason = f"this call was made {len(results)} times with the same arguments"
-        else:
-            return None
+        if same_count < 2 * limit and len(results) < 4 * limit:
+            return f"Reminder: {reason} before. Do something else, or answer."
         if not self._warned:
             self._warned = True
             self._denials += 1
@@ -214,10 +218,10 @@ class ToolPolicy:
         if self._find_rate(tool) is not None:
             self._start_times.setdefault(tool.key, []).append(now)
 
-    def record_result(self, call: ToolCall, tool: Tool | None, result: ToolResult) -> None:
-        """Remember the result of a call, whether it ran or not."""
+    def record_result(self, call: ToolCall, tool: Tool | None, content: Any) -> None:
+        """Remember what a call returned, whether it ran or not."""
         if self.config.max_repeats:
-            self._recent.append(_PastCall(call, result.content, _can_write(tool)))
+            self._recent.append(_PastCall(call, content, _can_write(tool)))
             if len(self._recent) > max(_HISTORY_SIZE, 8 * self.config.max_repeats):
                 del self._recent[0]
 
