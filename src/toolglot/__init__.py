@@ -124,6 +124,7 @@ if TYPE_CHECKING:
     from toolglot.loop.agent_runs import RunOptions as RunOptions
     from toolglot.loop.attachments import load_attachment as load_attachment
     from toolglot.loop.context_window import ContextPolicy as ContextPolicy, ContextUsage as ContextUsage
+    from toolglot.loop.deferral import Deferral as Deferral
     from toolglot.loop.orchestrator import Orchestrator as Orchestrator, PromptContext as PromptContext
     from toolglot.loop.run import Run as Run
     from toolglot.losses import Loss as Loss, Repair as Repair
@@ -253,6 +254,7 @@ _HOMES = {
     "loop.agent_runs": "RunOptions",
     "loop.attachments": "load_attachment",
     "loop.context_window": "ContextPolicy ContextUsage",
+    "loop.deferral": "Deferral",
     "loop.orchestrator": "Orchestrator PromptContext",
     "loop.run": "Run",
     "simulator.core": "Script Simulator",

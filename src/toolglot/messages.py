@@ -126,6 +126,11 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
             check_values(self)
 
     @property
+    def qualified_name(self) -> str:
+        """The name with its namespace, if it has one."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
+    @property
     def text(self) -> str:
         """The arguments as JSON text, for wires that send them as a string."""
         if self.raw is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.many_tools import many_tools
 from cli_kit import Capture, Patch, run_cli
 
 from toolglot.builtin.tools import coding_tools
@@ -90,6 +91,15 @@ def test_a_wire_is_enough(wire: str, capsys: Capture) -> None:
     out, err = shown(capsys, [add], wire=wire, json=True)
     assert "Adds two numbers." in out
     assert err == ""
+
+
+def test_deferred_tools_are_counted(capsys: Capture) -> None:
+    out, err = shown(capsys, many_tools(), model="openai-chat:gpt-4o", json=True)
+    assert [item["function"]["name"] for item in json.loads(out)] == ["search_tools"]
+    assert "300 tools deferred, which saves about 32," in err
+    assert "accepts at most 128 tools" in err
+    out, err = shown(capsys, [add], model="anthropic:claude-sonnet-4-5", defer=True)
+    assert "1 tool deferred, which saves about" in out
 
 
 def test_with_json_what_is_lost_goes_to_stderr(capsys: Capture) -> None:

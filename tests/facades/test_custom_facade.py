@@ -18,6 +18,7 @@ from toolglot.facades.view import Case, Facade, Field, RenderContext, View
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
 from toolglot.tools.config import ToolConfig
+from toolglot.tools.search import search_tools_tool
 
 from .meaning import render
 from .sample_facades import base_tools
@@ -305,7 +306,7 @@ def test_an_aborted_call_is_named_as_the_model_named_it() -> None:
 def test_our_tables_name_tools_and_parameters_that_exist(tmp_path: Path) -> None:
     own = builtins(tmp_path, state_dir=tmp_path)
     own.close()
-    parameters = {tool.name: tool.accepted_parameters for tool in own.all_tools}
+    parameters = {tool.name: tool.accepted_parameters for tool in (*own.all_tools, search_tools_tool(()))}
     assert parameters.keys() >= BASE_TOOLS
     for facade in map(find_facade, FACADE_MODULES):
         assert {*facade.hides} <= BASE_TOOLS

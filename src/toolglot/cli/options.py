@@ -59,6 +59,12 @@ FACADE = click.option(
     "--facade",
     help="Facade whose names and parameters the built-in tools have: an id, PROGRAM@VERSION, a TOML file or module:object.",
 )
+DEFER = click.option(
+    "--defer",
+    multiple=True,
+    metavar="PATTERN",
+    help="Show tools only when the model finds them: auto, all, none, or names, patterns and tags. Repeatable.",
+)
 LOGGING = _combine(
     click.option("-v", "--verbose", count=True, help="Log progress to stderr; -vv for debug output."),
     click.option("--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."),
@@ -81,6 +87,7 @@ AGENT = _combine(
         "--builtin/--no-builtin", default=None, help="Offer the built-in tools. Default: yes, except on the simulator."
     ),
     FACADE,
+    DEFER,
     NO_SANDBOX,
     LOGGING,
 )

@@ -63,6 +63,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     root: Path | None = None
     builtin: bool | None = None
     facade: str | None = None
+    defer: tuple[str, ...] = ()
     no_sandbox: bool = False
 
     def to_settings(self) -> dict[str, Any]:
@@ -77,6 +78,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "builtin.enabled": self.builtin,
             "builtin.sandbox": False if self.no_sandbox else None,
             "facade": self.facade,
+            "defer": self.defer or None,
         }
 
 

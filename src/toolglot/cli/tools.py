@@ -12,7 +12,7 @@ import click
 
 from toolglot.cli.check import load_tools_or_definitions
 from toolglot.cli.models import expand_fields, find_profile
-from toolglot.cli.options import WIRE, complete_model
+from toolglot.cli.options import DEFER, WIRE, complete_model
 from toolglot.cli.printer import Printer, format_json, write_json_line
 from toolglot.cli.startup import Flags, prepare
 from toolglot.config.layers import read_configuration
@@ -20,6 +20,7 @@ from toolglot.config.loading import load_facade_by_name
 from toolglot.config.setup import Setup
 from toolglot.errors import UsageError
 from toolglot.facades.catalog import GENERATIONS, list_facades
+from toolglot.loop.deferral import Defer
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
@@ -40,8 +41,17 @@ from toolglot.wire.spec import SPECS
 @click.option("--wire", type=WIRE, help="Show them in this API format.")
 @click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a TOML file or module:object.")
 @click.option("--facades", is_flag=True, help="List the facades, with the programs and models that they are for.")
+@DEFER
 @click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")
-def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: str | None, facades: bool, json: bool) -> int:
+def tools(
+    tools: tuple[str, ...],
+    model: str | None,
+    wire: str | None,
+    facade: str | None,
+    facades: bool,
+    defer: tuple[str, ...],
+    json: bool,
+) -> int:
     """Show tools as defined, or as a model sees them.
 
     TOOLS are modules, module:object or JSON files; without them, the configured and built-in tools are shown.
@@ -55,10 +65,19 @@ def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: s
     else:
         with prepare(Flags(), want_builtin=True) as cli_setup:
             loaded, unusable = cli_setup.tools, cli_setup.builtins.unusable if cli_setup.builtins is not None else {}
-    configuration = read_configuration(flags={"facade": facade})
+    configuration = read_configuration(flags={"facade": facade, "defer": defer or None})
     settings, directory = configuration.settings, configuration.code_directories.get("facade")
-    resolved = Setup(settings).resolve_model(model) if model and (wire is None or model in settings.aliases) else model
-    exit_code = show_tools(loaded, model=resolved, wire=wire, facade=settings.facade, directory=directory, json=json)
+    setup = Setup(settings)
+    resolved = setup.resolve_model(model) if model and (wire is None or model in settings.aliases) else model
+    exit_code = show_tools(
+        loaded,
+        model=resolved,
+        wire=wire,
+        facade=settings.facade,
+        directory=directory,
+        defer=setup.defer_rule,
+        json=json,
+    )
     for name, reason in unusable.items():
         Printer(sys.stderr if json else sys.stdout).print_text(f"not offered: {name}: {reason}", "dim", "", "  ")
     return exit_code
@@ -71,6 +90,7 @@ def show_tools(
     wire: str | None = None,
     facade: str = "auto",
     directory: Path | None = None,
+    defer: Defer = None,
     json: bool = False,
 ) -> int:
     """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict.
@@ -79,13 +99,15 @@ def show_tools(
     """
     profile = _resolve_target(model, wire)
     registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
+    deferral = None
     title = "As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does."
     if facade == "auto" and (profile is None or not profile.model):
         definitions = registry.definitions()
     else:
         name = profile.model if profile is not None else ""
         chosen = facade if facade == "auto" else load_facade_by_name(facade, registry, directory, model=name)
-        definitions = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen).tools()
+        view = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen, defer=defer)
+        definitions, deferral = view.tools(), view.deferral
         title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
@@ -99,6 +121,8 @@ def show_tools(
         definitions = decode_request(profile.wire, {"tools": fields or []}).tools
         notes = [(f"lost: {loss}", "red") for loss in encoded.losses]
         notes += [(f"repaired: {repair}", "yellow") for repair in encoded.repairs if repair.where == "tools"]
+    if deferral is not None:
+        notes.append((deferral.message, "yellow"))
     if json:
         write_json_line(sys.stdout, fields)
         for text, style in notes:

@@ -215,6 +215,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     facade: Annotated[str, Setting(is_path=True)] = "auto"
     """How models see the built-in tools: auto (as their own coding agent shows them), the id of a facade,
     PROGRAM@VERSION (codex@0.77), a TOML file, or module:object."""
+    defer: Annotated[tuple[str, ...], _FREE] = ("auto",)
+    """Tools that a model is shown only when it finds them: auto (all but the built-in ones, if there are too many), all, none,
+    or names, patterns (`crm_*`) and tags."""
     audit: Annotated[bool | str, Setting(is_path=True)] = True
     """Log every tool call: true (in the user's state directory), false, or a file."""
     policy: PolicySettings = PolicySettings()

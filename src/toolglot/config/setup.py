@@ -26,6 +26,7 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, is_facade_name
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
+from toolglot.loop.deferral import Defer
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import (
@@ -235,12 +236,19 @@ class Setup:
             "system": self.settings.system,
             "context": self.settings.context,
             "facade": self.resolve_facade(tools),
+            "defer": self.defer_rule,
             **explicit,
             "audit": explicit["audit"] if "audit" in explicit else self.open_audit_log(),
             "fallbacks": tuple(self.engine(engine) if isinstance(engine, str) else engine for engine in fallbacks),
             "hosted": [name for name in explicit.get("hosted", ()) if _is_allowed(name, self.settings.policy)],
         }
         return _ConfiguredAgent(self.engine(model, **options), setup=self, tools=tools, **arguments)
+
+    @property
+    def defer_rule(self) -> Defer:
+        """Which tools to defer, as `Orchestrator` takes it."""
+        rules: dict[tuple[str, ...], Defer] = {("auto",): None, ("all",): True, ("none",): False, (): False}
+        return rules.get(self.settings.defer, self.settings.defer)
 
     def resolve_facade(self, tools: Iterable[Any] = ()) -> "str | Facade":
         """How models see the built-in tools, and those of the program that a file names. Raises UsageError."""

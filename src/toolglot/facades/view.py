@@ -254,6 +254,8 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     """Base tools that the model does not need: other tools do their work."""
     differences: dict[str, str] = {}
     """Native tool -> how its results differ from those of the harness, and why."""
+    defers: Collection[str] = frozenset()
+    """Native tools that the model gets only when it finds them, in an agent that defers tools."""
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:

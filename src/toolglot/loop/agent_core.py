@@ -21,6 +21,7 @@ from toolglot.facades.view import Facade
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
+from toolglot.loop.deferral import Defer
 from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
@@ -59,6 +60,7 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
     "summarize": ((Callable, NoneType), "a function that takes messages and returns a text"),
     "audit": ((AuditLog, NoneType), "an AuditLog"),
     "conversation": ((Conversation, NoneType), "a Conversation"),
+    "defer": ((bool, str, Iterable, Callable, NoneType), "True, False, names or tags of tools, or a function"),
 }
 """What the arguments of an agent must be, and the words for it."""
 
@@ -103,6 +105,7 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     audit: AuditLog | None
     data: Data | None
     conversation: Conversation | None
+    defer: Defer
 
 
 class AgentCore(Generic[Data, OutputValue]):
@@ -128,6 +131,7 @@ class AgentCore(Generic[Data, OutputValue]):
         audit: AuditLog | None = None,
         data: Data | None = None,
         conversation: Conversation | None = None,
+        defer: Defer = None,
         **engine: Unpack[EngineOptions],
     ) -> None:
         check_arguments(locals(), ARGUMENTS)
@@ -142,6 +146,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self.options = replace(options, cache=True) if options.cache is None else options
         self.context, self.summarize = context, summarize
         self.facade: str | Facade = facade
+        self.defer: Defer = frozenset(as_items(defer)) if isinstance(defer, Iterable) else defer
         self.metrics = ToolMetrics()
         self.hooks = HookChain(as_items(hooks)) if hooks else _NO_HOOKS
         self.approve = approve
@@ -268,12 +273,26 @@ class AgentCore(Generic[Data, OutputValue]):
     def view(self, engine: Engine | None = None, config: ToolConfig | None = None) -> ModelView:
         """Return what a model sees of the agent; by default the present model, with the agent's own configuration."""
         engine, config = engine or self.engine, config or self._config
-        if self._view is None or not self._view.is_current(engine.profile, self.facade, config):
-            view = ModelView(engine.profile, self.registry, facade=self.facade, config=config, hosted=self._hosted)
+        if self._view is None or not self._view.is_current(engine.profile, self.facade, config, self.defer):
+            view = ModelView(
+                engine.profile, self.registry, facade=self.facade, config=config, hosted=self._hosted, defer=self.defer
+            )
             if engine is not self.engine or config is not self._config:
                 return view
             self._view = view
         return self._view
+
+    def add_tools(self, tools: AnyTools, *, replace: bool = False) -> None:
+        """Add tools while the conversation goes on: the model is told of them with the next request. Raises NameConflict.
+
+        `replace`: they may take the names of others.
+        """
+        self.registry.merge(as_items(tools), replace=replace)
+
+    def remove_tools(self, names: Iterable[str]) -> None:
+        """Remove tools while the conversation goes on; calls that were made stay in it. Raises UnknownName."""
+        for tool in [self.registry.get(name) for name in as_items(names)]:
+            self.registry.unregister(tool.name, tool.namespace)
 
     def loop_tools(self, state: ConversationState, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
         """Return the tools that the loop adds: for structured output, and to read on in results that were too long."""

@@ -25,7 +25,7 @@ __all__ = ["ContextMeter", "ContextPolicy", "ContextUsage", "ConversationWindow"
 Summarize = Callable[[Sequence[Message]], "str | Awaitable[str]"]
 """Summarizes the messages that are going to be left out."""
 RenderMessage = Callable[[Message, dict[Loss, None]], Message]
-"""A reply of another model as this one would have written it; adds what it cannot express to the losses."""
+"""A message of another model, or about tools, as this one knows it; adds what cannot be expressed to the losses."""
 _DEFAULT_ANSWER_TOKENS = 8_192  # if the model's limit is unknown
 _SAFETY_FACTOR = 0.95  # of the context window: estimates are estimates
 _CALIBRATION_RANGE = (0.4, 3.0)  # a provider's count changes our estimate by no more than this
@@ -219,7 +219,7 @@ class ConversationWindow(Sequence[Message]):
         self._rendered: dict[int, tuple[Message, Message]] = {}  # by id; the original is kept so that its id stays its own
 
     def _show(self, message: Message) -> Message:
-        if self.render is None or message.role != "assistant":
+        if self.render is None or message.role == "user":
             return message
         pair = self._rendered.get(id(message))
         if pair is None:

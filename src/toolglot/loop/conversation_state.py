@@ -13,11 +13,12 @@ from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UsageError
 from toolglot.events import RunResult, ToolOutcome
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
+from toolglot.loop.deferral import ToolTimeline
 from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.losses import Loss
 from toolglot.messages import Conversation, Message
-from toolglot.request import ToolChoice
+from toolglot.request import ToolChoice, ToolDefinition
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
@@ -84,6 +85,7 @@ class ConversationState:
     def __init__(self, conversation: Conversation, executor: ToolExecutor) -> None:
         self.conversation, self.executor = conversation, executor
         self.meter = ContextMeter()
+        self.timeline = ToolTimeline(conversation)
         self.paused: Run | None = None
         self.settings = RunSettings()
         """Of the present run, or of the paused one."""
@@ -138,7 +140,7 @@ class ConversationState:
         """Return the messages of the next request: system messages, then what is shown of the conversation, rendered."""
         if (system_messages := view.system_messages(instructions)) != self.system_messages:
             self.system_messages = system_messages
-        render = view.render_message if view.facade is not None else None
+        render = view.render_message if view.facade is not None or self.timeline.change_count else None
         key = (self.system_messages, self.meter.truncation, render)
         if not (self.system_messages or self.meter.truncation.start or render):
             self._window = None
@@ -146,6 +148,18 @@ class ConversationState:
         if self._window is None or (self._window.system_messages, self._window.truncation, self._window.render) != key:
             self._window = ConversationWindow(self.system_messages, self.conversation, self.meter.truncation, render)
         return self._window
+
+    def head_tools(self, view: ModelView, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+        """Return the tools that the next request declares. `tools`: all that the model sees."""
+        start, limit = self.meter.truncation.start, view.profile.limits.tools
+        return self.timeline.head_tools(tools, start, limit, view.translate_name)
+
+    def note_tool_changes(self, view: ModelView) -> None:
+        """Write into the conversation which tools were registered or removed since the last request."""
+        deferral = view.deferral
+        message = self.timeline.find_changes(view.registry.definitions(), deferral.names if deferral is not None else ())
+        if message is not None:
+            self.conversation.append(message)
 
     @property
     def history_losses(self) -> tuple[Loss, ...]:
@@ -217,10 +231,12 @@ class ConversationState:
         """Take back the prompt of a run that failed before it was sent, or that the provider refused as invalid."""
         self.conversation.retract(self.prompt_start)
         self.meter.rewind(self.prompt_start)
+        self.timeline = ToolTimeline(self.conversation)
         self._engine_state = self._window = None
 
     def rewind(self, length: int) -> None:
         """Continue with the first `length` messages only; what was learned, counted and allowed is kept."""
         self.conversation = Conversation(self.conversation[:length])
         self.meter.rewind(length)
+        self.timeline = ToolTimeline(self.conversation)
         self.paused = self._engine_state = self._window = None

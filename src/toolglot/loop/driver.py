@@ -185,6 +185,7 @@ class Driver:
 
     async def _ask(self, step: AskModel) -> AsyncGenerator[list[RunEvent]]:
         requests = self._requests
+        requests.state.note_tool_changes(requests.view)  # a tool may have registered another one
         state = requests.engine_state()
         if news := await self._fit_context():
             yield news
@@ -238,7 +239,7 @@ class Driver:
         self._spend(usage, profile.price)
         self._requests.state.meter.calibrate(profile, self._requests.estimated_tokens, usage.input)
         self._losses |= dict.fromkeys((*result.losses, *self._requests.state.history_losses))
-        self._repairs |= dict.fromkeys(result.repairs)
+        self._repairs |= dict.fromkeys((*result.repairs, *self._requests.view.deferral_repairs))
         reply = result.reply
         if self._hooks.after_reply:
             reply = await self._before_deadline(apply_hooks(self._hooks.after_reply, reply))

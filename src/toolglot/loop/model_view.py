@@ -5,28 +5,34 @@ Pure: nothing is sent and nothing runs here, so that a request can be previewed,
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from logging import getLogger
+from typing import Any
 
 from msgspec.structs import replace
 
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import facade_for_model, find_facade
+from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade
 from toolglot.facades.validation import is_bundled
 from toolglot.facades.view import Facade
+from toolglot.loop.deferral import Defer, Deferral, plan_deferral
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
-from toolglot.losses import Loss
-from toolglot.messages import Message, Reply, ToolCall, system
+from toolglot.losses import Loss, Repair
+from toolglot.messages import Block, Message, Reply, ToolCall, ToolResult, ToolsChanged, system
 from toolglot.providers.profile import Profile
 from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.search import SEARCH_TOOLS, describe_names, search_tools_tool
 from toolglot.tools.tool import Tool
 from toolglot.wire.writer import is_made_by
 
 __all__ = ["ModelView"]
 
+log = getLogger("toolglot.loop")
 _DEFAULT_CONFIG = ToolConfig()
+_SEARCH_PLACEHOLDER = ToolDefinition(SEARCH_TOOLS, tags=frozenset({BUILTIN_TAG}))  # which a facade may have a view of
 
 
 _NO_HOSTED_TOOLS = HostedTools()
@@ -46,18 +52,20 @@ class ModelView:
         facade: str | Facade = "auto",
         config: ToolConfig = _DEFAULT_CONFIG,
         hosted: HostedTools = _NO_HOSTED_TOOLS,
+        defer: Defer = None,
     ) -> None:
         self.profile, self.registry, self.config = profile, registry, config
-        self._facade, self._hosted = facade, hosted
+        self._facade, self._hosted, self._defer = facade, hosted, defer
         self._version = registry.version
         self._tools: tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]] | None = None
 
-    def is_current(self, profile: Profile, facade: str | Facade, config: ToolConfig) -> bool:
+    def is_current(self, profile: Profile, facade: str | Facade, config: ToolConfig, defer: Defer) -> bool:
         """Return whether this is still what the model sees."""
         return (
             self.registry.version == self._version
             and config is self.config
             and facade is self._facade
+            and defer is self._defer
             and (profile is self.profile or (profile.wire, profile.model) == (self.profile.wire, self.profile.model))
         )
 
@@ -76,11 +84,65 @@ class ModelView:
                 other_names.append(tool.name)
         if not base_tools:
             return None
+        if self.deferral is not None:
+            base_tools.append(SEARCH_TOOLS)
         if isinstance(facade, str):
             facade = facade_for_model(model) if facade == "auto" else find_facade(facade, model)
         return BoundFacade(facade, model, base_tools, other_names)
 
     # ---- tools
+
+    @cached_property
+    def deferral(self) -> Deferral | None:
+        """Which tools the model gets only when it finds them, by their base names; None if it gets all of them."""
+        allowed, definitions = self.config.allowed_tools, self.registry.definitions()
+        if not self.config.enabled or self._defer is False:
+            return None
+        usable = (definition for definition in definitions if allowed is None or definition.name in allowed)
+        deferral = plan_deferral(usable, self.profile, self._defer)
+        if deferral is not None and SEARCH_TOOLS in self.registry:
+            log.warning("no tools are deferred: a tool of the agent is called %s", SEARCH_TOOLS)
+            return None
+        if deferral is not None and deferral.is_automatic:
+            log.info("%s", deferral.message, extra={"deferred": len(deferral.names), "tokens": deferral.tokens})
+        return deferral
+
+    @cached_property
+    def _own_tools(self) -> tuple[tuple[ToolDefinition, ...], Tool | None]:
+        """The agent's tools as the model sees them, deferred ones marked, and the tool that finds those."""
+        facade, allowed, deferral = self.facade, self.config.allowed_tools, self.deferral
+        definitions = self.registry.definitions()
+        if deferral is not None:
+            definitions = (*definitions, _SEARCH_PLACEHOLDER)
+        if facade is not None:
+            definitions = facade.visible_tools(definitions)
+        native = {definition.name for definition in facade.definitions} if facade is not None else set[str]()
+        if allowed is not None:
+            kept = {*allowed, *native, SEARCH_TOOLS}
+            definitions = tuple(item for item in definitions if item.name in kept)
+        if deferral is None:
+            return definitions, None
+        names = {*deferral.names}
+        if facade is not None:
+            names |= {view.qualified_name for view in facade.views if view.base_tools & facade.base_tools <= names}
+            names |= {*facade.facade.defers} if self._defer is None or self._defer is True else set()
+        finders = facade.native_names(SEARCH_TOOLS) if facade is not None else (SEARCH_TOOLS,)
+        deferred = [item for item in definitions if item.qualified_name in names and item.name not in finders]
+        search = search_tools_tool(deferred)
+        shown: list[ToolDefinition] = []
+        for item in definitions:
+            if item.name == SEARCH_TOOLS:
+                item = search.definition
+            elif item.name in finders:
+                text = f"{item.description}\n\n{describe_names(deferred)}"
+                item = replace(item, finds_tools=True, description=text, tags=_SEARCH_PLACEHOLDER.tags)
+            shown.append(replace(item, deferred=item.qualified_name in names and item.name not in finders))
+        return tuple(shown), search
+
+    @property
+    def search_tool(self) -> Tool | None:
+        """Finds the tools that are deferred."""
+        return self._own_tools[1] if self.config.enabled else None
 
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
         """Return the tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
@@ -89,18 +151,26 @@ class ModelView:
             return self._tools[1]
         if not self.config.enabled:  # a structured output still needs its tool
             return tuple(definition for definition in added if definition.name == FINAL_ANSWER_TOOL)
-        facade, allowed = self.facade, self.config.allowed_tools
-        definitions = self.registry.definitions()
-        if facade is not None:
-            definitions = facade.visible_tools(definitions)
+        allowed, definitions = self.config.allowed_tools, self._own_tools[0]
         hosted = self._hosted.definitions_for(self.profile.wire)
         if allowed is not None:
-            native = {definition.name for definition in facade.definitions} if facade is not None else set[str]()
-            definitions = tuple(item for item in definitions if item.name in allowed or item.name in native)
             hosted = tuple(definition for definition in hosted if definition.name in allowed)
         tools = (*definitions, *added, *hosted) if added or hosted else definitions
         self._tools = (added, tools)
         return tools
+
+    @cached_property
+    def _own_names(self) -> dict[str, tuple[str, ...]]:
+        """Names of tools, of this model or of others -> what this model calls them."""
+        return {item.qualified_name: (item.qualified_name,) for item in self._own_tools[0]}
+
+    def translate_name(self, name: str) -> tuple[str, ...]:
+        """Return the names that the model has for a tool, by its base name or another model's name for it."""
+        names, facade = self._own_names, self.facade
+        if name not in names:
+            bases = (name,) if facade is None or name in facade.base_tools else find_base_tools(name)
+            names[name] = () if facade is None else tuple(own for base in bases for own in facade.native_names(base))
+        return names[name]
 
     def names_for(self, tool: Tool) -> tuple[str, ...]:
         """Return the names under which the model sees a tool; none if it is not shown."""
@@ -126,6 +196,12 @@ class ModelView:
             for name in self._hosted.missing_names(profile.wire)
         )
 
+    @property
+    def deferral_repairs(self) -> tuple[Repair, ...]:
+        """What was changed without being asked for: tools that are deferred because there are too many."""
+        deferral = self.deferral
+        return (Repair("tools", "request", deferral.message),) if deferral is not None and deferral.is_automatic else ()
+
     # ---- messages
 
     def system_messages(self, instructions: str) -> tuple[Message, ...]:
@@ -135,7 +211,13 @@ class ModelView:
         return (system(text),) if text else ()
 
     def render_message(self, message: Message, losses: dict[Loss, None]) -> Message:
-        """Return a reply with its calls under this model's names; a reply of the model itself stays as it was."""
+        """Return a reply with its calls under this model's names; a reply of the model itself stays as it was.
+
+        In other messages, changes of the tools are those that this model can be told of.
+        """
+        if message.role != "assistant":
+            blocks = tuple(map(self._render_changes, message.blocks))
+            return message if blocks == message.blocks else replace(message, blocks=blocks)
         if self.facade is None:
             return message
         origin, profile = message.origin, self.profile
@@ -145,6 +227,18 @@ class ModelView:
             and is_made_by(origin, profile.model)  # under whichever of its names
         )
         return self.facade.render_message(message, is_own=is_own, losses=losses)
+
+    def _render_changes(self, block: Block) -> Any:
+        """Return a change of the tools by this model's names, without tools that it may not have."""
+        if isinstance(block, ToolResult):
+            content = tuple(map(self._render_changes, block.content))
+            return block if content == block.content else replace(block, content=content)
+        if not isinstance(block, ToolsChanged):
+            return block
+        added = tuple(tool for tool in block.added if self._own_names.get(tool.qualified_name))
+        loaded = tuple(name for used in block.loaded for name in self.translate_name(used))
+        is_same = (added, loaded) == (block.added, block.loaded)
+        return block if is_same else replace(block, added=added, loaded=loaded)
 
     def interpret(self, call: ToolCall) -> ToolCall | InterpretedCall:
         """Return what a call means; a call of a tool that is not built in means itself."""

@@ -17,20 +17,27 @@ _ONE_CALL = "The call did not run: only one call is allowed at a time. Make it a
 
 
 class Offer:
-    """The tools, the tool choice and the number of calls of one request. `all_tools`: those before a hook changed it."""
+    """The tools, the tool choice and the number of calls of one request.
 
-    def __init__(self, request: Request, view: ModelView, all_tools: tuple[ToolDefinition, ...]) -> None:
+    `head`: its tools before a hook changed them; `all_tools`: also those that messages have added.
+    """
+
+    def __init__(
+        self, request: Request, view: ModelView, head: tuple[ToolDefinition, ...], all_tools: tuple[ToolDefinition, ...]
+    ) -> None:
         choice = request.tool_choice
         self._view, self.is_single = view, request.parallel is False
         self._is_none = choice is not None and choice.mode == "none"
-        self._is_limited = request.tools is not all_tools or bool(choice and choice.names)
+        self._is_limited = request.tools is not head or bool(choice and choice.names)
         self.is_open = not (self._is_none or self.is_single or self._is_limited)
         """Whether everything may be called, which needs no check."""
         if self._is_limited:
             self._all_names = {tool.qualified_name for tool in all_tools}
+            declared = {tool.qualified_name for tool in head}
+            added = (tool for tool in all_tools if tool.qualified_name not in declared)
             self._names = {
                 tool.qualified_name
-                for tool in request.tools
+                for tool in (*request.tools, *added)
                 if not (choice and choice.names) or choice.includes(tool) or tool.name == FINAL_ANSWER_TOOL
             }
 
@@ -42,7 +49,7 @@ class Offer:
         if not self._is_none:
             if not self._is_limited:
                 return None
-            names = {f"{call.namespace}.{call.name}" if call.namespace else call.name}
+            names = {call.qualified_name}
             if not names & self._all_names and self._view.facade is not None:  # an alias or the base name of a built-in tool
                 names = {*self._view.facade.native_names(base_call(self._view.interpret(call)).name)}
             if names & self._names or not names & self._all_names:

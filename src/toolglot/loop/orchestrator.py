@@ -16,6 +16,7 @@ from toolglot.loop.agent_core import AgentOptions, PromptContext
 from toolglot.loop.agent_runs import AgentRuns
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
+from toolglot.loop.deferral import Deferral
 from toolglot.loop.run import find_last_prompt
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign
 from toolglot.messages import Conversation, Message, load, save, user
@@ -54,6 +55,8 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         data: Passed to tools in their Context, and to a function that writes the system prompt. A run can have its own:
             `run(prompt, data=…)`.
         conversation: A conversation to continue.
+        defer: Tools that the model is shown only when it finds them: True, names or tags, or a function; by default all but the
+            built-in ones if there are too many for the context window or the provider.
         engine: Options of `create_engine`.
     """
 
@@ -149,11 +152,22 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         """Return whether somebody has to approve the calls of a tool."""
         return self._state.executor.policy.judge(tool).action != "run"
 
+    @property
+    def deferral(self) -> Deferral | None:
+        """Which tools the model gets only when it finds them, why, and what that saves; None if it gets all of them."""
+        return self.view().deferral
+
+    @property
+    def loaded_tools(self) -> tuple[str, ...]:
+        """The tools that were found in the agent's own conversation, by the names that the models had for them."""
+        return self._state.timeline.loaded
+
     async def context_usage(self) -> ContextUsage:
         """Return how full the model's context window is, and of what; an estimate."""
         state, profile, view = self._state, self.engine.profile, self.view()
         instructions = sum(map(estimate_message, view.system_messages(await self.system_prompt(state, self.data))))
-        tools = sum(map(estimate_tool, view.tools(self.loop_tools(state))))
+        head = state.head_tools(view, view.tools(self.loop_tools(state)))
+        tools = sum(map(estimate_tool, state.timeline.offered_tools(head, state.meter.truncation.start)))
         meter = state.meter
         parts = {
             "instructions": meter.scale_tokens(profile, instructions),
@@ -175,5 +189,6 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         system_messages = view.system_messages(await self.system_prompt(state, self.data))
         conversation = [*state.conversation, user("…")]
         messages = ConversationWindow(system_messages, conversation, state.meter.truncation, view.render_message)
-        request = Request(engine.model, messages, view.tools(self.loop_tools(state)), options=self.options)
+        tools = state.head_tools(view, view.tools(self.loop_tools(state)))
+        request = Request(engine.model, messages, tools, options=self.options)
         return PrefixEncoder(engine.profile).encode(request)

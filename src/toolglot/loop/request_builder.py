@@ -33,7 +33,7 @@ class RequestBuilder:
         self._instructions = instructions
         self.estimated_tokens = 0
         """Of the next request, or the last one."""
-        self._overhead: tuple[tuple[ToolDefinition, ...] | None, int] = (None, 0)
+        self._overhead: tuple[tuple[ToolDefinition, ...] | None, int, int] = (None, 0, 0)  # of which tools, after which change
         self._configs = (agent.config, state.settings.apply(agent.config))  # the agent's, and that of the run
         self.view = agent.view(config=self._configs[1])
         """What the model sees that is asked now, or was asked last. `engine_state` sets it once per request."""
@@ -55,13 +55,21 @@ class RequestBuilder:
         if output is not None:
             answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
         loop_tools = agent.loop_tools(self.state, answer_tool)
-        executor.loop_tools = {tool.name: tool for tool in loop_tools}
-        if not self.view.is_current(agent.engine.profile, agent.facade, config):
+        if not self.view.is_current(agent.engine.profile, agent.facade, config, agent.defer):
             self.view = agent.view(config=config)
         view = self.view
-        self._tools = view.tools(loop_tools)
+        executor.loop_tools = {tool.name: tool for tool in (*loop_tools, view.search_tool) if tool is not None}
+        self._all_tools = view.tools(loop_tools)
+        self._tools = self.state.head_tools(view, self._all_tools)
+        executor.unloaded_tools = self._find_unloaded() if view.deferral is not None else {}
         executor.visible_names = view.facade.visible_names if view.facade is not None else None
         return self.state.engine_state(agent.engine, agent.config)
+
+    def _find_unloaded(self) -> dict[str, ToolDefinition]:
+        """Return the tools whose definitions the model has not seen, by name."""
+        offered = self.state.timeline.offered_tools(self._tools, self.state.meter.truncation.start)
+        names = {tool.qualified_name for tool in offered}
+        return {name: tool for tool in self._all_tools if tool.deferred and (name := tool.qualified_name) not in names}
 
     def build_request(self, step: AskModel, stream: bool) -> Request:
         """Return the request for a step of the run."""
@@ -83,7 +91,7 @@ class RequestBuilder:
 
     def note_sent(self, request: Request) -> None:
         """Remember what a request, as the hooks left it, allows the model to call."""
-        self.offer = Offer(request, self.view, self._tools)
+        self.offer = Offer(request, self.view, self._tools, self._all_tools)
 
     # ---- the context window
 
@@ -94,10 +102,13 @@ class RequestBuilder:
         """
         agent, conversation, meter = self.agent, self.state.conversation, self.state.meter
         policy, profile, tools = agent.context, agent.engine.profile, self._tools
-        if self._overhead[0] is not tools:  # estimated again only when the tools change
+        changes = self.state.timeline.change_count
+        if self._overhead[0] is not tools or self._overhead[1] != changes:  # estimated again only when the tools change
             system_messages = self.view.system_messages(self._instructions)
-            self._overhead = (tools, sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, tools)))
-        overhead = self._overhead[1]
+            offered = self.state.timeline.offered_tools(tools, self.state.meter.truncation.start)
+            tokens = sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, offered))
+            self._overhead = (tools, changes, tokens)
+        overhead = self._overhead[2]
         before = self.estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
         if policy.when_full == "off":
             return None

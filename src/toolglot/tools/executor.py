@@ -6,7 +6,7 @@ traceback. What happens while a call runs is in `execution`.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from inspect import isawaitable
@@ -17,9 +17,10 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Effect, Ruling, read_decision
+from toolglot.definitions import ToolDefinition
 from toolglot.errors import ToolError, UnknownName, UsageError
 from toolglot.events import ToolOutcome
-from toolglot.jsontext import digest
+from toolglot.jsontext import digest, dumps_text
 from toolglot.losses import Repair
 from toolglot.messages import Message, ToolCall, ToolResult
 from toolglot.schema.arguments import deep_copy
@@ -75,6 +76,8 @@ class ToolExecutor:
         """Tools that the loop adds to those of the registry, by name."""
         self.visible_names: tuple[str, ...] | None = None
         """What the model calls the tools, if a facade gives it names of its own."""
+        self.unloaded_tools: Mapping[str, ToolDefinition] = {}
+        """Deferred tools that the model has not loaded, by the names that it knows them by."""
         self.causes: dict[str, Exception] = {}
         """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
         self._run_id = run_id
@@ -140,11 +143,12 @@ class ToolExecutor:
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
         base, policy, target = base_call(call), self.policy, None
         tool = self.find_tool(call)
+        unloaded = self.unloaded_tools.get((interpreted.call if interpreted is not None else base).qualified_name)
         reminder = "" if dry_run else policy.check_repetition(base, tool)
         if isinstance(reminder, ToolError):
             return self._refuse(base, interpreted, reminder, tool)
         if interpreted is not None and interpreted.error is not None:
-            outcome = self._refuse(base, interpreted, interpreted.error, tool, dry_run=dry_run)
+            outcome = self._refuse(base, interpreted, _add_schema(interpreted.error, unloaded), tool, dry_run=dry_run)
             return add_reminder(outcome, reminder)
         if self.hooks.before_tool:
             changed = await apply_hooks(self.hooks.before_tool, base)
@@ -165,7 +169,8 @@ class ToolExecutor:
             policy.check_limits(tool, name, self.clock())
             verdict = self._judge(tool, bound.arguments, ask_reason)
         except ToolError as error:
-            return add_reminder(self._refuse(base, interpreted, error, tool, target, dry_run=dry_run), reminder)
+            outcome = self._refuse(base, interpreted, _add_schema(error, unloaded), tool, target, dry_run=dry_run)
+            return add_reminder(outcome, reminder)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
         if verdict.action == "run" and not dry_run:
             policy.record_start(tool, self.clock())
@@ -405,6 +410,14 @@ class ToolExecutor:
         if self.visible_names is not None:  # suggest only names that the model can see
             error = UnknownName("tool", call.name, self.visible_names)
         return f"There is no such tool: {error.hint}"
+
+
+def _add_schema(error: ToolError, unloaded: ToolDefinition | None) -> ToolError:
+    """Return an error about arguments with the schema of the tool, if the model has called it without loading it."""
+    if unloaded is None or error.kind != "validation":
+        return error
+    text = f"{error}\nThe tool was called before it was loaded. Its parameters: {dumps_text(unloaded.parameters or {})}"
+    return ToolError(text, kind=error.kind, code=error.code, details=error.details)
 
 
 def _describe(tool: Tool, describe: Describe | None, arguments: dict[str, Any]) -> tuple[str, str]:

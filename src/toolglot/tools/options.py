@@ -23,6 +23,8 @@ class SchemaToolOptions(TypedDict, total=False):
     version: str
     strict: bool | None
     namespace: str
+    deferred: bool
+    """The model is shown it only when it finds it."""
     effects: Effect | Iterable[Effect]
     """What it may touch: read, write, execute, network. A tool that declares none may have any effect."""
     inline: bool

@@ -24,7 +24,7 @@ __all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy", "Verdict"]
 
 _HISTORY_SIZE = 48  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many refusals is asked for its final answer
-LOOP_TOOLS = frozenset({"final_answer", "read_result"})  # tools that the loop itself adds
+LOOP_TOOLS = frozenset({"final_answer", "read_result", "search_tools"})  # tools that the loop itself adds
 REPEATED_CALL = "repeated_call"  # the error code of a call that is refused because it repeats
 _EFFECT_VERBS: dict[Effect, str] = {
     "read": "read",

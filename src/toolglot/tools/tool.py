@@ -317,6 +317,7 @@ class Tool(Generic[Parameters, Returned]):
             examples=tuple(_to_example(example, self.name) for example in options.get("examples", ())),
             tags=self.tags,
             version=options.get("version", ""),
+            deferred=bool(options.get("deferred")),
         )
 
 
@@ -330,7 +331,7 @@ _FUNCTION_ATTRIBUTES = (
     *("__doc__", "__module__", "__name__", "__qualname__"),
     *("__annotations__", "__code__", "__defaults__", "__kwdefaults__"),
 )
-_DEFINITION_FIELDS = ("name", "description", "tags", "version", "strict", "namespace", "parameters", "examples")
+_DEFINITION_FIELDS = ("name", "description", "tags", "version", "strict", "namespace", "parameters", "examples", "deferred")
 
 
 # ---- making tools

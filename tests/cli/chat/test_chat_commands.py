@@ -112,6 +112,8 @@ def test_output_of_a_command(lines: list[str], shown: list[str]) -> None:
         ("/tools", {"policy": PolicySettings(deny=("wi*",))}, "not allowed"),
         ("/tools", {"tools": []}, "no tools"),
         ("/context", {"model": "simulator:compatible/x"}, "the context window is unknown"),
+        ("/context", {"defer": ("all",)}, "2 tools deferred, which saves about"),
+        ("/context", {"defer": ("ad*",)}, "1 tool deferred, which saves about"),
     ],
 )
 def test_output_depends_on_settings(line: str, settings: dict[str, Any], shown: str) -> None:

@@ -169,6 +169,9 @@ async def show_context(chat: "Chat", argument: str) -> None:
     for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1]):
         bar = "█" * round(tokens / total * width if total else 0)
         screen.note(f"  {bar:{width}} {tokens:>9,}  {part}", "dim")
+    if (deferral := agent.deferral) is not None:
+        loaded = f"; {pluralize(len(agent.loaded_tools), 'tool')} loaded" if agent.loaded_tools else ""
+        screen.note(f"  {deferral.message}{loaded}", "dim")
     if usage.omitted_messages:
         screen.note(f"  {usage.omitted_messages} older messages are no longer sent", "yellow")
     if usage.window:

@@ -1,0 +1,206 @@
+"""Many tools: which of them a model is not shown until it finds them, and what a conversation says about tools.
+
+Pure: the rule looks at definitions and limits, the timeline at messages. Nothing is stored beside the conversation, so that
+what was loaded survives saving, other models, and the truncation of the context.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec.structs import replace
+
+from toolglot.definitions import BUILTIN_TAG, ToolDefinition
+from toolglot.messages import Conversation, Message, ToolsChanged
+from toolglot.providers.profile import Profile
+from toolglot.providers.tokens import estimate_tool, token_factor
+from toolglot.request import iter_changes
+from toolglot.textutil import pluralize
+
+__all__ = ["Defer", "Deferral", "ToolTimeline", "plan_deferral"]
+
+Defer = bool | str | Collection[str] | Callable[[ToolDefinition], bool] | None
+"""None: defers tools if there are too many · True: all but the built-in ones · False: none · names, patterns or tags of tools ·
+a function that is asked about each."""
+WINDOW_SHARE = 0.1
+"""Tools are deferred automatically if they would take more than this share of the context window."""
+_MIN_TOOLS = 10  # with fewer, a search costs more than it saves
+
+
+class Deferral(msgspec.Struct, frozen=True):
+    """The tools that a model gets when it finds them, and what that saves."""
+
+    names: frozenset[str]
+    reason: str
+    tokens: int
+    """Of their definitions, which a request does not have; an estimate."""
+    total_tokens: int
+    """Of all definitions."""
+    is_automatic: bool = False
+
+    @property
+    def message(self) -> str:
+        """What is done, why, and what it saves, in one sentence."""
+        count = pluralize(len(self.names), "tool")
+        return f"{count} deferred, which saves about {self.tokens:,} tokens per request: {self.reason}"
+
+
+def plan_deferral(tools: Iterable[ToolDefinition], profile: Profile, defer: Defer) -> Deferral | None:
+    """Return which tools to defer for a model, by their qualified names; None if all of them are shown."""
+    tools = tuple(tools)
+    selected = [tool for tool in tools if tool.kind != "hosted" and defer is not False and _is_selected(tool, defer)]
+    if not selected:
+        return None
+    factor, window, limit = token_factor(profile.model), profile.limits.context, profile.limits.tools
+    total = int(factor * sum(map(estimate_tool, tools)))
+    reason = "the agent defers them"
+    is_automatic = False
+    if defer is None:
+        is_automatic = len(selected) >= _MIN_TOOLS
+        if is_automatic and limit is not None and len(tools) > limit:
+            reason = f"{profile.title} accepts at most {limit} tools, and there are {len(tools)}"
+        elif is_automatic and window and total > window * WINDOW_SHARE:
+            reason = f"{len(tools)} tools would take about {total:,} tokens, {total / window:.0%} of the context window"
+        else:  # those that say so themselves
+            selected, is_automatic = [tool for tool in selected if tool.deferred], False
+            if not selected:
+                return None
+    names = frozenset(tool.qualified_name for tool in selected)
+    return Deferral(names, reason, int(factor * sum(map(estimate_tool, selected))), total, is_automatic)
+
+
+def _is_selected(tool: ToolDefinition, defer: Defer) -> bool:
+    if tool.deferred:
+        return True
+    if defer is None or defer is True:
+        return BUILTIN_TAG not in tool.tags
+    if callable(defer):
+        return bool(defer(tool))
+    patterns = (defer,) if isinstance(defer, str) else defer or ()
+    return any(
+        pattern in tool.tags or fnmatchcase(tool.name, pattern) or fnmatchcase(tool.qualified_name, pattern)
+        for pattern in patterns
+    )
+
+
+class ToolTimeline:
+    """What one conversation says about tools: which were loaded, called and added, and where. Each message is read once."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation, self._count = conversation, 0
+        self._loaded: dict[str, int] = {}  # name -> the last message that loaded it
+        self._called: dict[str, int] = {}
+        self._added: dict[str, tuple[int, ToolDefinition]] = {}
+        self._removed: dict[str, int] = {}
+        self._has_replies = False
+        self._changes = 0
+        self._registered: tuple[object, dict[str, ToolDefinition]] | None = None  # what the model was last told of, and its key
+        self._gone: dict[str, ToolDefinition] = {}  # definitions of tools that were removed: bytes that were sent have them
+        self._head: tuple[tuple[ToolDefinition, ...], object, tuple[ToolDefinition, ...]] | None = None  # tools, key, head
+
+    @property
+    def change_count(self) -> int:
+        """How often tools were loaded, added or removed."""
+        self._read()
+        return self._changes
+
+    def _read(self) -> None:
+        for index, message in enumerate(self._conversation[self._count :], self._count):
+            self._has_replies = self._has_replies or message.role == "assistant"
+            for change in iter_changes((message,)):
+                self._changes += 1
+                self._loaded |= dict.fromkeys(change.loaded, index)
+                for name in change.removed:
+                    self._removed[name] = index
+                    self._added.pop(name, None)
+                for tool in change.added:
+                    self._added[tool.qualified_name] = (index, tool)
+                    self._removed.pop(tool.qualified_name, None)
+            for call in message.calls:
+                self._called[call.qualified_name if call.base_call is None else call.base_call.tool] = index
+        self._count = len(self._conversation)
+
+    # ---- tools that come and go while the conversation goes on
+
+    def find_changes(self, definitions: tuple[ToolDefinition, ...], deferred: Collection[str]) -> Message | None:
+        """Return the message that tells of tools that were registered or removed since the last request; None without any.
+
+        `definitions`: those of the registry now. Deferred tools are no news: the model finds them when it searches.
+        """
+        self._read()
+        if self._registered is not None and self._registered[0] is definitions:
+            return None
+        current = {tool.qualified_name: tool for tool in definitions if BUILTIN_TAG not in tool.tags}
+        if self._registered is not None:
+            before = self._registered[1]
+        else:  # the conversation was loaded, or begins: only what it says itself is known
+            before = {name: tool for name, tool in current.items() if name not in self._removed}
+            before |= {name: tool for name, (_, tool) in self._added.items()}
+        self._registered = (definitions, current)
+        added = tuple(tool for name, tool in current.items() if before.get(name) != tool and name not in deferred)
+        gone = {name: tool for name, tool in before.items() if name not in current and name not in deferred}
+        if not self._has_replies or not (added or gone):
+            return None
+        self._gone |= gone
+        return Message("system", (ToolsChanged(added=added, removed=tuple(gone)),))
+
+    # ---- what a request declares
+
+    def head_tools(
+        self, tools: tuple[ToolDefinition, ...], start: int, limit: int | None, translate: Callable[[str], tuple[str, ...]]
+    ) -> tuple[ToolDefinition, ...]:
+        """Return the tools of a request: the same object while nothing changes, so that what was encoded stays valid.
+
+        They do not have what a message adds. Deferred tools are shown from the start if the model has called them without a
+        search, or if the search that loaded them is no longer shown. Beyond the provider's limit, the tools whose last use is
+        the oldest are left out.
+
+        Args:
+            tools: What the model sees of the agent's tools, some of them deferred.
+            start: The first message that is shown.
+            limit: How many tools the provider accepts.
+            translate: Returns the names that the model has for a tool that was used under another name.
+        """
+        self._read()
+        added = {name for name, (index, _) in self._added.items() if index >= start}
+        gone = {name: tool for name, tool in self._gone.items() if self._removed.get(name, -1) >= start}
+        deferred = {tool.qualified_name for tool in tools if tool.deferred}
+        if not (deferred or added or gone):
+            return tools
+        uses: dict[str, int] = {}
+        for used in (self._loaded, self._called):
+            for name, index in used.items():
+                uses |= {known: max(index, uses.get(known, 0)) for known in translate(name) if known in deferred}
+        shown = {known for name, index in self._loaded.items() if index >= start for known in translate(name)}
+        excess = len(tools) - len(deferred) + len(uses) - limit if limit is not None else 0
+        evicted = {*sorted(uses, key=lambda name: uses[name])[: max(0, excess)]}
+        opened = uses.keys() - shown - evicted
+        key = (opened, added, evicted, gone)
+        if self._head is not None and self._head[0] is tools and self._head[1] == key:
+            return self._head[2]
+        head = {
+            name: replace(tool, deferred=False) if name in opened else tool
+            for tool in tools
+            if (name := tool.qualified_name) not in added and name not in evicted
+        }
+        if gone and self._head is not None:  # in the place where they were
+            order = dict.fromkeys(tool.qualified_name for tool in self._head[2])
+            head = {name: tool for name in (*order, *head) if (tool := head.get(name) or gone.get(name)) is not None}
+        self._head = (tools, key, tuple(head.values()))
+        return self._head[2]
+
+    def offered_tools(self, head: tuple[ToolDefinition, ...], start: int) -> list[ToolDefinition]:
+        """Return the tools of a request's head that the model has the definitions of, at the end of the conversation."""
+        self._read()
+        gone = {name for name, index in self._removed.items() if index >= start}
+        return [
+            tool
+            for tool in head
+            if (not tool.deferred or self._loaded.get(tool.qualified_name, -1) >= start) and tool.qualified_name not in gone
+        ]
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The tools that searches have loaded, under the names that the models had for them."""
+        self._read()
+        return tuple(self._loaded)

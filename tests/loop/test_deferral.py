@@ -1,0 +1,420 @@
+"""Many tools: which are deferred, what a conversation has loaded, and what every provider is sent of it."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.many_tools import many_tools
+
+from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolDefinition, coding_tools, tool
+from toolglot.facades.catalog import BASE_TOOLS
+from toolglot.facades.parameters import object_schema, string
+from toolglot.facades.view import Case, Facade, Field, View
+from toolglot.loop.deferral import ToolTimeline, plan_deferral
+from toolglot.loop.model_view import ModelView
+from toolglot.messages import (
+    Conversation,
+    Message,
+    Reply,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    assistant,
+    tool_results,
+    user,
+)
+from toolglot.providers.catalog import resolve_profile
+from toolglot.request import Request, effective_tools
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
+
+from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, results_of, run
+
+TOOLS = many_tools()
+EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
+
+
+def asks(name: str, id: str = "c1", /, **arguments: Any) -> Reply:
+    return Reply((ToolCall(id, name, arguments),), "tools")
+
+
+def says(text: str) -> Reply:
+    return Reply((Text(text),))
+
+
+def declared(request: Request) -> set[str]:
+    return {definition.qualified_name for definition in effective_tools(request).declared}
+
+
+# ---- which tools
+
+
+def few(count: int = 12, **fields: Any) -> list[ToolDefinition]:
+    schema = {"type": "object", "properties": {"x": {"type": "string", "description": "word " * 50}}}
+    return [ToolDefinition(f"tool_{number}", "Does it.", schema, **fields) for number in range(count)]
+
+
+def ends_with_3(definition: ToolDefinition) -> bool:
+    return definition.name.endswith("3")
+
+
+@pytest.mark.parametrize(
+    ("defer", "expected"),
+    [
+        (None, None),
+        (False, None),
+        (True, 12),
+        ("tool_1*", 3),
+        (["tool_1", "tool_2"], 2),
+        (["red"], 12),
+        (ends_with_3, 1),
+        (["nothing"], None),
+    ],
+)
+def test_the_rule_selects_tools(defer: Any, expected: int | None) -> None:
+    deferral = plan_deferral(few(tags={"red"}), resolve_profile("anthropic", "claude-sonnet-4-5"), defer)
+    assert (deferral and len(deferral.names)) == expected
+    assert deferral is None or not deferral.is_automatic
+
+
+def test_tools_are_deferred_by_themselves_if_there_are_too_many() -> None:
+    small, large = resolve_profile("groq", "qwen3"), resolve_profile("anthropic", "claude-sonnet-4-5")
+    definitions = [tool.definition for tool in TOOLS]
+    by_limit, by_share = plan_deferral(definitions, small, None), plan_deferral(definitions, large, None)
+    assert by_limit is not None
+    assert "at most 128 tools" in by_limit.reason
+    assert by_share is not None
+    assert "% of the context window" in by_share.reason
+    assert by_share.is_automatic
+    assert len(by_share.names) == 300
+    assert by_share.tokens == by_share.total_tokens > 30_000
+    assert plan_deferral(definitions[:50], large, None) is None
+    assert plan_deferral(few(9), small.apply({"limits.context": 1000}), None) is None, "a search would cost more"
+    assert plan_deferral(few(), small.apply({"limits.context": 1000}), None) is not None
+
+
+def test_a_tool_can_say_that_it_is_deferred() -> None:
+    profile = resolve_profile("anthropic", "claude-sonnet-4-5")
+    definitions = [*few(3), ToolDefinition("rare", "Rare.", deferred=True)]
+    deferral = plan_deferral(definitions, profile, None)
+    assert deferral is not None
+    assert deferral.names == {"rare"}
+    assert plan_deferral(definitions, profile, False) is None
+
+    @tool(deferred=True)
+    def seldom() -> str:
+        """Seldom needed."""
+        return "ok"
+
+    assert seldom.definition.deferred
+    assert agent("anthropic", tools=[seldom]).deferral is not None
+
+
+def test_built_in_tools_stay_and_a_tool_of_that_name_turns_it_off(caplog: pytest.LogCaptureFixture) -> None:
+    profile = resolve_profile("openai-chat", "gpt-4o")
+    view = ModelView(profile, ToolRegistry([*TOOLS, Tool(len, name="mine", tags=["builtin"], parameters={"type": "object"})]))
+    shown = {definition.name: definition for definition in view.tools()}
+    assert not shown["mine"].deferred
+    assert shown["search_tools"].finds_tools
+    assert "crm (18)" in shown["search_tools"].description
+    assert sum(definition.deferred for definition in shown.values()) == 300
+    taken = ModelView(profile, ToolRegistry([*TOOLS, Tool(len, name="search_tools", parameters={"type": "object"})]))
+    assert taken.deferral is None
+    assert not any(definition.deferred for definition in taken.tools())
+    assert "a tool of the agent is called search_tools" in caplog.text
+
+
+# ---- every provider
+
+
+@EVERYWHERE
+def test_300_tools_are_offered_found_and_called(provider: str) -> None:
+    """Within the limits of every provider; the same conversation, and legal bodies, everywhere."""
+    tap = Wiretap(
+        asks("search_tools", "c1", query="create a github issue"),
+        asks("github_create_issue", "c2", repository="a/b", title="Broken"),
+        says("done"),
+        says("again"),
+    )
+    talker = agent(provider, tap, tools=TOOLS, defer=True)
+    result = run(talker.run("Report the bug."))
+    assert result.text == "done"
+    assert [one.text for one in results_of(talker.conversation) if one.is_error] == []
+    assert results_of(talker.conversation)[1].text.startswith("github_create_issue")
+    assert "github_create_issue" in talker.loaded_tools
+    assert not result.losses
+    run(talker.run("More?"))
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+    assert talker.deferral is not None
+    usage = run(talker.context_usage())
+    assert usage.parts["tools"] < talker.deferral.tokens / 10
+
+
+# ---- what a conversation has loaded
+
+
+def searched(*names: str, id: str = "s") -> list[Message]:
+    content = (Text("found"), ToolsChanged(loaded=names))
+    return [
+        Message("assistant", (ToolCall(id, "search_tools", {"query": "q"}),)),
+        tool_results(ToolResult(id, content, "search_tools")),
+    ]
+
+
+def head_of(
+    messages: list[Message], tools: list[ToolDefinition], start: int = 0, limit: int | None = None
+) -> tuple[list[str], list[str]]:
+    """The tools that are shown from the start, and those that are deferred."""
+    head = ToolTimeline(Conversation(messages)).head_tools(tuple(tools), start, limit, lambda name: (name,))
+    return [item.name for item in head if not item.deferred], [item.name for item in head if item.deferred]
+
+
+def test_a_loaded_tool_stays_offered_when_its_search_is_no_longer_shown() -> None:
+    tools = [ToolDefinition("search_tools", finds_tools=True), *few(3, deferred=True)]
+    messages = [user("hi"), *searched("tool_1"), assistant("ok"), user("go on"), *searched("tool_2")]
+    assert head_of(messages, tools) == (["search_tools"], ["tool_0", "tool_1", "tool_2"])
+    assert head_of(messages, tools, start=4) == (["search_tools", "tool_1"], ["tool_0", "tool_2"])
+
+
+def test_a_tool_that_was_called_without_a_search_is_shown_from_then_on() -> None:
+    tools = [ToolDefinition("search_tools", finds_tools=True), *few(3, deferred=True)]
+    call = [Message("assistant", (ToolCall("c", "tool_2", {}),)), tool_results(ToolResult("c", (Text("ok"),)))]
+    assert head_of([user("hi"), *call], tools) == (["search_tools", "tool_2"], ["tool_0", "tool_1"])
+
+
+def test_beyond_the_limit_the_tool_that_was_not_used_for_longest_goes() -> None:
+    tools = [ToolDefinition("search_tools", finds_tools=True), *few(5, deferred=True)]
+    messages = [user("hi"), *searched("tool_0", "tool_1"), *searched("tool_2", id="t")]
+    used = Message("assistant", (ToolCall("c", "tool_0", {}),))
+    assert head_of([*messages, used], tools, limit=3)[1] == ["tool_0", "tool_2", "tool_3", "tool_4"]
+
+
+def test_the_head_is_the_same_object_while_nothing_changes() -> None:
+    tools = (ToolDefinition("search_tools", finds_tools=True), *few(3, deferred=True))
+    conversation = Conversation([user("hi"), *searched("tool_1")])
+    timeline = ToolTimeline(conversation)
+    first = timeline.head_tools(tools, 0, None, lambda name: (name,))
+    conversation.append(assistant("ok"), user("more"), *searched("tool_2", id="t"))
+    assert timeline.head_tools(tools, 0, None, lambda name: (name,)) is first
+    assert timeline.loaded == ("tool_1", "tool_2")
+
+
+# ---- tools that come and go
+
+
+@tool
+def early(x: str) -> str:
+    """Was there from the start."""
+    return "early"
+
+
+@tool
+def late(x: str) -> str:
+    """Comes later."""
+    return f"late {x}"
+
+
+def changes_of(talker: Orchestrator) -> list[tuple[list[str], tuple[str, ...]]]:
+    return [
+        ([item.name for item in block.added], block.removed)
+        for message in talker.conversation
+        for block in message.blocks
+        if isinstance(block, ToolsChanged)
+    ]
+
+
+@EVERYWHERE
+def test_tools_come_and_go_while_the_conversation_goes_on(provider: str) -> None:
+    tap = Wiretap(says("hello"), asks("late", x="1"), says("done"), says("gone"), says("back"))
+    talker = agent(provider, tap, tools=[early])
+    run(talker.run("Hi."))
+    assert changes_of(talker) == []
+    talker.add_tools([late])
+    result = run(talker.run("Use it."))
+    assert [one.text for one in results_of(talker.conversation)] == ["late 1"]
+    assert not result.losses
+    talker.remove_tools("late")
+    run(talker.run("Now without."))
+    assert changes_of(talker) == [(["late"], ()), ([], ("late",))]
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+    other = Orchestrator.load(talker.save(), tools=[early, late], transport=tap)
+    run(other.run("Again."))
+    assert changes_of(other)[2:] == [(["late"], ())], "a conversation that was loaded knows what it said itself"
+    check(other.conversation)
+
+
+def test_nothing_is_told_before_the_first_reply_or_of_deferred_tools() -> None:
+    talker = agent("anthropic", Wiretap(says("a"), says("b")), tools=[early], defer=["late"])
+    talker.add_tools([Tool(early.function, name="also")])
+    run(talker.run("Hi."))
+    talker.add_tools([late])
+    run(talker.run("Ho."))
+    assert changes_of(talker) == []
+    assert talker.deferral is not None
+    assert talker.deferral.names == {"late"}
+
+
+# ---- calls without a search, and native names
+
+
+@EVERYWHERE
+def test_a_call_without_a_search_runs_if_its_arguments_are_valid(provider: str) -> None:
+    """Otherwise its result has the schema; the tool is loaded either way."""
+    good, bad = {"id": "7"}, {"number": 7}
+    tap = Wiretap(
+        Reply((ToolCall("c1", "crm_get_deal", good), ToolCall("c2", "crm_get_contact", bad)), "tools"),
+        asks("crm_get_contact", "c3", id="8"),
+        says("done"),
+    )
+    talker = agent(provider, tap, tools=TOOLS, defer=True)
+    run(talker.run("Go."))
+    first, second, third = results_of(talker.conversation)
+    assert first.text == "crm_get_deal [('id', '7')]"
+    assert second.is_error
+    assert '"description":"The id of the contact."' in second.text
+    assert third.text == "crm_get_contact [('id', '8')]"
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+
+
+FINDER = View(
+    name="FindTools",
+    description="Finds tools.",
+    parameters=object_schema("words", words=string()),
+    cases={"": Case(base="search_tools", fields=(Field("words", "query"),))},
+)
+PEEK = View(name="Peek", description="Shows files.", parameters=object_schema(), cases={"": Case(base="list_dir")})
+
+
+def test_a_facade_names_the_search_and_defers_tools_of_its_own(tmp_path: Path) -> None:
+    """Another model, with another facade, has the same tools under its own names."""
+    facade = Facade(
+        id="mine", title="Mine", views=[FINDER, PEEK], defers={"Peek"}, hides=BASE_TOOLS - {"list_dir", "search_tools"}
+    )
+    tap = Wiretap(asks("FindTools", words="peek"), asks("Peek", "c2"), says("done"), says("again"))
+    tools = [*coding_tools(tmp_path), early]
+    talker = agent("anthropic", tap, tools=tools, facade=facade, defer=True)
+    shown = {item.name: item for item in talker.view().tools()}
+    assert set(shown) == {"FindTools", "Peek", "early"}
+    assert [name for name, item in shown.items() if item.deferred] == ["Peek", "early"]
+    assert shown["FindTools"].finds_tools
+    assert shown["FindTools"].description.endswith("2 tools can be found: Peek, early.")
+    run(talker.run("Go."))
+    assert talker.loaded_tools == ("Peek",)
+    assert [result.is_error for result in results_of(talker.conversation)] == [False, False]
+    other = Orchestrator.load(
+        talker.save(), "simulator:gemini", tools=tools, facade="neutral", defer=["list_dir"], transport=tap
+    )
+    run(other.run("Again."))
+    declared = [item["name"] for group in tap.bodies[-1]["tools"] for item in group["functionDeclarations"]]
+    assert "list_dir" in declared
+    check(other.conversation)
+
+
+# ---- bytes
+
+
+def common_prefix(first: bytes, second: bytes) -> int:
+    return next((index for index, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), len(first))
+
+
+def declared_in(body: dict[str, Any]) -> list[str]:
+    """The tools of a body that the model is shown from the start."""
+    tools = [item for tool in body["tools"] for item in tool.get("functionDeclarations") or [tool]]
+    return [item.get("function", item)["name"] for item in tools if not item.get("defer_loading")]
+
+
+@pytest.mark.parametrize(
+    ("model", "keeps_prefix"),
+    [
+        ("anthropic:claude-sonnet-4-5", True),
+        ("openai:gpt-5.4", True),
+        ("openai-chat:gpt-4o", False),
+        ("gemini:gemini-3-pro-preview", False),
+        ("ollama:qwen3", False),
+    ],
+)
+def test_a_search_leaves_the_prefix_as_it_is_where_the_wire_allows(model: str, keeps_prefix: bool) -> None:
+    tap = Wiretap(
+        asks("search_tools", "c1", query="create a github issue"),
+        asks("github_create_issue", "c2", repository="a/b", title="Broken"),
+        says("done"),
+        asks("search_tools", "c3", query="bill a customer"),
+        says("bye"),
+    )
+    talker = Orchestrator(model, transport=tap, key="k", tools=TOOLS, defer=True)
+    run(talker.run("Report the bug."))
+    run(talker.run("And bill them."))
+    bodies = [request.body for request in tap.requests]
+    for before, after in pairwise(bodies):
+        is_prefix = common_prefix(before, after) >= len(before) - 200  # but for the end of the body, and cache marks
+        assert is_prefix or not keeps_prefix, (before[:2000], after[:2000])
+    limit = talker.engine.profile.limits.tools
+    shown = [declared_in(body) for body in tap.bodies]
+    assert max(map(len, shown)) <= (limit or 20)
+    assert shown[0] == ["search_tools"]
+    assert len(bodies[0]) < 10_000 or model.startswith("anthropic"), "only Anthropic is sent what is deferred"
+    if not keeps_prefix:
+        assert shown[1] == ["search_tools", *talker.loaded_tools[:5]]
+    check_bodies(talker.engine, tap)
+
+
+def test_what_was_deferred_automatically_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "toolglot.loop"):
+        talker = agent("openai-chat", Wiretap(says("hi")), tools=TOOLS)
+        result = run(talker.run("Hi."))
+    assert talker.deferral is not None
+    assert talker.deferral.message in [repair.reason for repair in result.repairs]
+    assert talker.deferral.message in caplog.text
+    assert talker.deferral.message.startswith("300 tools deferred, which saves about 32,")
+
+
+# ---- the same conversation elsewhere
+
+
+def test_what_was_loaded_stays_loaded_on_every_model_and_after_truncation() -> None:
+    tap = Wiretap(asks("search_tools", query="select:crm_get_deal"), *(says(f"answer {number}") for number in range(20)))
+    talker = agent("anthropic", tap, tools=TOOLS, defer=True)
+    run(talker.run("Find it."))
+    for provider in (*PROVIDERS, *PROVIDERS):
+        talker.switch(f"simulator:{provider}")
+        result = run(talker.run("Go on."))
+        assert [loss for loss in result.losses if loss.subject != "thinking"] == []
+        if provider in ("openai-chat", "gemini", "ollama"):
+            assert declared_in(tap.bodies[-1]) == ["search_tools", "crm_get_deal"]
+    assert talker.loaded_tools == ("crm_get_deal",)
+    check(talker.conversation)
+    talker.context = ContextPolicy(budget=800, when_full="trim")
+    talker.switch("simulator:openai-chat")
+    count = len(tap.bodies)
+    result = run(talker.run("word " * 500))
+    body = tap.bodies[count]
+    assert any(loss.where == "context" for loss in result.losses)
+    assert not [message for message in body["messages"] if message.get("tool_calls")], "the search is no longer shown"
+    assert {*declared_in(body)} == {"search_tools", "crm_get_deal"}
+
+
+def test_another_agent_on_the_same_conversation_knows_what_was_loaded() -> None:
+    tap = Wiretap(asks("search_tools", query="select:crm_get_deal"), says("found"), says("again"))
+    talker = agent("gemini", tap, tools=TOOLS, defer=True)
+    run(talker.run("Find it."))
+    other = Orchestrator.load(talker.save(), "simulator:ollama", tools=TOOLS, defer=True, transport=tap)
+    run(other.run("Go on."))
+    assert declared_in(tap.bodies[-1]) == ["search_tools", "crm_get_deal"]
+
+
+def test_a_hook_and_a_choice_limit_what_messages_have_added() -> None:
+    tap = Wiretap(says("hello"), asks("late", x="1"), says("done"), asks("late", "c2", x="2"), says("done"))
+    talker = agent("openai-chat", tap, tools=[early])
+    run(talker.run("Hi."))
+    talker.add_tools([late])
+    run(talker.run("Use the other.", tool_choice=ToolChoice("auto", ("early",))))
+    run(talker.run("Use it.", allowed_tools=["late"]))
+    assert [result.error_code for result in results_of(talker.conversation)] == ["tool_not_offered", ""]
+    assert declared_in(tap.bodies[-1]) == ["late"]
+    run(talker.run("Nothing.", allowed_tools=["early"]))
+    assert declared_in(tap.bodies[-1]) == ["early"]
