@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from toolglot.definitions import ToolDefinition
+from toolglot.definitions import BUILTIN_TAG, ToolDefinition
 from toolglot.messages import Message, Origin, ToolResult, ToolsChanged
 from toolglot.request import Request
 from toolglot.textutil import pluralize
@@ -126,18 +126,21 @@ def _settle_deferred(tools: list[ToolDefinition], inline: dict[str, ToolDefiniti
     if can_search or (has_search and _defers_without_search(finders, deferred, wire)):
         return tools
     hidden = [tool for tool in deferred if finders or tool.qualified_name in inline]
-    if hidden and finders:
+    if hidden and finders and BUILTIN_TAG not in finders[0].tags:  # our own search says itself what it finds
         # All of them, whether or not they were loaded since: the head must not change when one is.
         names = ", ".join(_wire_name(tool, writer) for tool in hidden)
         hint = f"Use {_wire_name(finders[0], writer)} to load one of these tools before you call it: {names}."
         writer.prompt_hints.append(hint)
         reason = f"{title} cannot defer tools; hidden until {finders[0].name!r} finds them, and named in the prompt"
         writer.record_repair(pluralize(len(hidden), "deferred tool"), reason, at="tools")
-    declared = [tool for tool in deferred if tool not in hidden]
+    hidden_ids = {id(tool) for tool in hidden}  # there may be thousands
+    declared = [tool for tool in deferred if id(tool) not in hidden_ids]
     if declared:
         reason = f"declared at once: {title} has no search that could find them"
         writer.record_repair(pluralize(len(declared), "deferred tool"), reason, at="tools")
-    return [replace(tool, deferred=False) if tool in declared else tool for tool in tools if tool not in hidden]
+    declared_ids = {id(tool) for tool in declared}
+    kept = (tool for tool in tools if id(tool) not in hidden_ids)
+    return [replace(tool, deferred=False) if id(tool) in declared_ids else tool for tool in kept]
 
 
 def _defers_without_search(finders: list[ToolDefinition], deferred: list[ToolDefinition], wire: str) -> bool:
