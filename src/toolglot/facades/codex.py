@@ -149,10 +149,19 @@ _SESSIONS = (
 _EXEC = f"Run commands with exec_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_SESSIONS}"
 # Codex puts no error flag on its results: their text says what failed.
 _codex_facade = partial(Facade, provider="openai", failure=render_failure, flags_errors=False)
+_PATCH_DIFFERENCE = {
+    "apply_patch": "A call as a function is accepted, too: where there are no custom tools, it is the only form."
+}
+_IMAGE_DIFFERENCE = {"view_image": "The image is part of the result; this version of Codex sent it in a message after it."}
 
 TABLES = (
     _codex_facade(
-        id="codex", title="Codex", views=_EXEC_VIEWS, hides=_FILES | {"shell_list", "todo"}, note=f"{_EXEC} {_CHECK}"
+        id="codex",
+        title="Codex",
+        views=_EXEC_VIEWS,
+        hides=_FILES | {"shell_list", "todo"},
+        note=f"{_EXEC} {_CHECK}",
+        differences=_PATCH_DIFFERENCE,
     ),
     _codex_facade(
         id="codex-0.142",
@@ -160,6 +169,7 @@ TABLES = (
         views=(*_EXEC_VIEWS, make_update_plan(enum=_STATES)),
         hides=_FILES | {"shell_list"},
         note=f"{_EXEC} {_PLAN}",
+        differences=_PATCH_DIFFERENCE,
     ),
     _codex_facade(
         id="codex-shell-command",
@@ -167,6 +177,7 @@ TABLES = (
         views=(SHELL_COMMAND, APPLY_PATCH, *_COMMON_VIEWS),
         hides=_HIDES,
         note=f"Run commands with shell_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_PLAN}",
+        differences=_PATCH_DIFFERENCE | _IMAGE_DIFFERENCE,
     ),
     _codex_facade(
         id="codex-shell",
@@ -174,6 +185,7 @@ TABLES = (
         views=(make_shell(applies_patches=True), replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
         hides=_HIDES,
         note=f"{_ARGV} {_ARGV_PATCH} {_PLAN}",
+        differences=_IMAGE_DIFFERENCE,
     ),
     _codex_facade(
         id="codex-oss",
@@ -181,6 +193,7 @@ TABLES = (
         views=(make_shell(applies_patches=False), make_apply_patch_function(), *_COMMON_VIEWS),
         hides=_HIDES,
         note=f"{_ARGV} {_PATCH} {_PLAN}",
+        differences=_IMAGE_DIFFERENCE,
     ),
     _codex_facade(
         id="codex-local-shell",
@@ -188,6 +201,7 @@ TABLES = (
         views=(LOCAL_SHELL, replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
         hides=_HIDES,
         note=f"{_ARGV} {_ARGV_PATCH} {_PLAN}".replace("shell,", "local_shell,"),
+        differences=_IMAGE_DIFFERENCE,
     ),
     Facade(
         id="openai",

@@ -29,7 +29,7 @@ DEFAULT_CHARS, MAX_CHARS = 40_000, 200_000
 _OLD_CHARS = 10_000  # of the tool `shell`: bytes in Codex 0.77, where others have as many tokens
 DEFAULT_YIELD, DEFAULT_TIMEOUT, MAX_TIMEOUT = 10_000, 10_000, 7_200_000  # milliseconds
 _SHELLS, _FLAGS = ("bash", "sh", "zsh"), ("-c", "-lc")
-_NAMES = ("exec_command", "shell_command", "shell", "container.exec", "local_shell")
+_NAMES = ("shell_command", "shell", "container.exec", "local_shell")
 _IGNORED = frozenset({"prefix_rule", "environment_id", "additional_permissions", "type", "user"})
 
 # ---- the command, under every name it ever had
@@ -177,9 +177,13 @@ def _make_command_view(
     native_data: Callable[[RenderContext], Any] | None = None,
     represents: frozenset[str] = frozenset({"shell"}),
     max_chars: int = DEFAULT_CHARS,
+    has_aliases: bool = True,
     **options: Any,
 ) -> View:
-    """The tool under one of its names; calls may use the others. `write_command` writes the first parameter in history."""
+    """The tool under one of its names; calls may use the others. `write_command` writes the first parameter in history.
+
+    `max_chars`: how much output is shown by default.
+    """
     hidden = {**_ROWS, "max_output_length": call_field("max_output", number(), _output_limit(max_chars))}
     command_key = next(iter(shown))
     missing = Issue(f"$.{command_key[:-1]}", "is missing")
@@ -208,7 +212,7 @@ def _make_command_view(
         accepts={key: row for key, row in hidden.items() if key in _MORE_FORMS or not {key, f"{key}!"} & shown.keys()},
         required_schema={},
         ignores=_IGNORED,
-        aliases=tuple(alias for alias in _NAMES if alias != name),
+        aliases=tuple(alias for alias in _NAMES if alias != name) if has_aliases else (),
         represents=represents,
         **options,
     )
@@ -257,6 +261,7 @@ EXEC_COMMAND = _codex_view(
     to_command_line,
     _patch_case(codex.render_exec_patch),
     result=codex.render_exec,
+    has_aliases=False,  # Codex 0.77 still had them
 )
 
 
