@@ -89,7 +89,7 @@ def test_kimi_reads_a_thousand_lines_at_once(start: StartSession) -> None:
     ("claude-code", "Bash", {"command": "sleep 9", "timeout": 50}, "Command timed out after 0."),
     ("agent-toolset", "bash", {"command": "sleep 9", "timeout_ms": 50}, "timed out after 0."),
     ("codex-shell-command", "shell_command", {"command": "sleep 9", "timeout_ms": 50}, "Exit code: 124\n"),
-    ("qwen-code", "run_shell_command", {"command": "sleep 9", "timeout": 50}, "<untrusted_context>\nCommand was auto"),
+    ("qwen-code", "run_shell_command", {"command": "sleep 9", "timeout": 50}, "Command timed out after "),
 ])  # fmt: skip
 def test_a_command_that_takes_too_long(
     facade_id: str, name: str, arguments: Arguments, beginning: str, start: StartSession

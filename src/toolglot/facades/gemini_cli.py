@@ -135,7 +135,7 @@ _READ = _view(
         "end_line": integer("Last line to read, inclusive (default: at most 2000 lines from start_line).", minimum=1),
     },
     fixed={"respect_ignore": True},
-    result=partial(gemini.render_read, continuation="read_file with start_line: {}"),
+    result=gemini.render_read,
     successes={"not_text", "line_out_of_range"},
     accepts={
         "offset": field("start_line", integer(minimum=0), lambda offset: offset + 1),

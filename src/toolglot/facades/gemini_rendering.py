@@ -1,4 +1,4 @@
-"""How Gemini CLI writes results and failures: renderers for it and for Qwen Code, which began as a copy of it.
+"""How Gemini CLI writes results and failures; Qwen Code, which began as a copy of it, shares some of it.
 
 What a command or a page has written stands within `<untrusted_context>`, which nothing inside of it can close.
 """
@@ -31,25 +31,33 @@ def render_untrusted(context: RenderContext) -> str:
 # ---- files
 
 
-def render_read(context: RenderContext, continuation: str, first_line: int = 1) -> str:
+_BANNER = (
+    "\nIMPORTANT: The file content has been truncated.\nStatus: Showing lines {first}-{last} of {size}.\nAction: {action}\n\n"
+    "--- FILE CONTENT (truncated) ---\n"
+)
+
+
+def render_read(context: RenderContext, banner: str = _BANNER, *, only_utf8: bool = True) -> str:
     """The text without line numbers, under a banner if it is not all of the file.
 
-    As this harness splits text at line feeds, a final newline is followed by one more line, which is empty.
-    `continuation`: the call that reads on, with a blank for the next line; `first_line`: the number of a file's first line.
+    As this harness splits text at line feeds, a final newline is followed by one more line, which is empty. `only_utf8`: text
+    in another encoding counts as binary.
     """
     data: Arguments = context.data or {}
-    if context.code == "not_text" or data.get("encoding") == "windows-1252":
-        hint = "" if context.code else " (its encoding is not UTF-8: convert it with iconv to read it)"
+    is_foreign = only_utf8 and data.get("encoding") == "windows-1252"
+    if is_foreign or context.code == "not_text":
+        hint = " (its encoding is not UTF-8: convert it with iconv to read it)" if is_foreign else ""
         return f"Cannot display content of binary file: {context.base['path']}{hint}"
     if context.code == "line_out_of_range":
         total = context.details.total + context.details.final_newline
         first = min(context.details.requested, total + 1)
-        return _add_banner("", first, total, f"{total} total lines", "This is the end of the file.")
+        return banner.format(first=first, last=total, size=f"{total} total lines", action="This is the end of the file.")
     if data.get("kind") != "text":
         return "Binary content provided (1 item(s))."
-    long_lines, lines, last, total = set(data["long_lines"]), list(data["lines"]), data["last"], data["total"]
-    lines = [f"{line}... [truncated]" if number in long_lines else line for number, line in enumerate(lines, data["first"])]
-    next_line = data["next_line"]
+    long_lines, last, total, next_line = set(data["long_lines"]), data["last"], data["total"], data["next_line"]
+    lines = [
+        f"{line}... [truncated]" if number in long_lines else line for number, line in enumerate(data["lines"], data["first"])
+    ]
     if total and data["final_newline"]:
         has_range = "start_line" in context.base or "end_line" in context.base
         if last == total and (context.base.get("end_line", inf) > total if has_range else len(lines) < MAX_LINES):
@@ -63,17 +71,9 @@ def render_read(context: RenderContext, continuation: str, first_line: int = 1) 
         return content
     action = "This is the end of the file."
     if next_line is not None:
-        action = f"To read more of the file, call {continuation.format(next_line - 1 + first_line)}."
+        action = f"To read more of the file, call read_file with start_line: {next_line}."
     size = f"{total} total lines" if total is not None else f"a file of {data['size']} bytes"
-    return _add_banner(content, data["first"], last, size, action)
-
-
-def _add_banner(content: str, first: int, last: int, size: str, action: str) -> str:
-    return (
-        "\nIMPORTANT: The file content has been truncated.\n"
-        f"Status: Showing lines {first}-{last} of {size}.\n"
-        f"Action: {action}\n\n--- FILE CONTENT (truncated) ---\n{content}"
-    )
+    return banner.format(first=data["first"], last=last, size=size, action=action) + content
 
 
 def render_write(context: RenderContext) -> str:
@@ -101,11 +101,12 @@ _ENTRIES = {"directory": "[DIR] {name}", "link": "{name} -> {target}"}
 def render_list(context: RenderContext) -> str:
     """A directory, with sizes: directories first, then names, regardless of case. Git's own directory counts as ignored."""
     data = context.data
-    shown: list[Arguments] = [entry for entry in data["entries"] if entry["name"] != ".git"]
+    hidden_name = ".git" if context.base.get("respect_gitignore", True) else ""
+    shown: list[Arguments] = [entry for entry in data["entries"] if entry["name"] != hidden_name]
     ignored = data["ignored"] + len(data["entries"]) - len(shown)
     note = f"\n\n({ignored} ignored)" if ignored else ""
-    if not data["total"]:
-        return f"Directory {data['path']} is empty.{note}"
+    if not data["total"] and not ignored:
+        return f"Directory {data['path']} is empty."
     shown.sort(key=lambda entry: (entry["kind"] != "directory", entry["name"].casefold(), entry["name"]))
     lines = [_ENTRIES.get(entry["kind"], "{name} ({size} bytes)").format(**entry) for entry in shown]
     if data["truncated"]:
@@ -170,17 +171,15 @@ _END_REASONS = {
 }
 
 
-def render_command(
-    context: RenderContext,
-    background: str = "Command moved to background (PID: {pid}). Output hidden; read it with read_background_output.",
-) -> str:
-    """Output and, if there are any, exit code and signal; the process group. `background`: what is said of a running one."""
+def render_command(context: RenderContext) -> str:
+    """Output and, if there are any, exit code and signal; the process group."""
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)
     output, notes = data["output"].rstrip("\n"), [f"Note: {note}" for note in data["notes"]]
     if data["running"]:
-        return join_lines(_wrap_untrusted(background.format(pid=data["pid"], output=output or "(empty)")), *notes)
+        text = f"Command moved to background (PID: {data['pid']}). Output hidden; read it with read_background_output."
+        return join_lines(_wrap_untrusted(text), *notes)
     if data["ended"]:
         reason = f"Command was automatically cancelled because {_END_REASONS.get(data['ended'], 'it was stopped')}."
         before = f"Below is the output before it was cancelled:\n{output}" if output else "There was no output before that."

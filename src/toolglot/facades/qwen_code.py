@@ -1,13 +1,12 @@
-"""DATA: the tools of Qwen Code, as Qwen models know them. Results are rendered as Gemini CLI's, which it began as a copy of.
+"""DATA: the tools of Qwen Code, as Qwen models know them. It began as a copy of Gemini CLI.
 
 Lines are counted from 0 here, times are milliseconds, and searches are case-insensitive. Every command starts in the workspace.
 """
 
-from functools import partial
-
 from msgspec import UNSET
 
 from toolglot.facades import gemini_rendering as gemini
+from toolglot.facades import qwen_rendering as qwen
 from toolglot.facades import rows, shared_views
 from toolglot.facades.parameters import boolean, integer, number, object_schema, string, string_list
 from toolglot.facades.table import aliased, field, make_view
@@ -18,9 +17,6 @@ __all__ = ["TABLES"]
 MAX_TIMEOUT, MAX_OUTPUT = 600.0, 30_000
 """Seconds that a command may take, and characters of its output."""
 _TASK = field("handle", string("The ID that run_shell_command returned."))
-_RENDER_COMMAND = partial(
-    gemini.render_command, background="Command is running in background. PID: {pid}. Initial output:\n{output}"
-)
 _TIMEOUT = "Milliseconds after which it is stopped (default 120000)."
 
 _VIEWS = (
@@ -38,9 +34,9 @@ _VIEWS = (
             ),
             "pages": rows.PDF_PAGES,
         },
-        result=partial(gemini.render_read, continuation="read_file with offset: {}", first_line=0),
+        result=qwen.render_read,
     ),
-    shared_views.make_write_view("write_file", "edit", result=gemini.render_write),
+    shared_views.make_write_view("write_file", "edit", result=qwen.render_write),
     make_view(
         "edit",
         "Replace old_string with new_string in a file you have already read. old_string must be unique unless replace_all is "
@@ -53,7 +49,7 @@ _VIEWS = (
             "replace_all": rows.replace_all(),
         },
         fixed={"match": "exact"},
-        result=gemini.render_replace,
+        result=qwen.render_edit,
         accepts={"expected_replacements": field("count", integer(minimum=1), lambda count: "one" if count == 1 else count)},
         ignores={"instruction"},
         aliases=("replace",),
@@ -69,7 +65,7 @@ _VIEWS = (
             "limit": field("max_results", integer("Maximum number of lines to show (default 250).", minimum=1)),
         },
         fixed={"ignore_case": True, "mode": "content", "line_numbers": True},
-        result=gemini.render_grep,
+        result=qwen.render_grep,
         aliases=("search_file_content",),
     ),
     make_view(
@@ -105,8 +101,8 @@ _VIEWS = (
             "directory": rows.CWD,
         },
         fixed={"cwd": ".", "max_output": MAX_OUTPUT},
-        result=_RENDER_COMMAND,
-        failure=_RENDER_COMMAND,
+        result=qwen.render_command,
+        failure=qwen.render_command,
     ),
     shared_views.make_stop_view(
         "task_stop", rows={"task_id!": field("handle", string("The ID that run_shell_command returned."))}
@@ -151,7 +147,7 @@ _VIEWS = (
                 defaults=lambda item, position: {"id": str(position)},
             )
         },
-        result=gemini.render_todos,
+        result=qwen.render_todos,
     ),
     shared_views.make_questions_view(
         "ask_user_question",
@@ -167,7 +163,7 @@ TABLES = (
         title="Qwen Code",
         provider="qwen",
         views=_VIEWS,
-        failure=gemini.render_failure,
+        failure=qwen.render_failure,
         note=(
             "Find files with glob and grep_search, read them with read_file, change them with edit, and run commands with "
             "run_shell_command. Read a file before you change it, and give edit text exactly as it is in the file. "
