@@ -30,7 +30,7 @@ from toolglot.request import Request, effective_tools
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 
-from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, results_of, run
+from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, noting, results_of, run
 
 TOOLS = many_tools()
 EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
@@ -418,3 +418,24 @@ def test_a_hook_and_a_choice_limit_what_messages_have_added() -> None:
     assert declared_in(tap.bodies[-1]) == ["late"]
     run(talker.run("Nothing.", allowed_tools=["early"]))
     assert declared_in(tap.bodies[-1]) == ["early"]
+
+
+@EVERYWHERE
+def test_a_deferred_tool_can_be_chosen(provider: str) -> None:
+    tap = Wiretap(asks("crm_get_deal", id="1"), says("done"))
+    talker = agent(provider, tap, tools=TOOLS, defer=True)
+    result = run(talker.run("Go.", tool_choice=ToolChoice("required", ("crm_get_deal",))))
+    assert [loss for loss in result.losses if "omitted" not in loss.reason and "forced" not in loss.reason] == []
+    assert "crm_get_deal" in declared_in(tap.bodies[0])
+    assert "crm_get_deal" in declared_in(tap.bodies[1]), "it has been called"
+    assert [result.text for result in results_of(talker.conversation)] == ["crm_get_deal [('id', '1')]"]
+    check_bodies(talker.engine, tap)
+
+
+def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
+    """What the loop adds runs unasked; a tool that may write does not, whatever it is called."""
+    ran: list[str] = []
+    for name in ("search_tools", "read_result", "final_answer"):
+        talker = agent("anthropic", Wiretap(asks(name), says("ok")), tools=[noting(ran, name, approval=True)])
+        assert run(talker.run("Go.")).stop == "approval"
+    assert ran == []

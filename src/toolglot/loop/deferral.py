@@ -49,21 +49,21 @@ def plan_deferral(tools: Iterable[ToolDefinition], profile: Profile, defer: Defe
     """Return which tools to defer for a model, by their qualified names; None if all of them are shown."""
     tools = tuple(tools)
     selected = [tool for tool in tools if tool.kind != "hosted" and defer is not False and _is_selected(tool, defer)]
-    if not selected:
+    marked = [tool for tool in selected if tool.deferred]
+    if not selected or (defer is None and len(selected) < _MIN_TOOLS and not marked):  # nearly every agent
         return None
     factor, window, limit = token_factor(profile.model), profile.limits.context, profile.limits.tools
     total = int(factor * sum(map(estimate_tool, tools)))
-    reason = "the agent defers them"
-    is_automatic = False
+    reason, is_automatic = "the agent defers them", False
     if defer is None:
         is_automatic = len(selected) >= _MIN_TOOLS
         if is_automatic and limit is not None and len(tools) > limit:
             reason = f"{profile.title} accepts at most {limit} tools, and there are {len(tools)}"
         elif is_automatic and window and total > window * WINDOW_SHARE:
             reason = f"{len(tools)} tools would take about {total:,} tokens, {total / window:.0%} of the context window"
-        else:  # those that say so themselves
-            selected, is_automatic = [tool for tool in selected if tool.deferred], False
-            if not selected:
+        else:
+            selected, is_automatic = marked, False
+            if not marked:
                 return None
     names = frozenset(tool.qualified_name for tool in selected)
     return Deferral(names, reason, int(factor * sum(map(estimate_tool, selected))), total, is_automatic)

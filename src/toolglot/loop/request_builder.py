@@ -74,15 +74,18 @@ class RequestBuilder:
     def build_request(self, step: AskModel, stream: bool) -> Request:
         """Return the request for a step of the run."""
         agent, output, view = self.agent, self.structured_output, self.view
-        tools, choice = self._tools, step.tool_choice
+        tools, choice = self._tools, view.map_tool_choice(step.tool_choice)
         has_answer_tool = FINAL_ANSWER_TOOL in self.state.executor.loop_tools
         if output is not None and output.failures and has_answer_tool and not step.last:
             choice = ToolChoice("required", (FINAL_ANSWER_TOOL,))  # the model answered in plain text
+        if choice is not None and choice.names and any(tool.deferred and choice.includes(tool) for tool in tools):
+            # A tool that is to be called is shown, found or not; it has been called then, and stays.
+            tools = self._tools = tuple(replace(tool, deferred=tool.deferred and not choice.includes(tool)) for tool in tools)
         return Request(
             agent.engine.model,
             self.state.visible_messages(view, self._instructions),
             tools,
-            view.map_tool_choice(choice) if tools else None,
+            choice if tools else None,
             agent.config.parallel if tools else None,
             agent.options,
             Output(output.schema) if output is not None and not has_answer_tool else None,

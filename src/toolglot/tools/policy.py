@@ -132,7 +132,7 @@ class ToolPolicy:
     def check_allowed(self, tool: Tool, name: str) -> None:
         """Raises ToolError for a tool that may not be used at all."""
         allowed = self.config.allowed_tools
-        if tool.name not in LOOP_TOOLS and not (self.config.enabled and (allowed is None or tool.name in allowed)):
+        if not _is_loop_tool(tool) and not (self.config.enabled and (allowed is None or tool.name in allowed)):
             raise _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
 
     def check_limits(self, tool: Tool, name: str, now: float) -> None:
@@ -153,7 +153,7 @@ class ToolPolicy:
 
     def judge(self, tool: Tool, arguments: dict[str, Any] | None = None) -> Verdict:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
-        if tool.name in LOOP_TOOLS:
+        if _is_loop_tool(tool):
             return Verdict("run", "it needs no approval")
         rules, subjects = self.rules, None
         if arguments is not None and tool.scope is not None and (rules.approve or rules.deny):
@@ -241,6 +241,11 @@ class ToolPolicy:
 
 def _refusal(reason: str, code: str, kind: ToolErrorKind = "limit") -> ToolError:
     return ToolError(f"The call did not run: {reason}.", kind=kind, code=code)
+
+
+def _is_loop_tool(tool: Tool) -> bool:
+    """Return whether the loop itself has added a tool. One of the user that has its name may do more than read."""
+    return tool.name in LOOP_TOOLS and tool.effects == {"read"}
 
 
 def _can_write(tool: Tool | None) -> bool:

@@ -114,6 +114,7 @@ def test_output_of_a_command(lines: list[str], shown: list[str]) -> None:
         ("/context", {"model": "simulator:compatible/x"}, "the context window is unknown"),
         ("/context", {"defer": ("all",)}, "2 tools deferred, which saves about"),
         ("/context", {"defer": ("ad*",)}, "1 tool deferred, which saves about"),
+        ("/tools", {"defer": ("wipe",)}, "deferred asks first"),
     ],
 )
 def test_output_depends_on_settings(line: str, settings: dict[str, Any], shown: str) -> None:

@@ -142,7 +142,9 @@ async def show_tools(chat: "Chat", name: str) -> None:
 def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], str]:
     """Return the names under which the model sees a tool, and a remark."""
     if names := agent.view().names_for(tool):
-        return names, " asks first" if agent.needs_approval(tool) else ""
+        deferral = agent.deferral
+        is_deferred = deferral is not None and tool.definition.qualified_name in deferral.names
+        return names, (" deferred" if is_deferred else "") + (" asks first" if agent.needs_approval(tool) else "")
     allowed = agent.config.allowed_tools
     is_allowed = agent.config.enabled and (allowed is None or tool.name in allowed)
     return (), " hidden from this model" if is_allowed else " not allowed"
