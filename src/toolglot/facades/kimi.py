@@ -272,5 +272,9 @@ TABLES = (
             "For work with several steps, keep a plan with TodoList."
         ),
         hides=frozenset({"multi_edit", "insert", "patch", "list_dir", "read_many", "web"}),
+        differences=dict.fromkeys(
+            ("Read", "Write", "Edit", "Bash", "Glob", "Grep"),
+            "Results are written as Claude Code writes them, because none of Kimi Code's have been recorded.",
+        ),
     ),
 )

@@ -171,5 +171,11 @@ TABLES = (
             "For work with several steps, keep a plan with todo_write."
         ),
         hides=frozenset({"view_image", "multi_edit", "insert", "patch", "read_many", "shell_list", "web"}),
+        differences={
+            "read_file": "A file that has not changed since it was read is shown again, because the model may have lost it.",
+            "run_shell_command": "The output of a background command is read with shell_output, not from a file. Notes on the "
+            "sandbox follow the output.",
+            "web_fetch": "The page itself is returned: no second model answers the prompt.",
+        },
     ),
 )
