@@ -14,8 +14,10 @@ from toolglot.errors import ToolError, ToolErrorKind
 __all__ = [
     "EditFailed",
     "ErrorCode",
+    "FileTooLarge",
     "InvalidArgument",
     "InvalidPatch",
+    "InvalidPattern",
     "LineOutOfRange",
     "MissingPath",
     "PatchFailed",
@@ -37,8 +39,8 @@ ErrorCode = Literal[
     "not_regular_file",
     "not_text",
     "file_exists",
-    "file_too_large",
     "path_ignored",  # by .gitignore or a file like it
+    "file_too_large",  # details of a read: FileTooLarge
     "not_read_yet",
     "changed_since_read",
     "concurrent_change",  # somebody else changes the file right now
@@ -56,7 +58,7 @@ ErrorCode = Literal[
     "quota_exceeded",
     # search and code
     "search_timeout",
-    "invalid_pattern",
+    "invalid_pattern",  # details: InvalidPattern
     "too_many_matches",
     "unknown_language",
     "missing_program",
@@ -97,6 +99,24 @@ class MissingPath(msgspec.Struct, frozen=True):
     path: str
     suggestions: tuple[str, ...] = ()
     """Existing paths with similar names, best first."""
+    cwd: str = ""
+    """Where commands run."""
+
+
+class FileTooLarge(msgspec.Struct, frozen=True):
+    """A file that is larger than what is read at once, in bytes."""
+
+    size: int
+    limit: int
+
+
+class InvalidPattern(msgspec.Struct, frozen=True):
+    """A pattern that is not a regular expression."""
+
+    pattern: str
+    reason: str
+    explanation: str
+    """What the engine says about it, in several lines."""
 
 
 class LineOutOfRange(msgspec.Struct, frozen=True):

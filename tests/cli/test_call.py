@@ -114,7 +114,7 @@ LINES = "1\tone\n2\ttwo\n"
         (("Read", None, "-m", "claude-opus-5"), 1, "", "toolglot: [^<]*file_path[^<]*\n"),
         (("read", READ, "-m", "foo:x"), 2, "", "toolglot: unknown provider 'foo'.*\n"),
         # By the names of a model, and in its forms.
-        (("Read", {"file_path": "a.txt"}, "-m", "anthropic:claude-opus-5"), 0, LINES, ""),
+        (("Read", {"file_path": "a.txt"}, "-m", "anthropic:claude-opus-5"), 0, LINES + "3\t\n", ""),
         (("read_file", {"file_path": "a.txt"}, "-m", "gemini-3-pro"), 0, "one\ntwo\n", ""),
         (("shell", {"command": ["cat", "a.txt"]}, "-m", "ollama:gpt-oss:20b", "-y"), 0, '.*"exit_code":0.*\n', ""),
         (("apply_patch", PATCH, "-m", "gpt-5.5", "-y"), 0, "(?s).*A b.txt\n", ""),
@@ -143,9 +143,9 @@ def test_call(words: tuple[Any, ...], code: int, out: str, err: str) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_what_is_left_out_of_a_call_is_reported(words: tuple[str, ...]) -> None:
-    code, out, err = call("Read", {"file_path": "a.txt", "zoom": 2}, "-m", "claude-opus-5", *words)
+    code, out, err = call("read_file", {"file_path": "a.txt", "zoom": 2}, "-m", "gemini-3-pro", *words)
     assert (code, "one" in out) == (0, True)
-    assert err == "toolglot: parameter 'zoom' at Read: there is no such parameter; it was ignored\n"
+    assert err == "toolglot: parameter 'zoom' at read_file: there is no such parameter; it was ignored\n"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class TestPaths:
         assert home.read('facade = "/x/mine.toml"').settings.facade == "/x/mine.toml"
 
     @pytest.mark.parametrize(
-        "name", ["auto", "neutral", "claude-code-2.0", "package.module:mine", "claude-cod", "claude-code-2.1"]
+        "name", ["auto", "neutral", "claude-code-2.0", "package.module:mine", "claude-cod", "claude-code-2.2"]
     )
     def test_names_that_are_not_files_stay(self, home: Home, name: str) -> None:
         assert home.read(f'facade = "{name}"').settings.facade == name
@@ -75,7 +75,7 @@ class TestNames:
         with pytest.raises(UsageError, match="'facade_module:other' is not a Facade"):
             load_facade_by_name("facade_module:other", directory=tmp_path)
 
-    @pytest.mark.parametrize("name", ["claude-cod", "claude-code-2.1"])
+    @pytest.mark.parametrize("name", ["claude-cod", "claude-code-2.2"])
     def test_a_name_that_is_nearly_an_id_is_no_file(self, name: str) -> None:
         with pytest.raises(UnknownName, match="did you mean 'claude-code"):
             load_facade_by_name(name)

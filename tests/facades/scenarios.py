@@ -17,6 +17,8 @@ HERE = Path(__file__).parent
 FACADES = tuple(FACADE_MODULES)
 MODELS = {
     "claude-code": "claude-opus-4-8",
+    "claude-code-4.5": "claude-sonnet-4-5",
+    "claude-code-2.1": "claude-opus-4-8",
     "claude-code-2.0": "claude-sonnet-4-5",
     "gemini-cli": "gemini-3-pro-preview",
     "gemini-cli-2": "gemini-2.5-pro",

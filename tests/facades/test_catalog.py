@@ -29,8 +29,8 @@ from toolglot.providers.catalog import PROFILES
 MODELS = {
     "claude-code": "claude-opus-4-8 claude-opus-4-9-20261001 claude-opus-4-10 claude-opus-5 claude-sonnet-5 claude-haiku-5 "
     "claude-fable-5 claude-mythos-5-preview claude-opus-10 anthropic/claude-opus-4.8 claude-opus-4.8 claude-opus-4-8@20260901 "
-    "us.anthropic.claude-opus-5-v1:0 us-gov.anthropic.claude-opus-5 anthropic:claude-opus-5 claude-sonnet-4-5 "
-    "claude-sonnet-4-5-20250929 claude-opus-4-20250514 claude-opus-4-7 claude-haiku-4-5 "
+    "us.anthropic.claude-opus-5-v1:0 us-gov.anthropic.claude-opus-5 anthropic:claude-opus-5",
+    "claude-code-4.5": "claude-sonnet-4-5 claude-sonnet-4-5-20250929 claude-opus-4-20250514 claude-opus-4-7 claude-haiku-4-5 "
     "claude-3-5-sonnet-20241022 claude-3.7-sonnet anthropic/claude-sonnet-4.5 ~anthropic/claude-opus-4.6 claude-2.1 "
     "us.anthropic.claude-sonnet-4-5-v1:0 anthropic.claude-3-haiku-20240307-v1:0",
     "gemini-cli": "gemini-3-pro-preview gemini-3.1-pro-preview-customtools google/gemini-3-flash models/gemini-3-pro",
@@ -51,7 +51,7 @@ MODELS = {
 
 
 SHELLS = "codex-shell-command codex-shell"
-ON_REQUEST = ("claude-code-2.0", "anthropic-api", "agent-toolset", "openai-hosted")
+ON_REQUEST = ("claude-code-2.1", "claude-code-2.0", "anthropic-api", "agent-toolset", "openai-hosted")
 
 
 @pytest.mark.parametrize(("model", "facade"), [
@@ -98,9 +98,12 @@ def test_a_facade_is_found_by_its_id() -> None:
     assert find_facade(NEUTRAL) is facade_for_model("grok-4")
 
 
+CLAUDE_FACADES = "claude-code claude-code-4.5 claude-code-2.1 claude-code-2.0 anthropic-api agent-toolset"
+
+
 @pytest.mark.parametrize(("provider", "ids", "names"), [
-    ("anthropic", "claude-code claude-code-2.0 anthropic-api agent-toolset", {"Read", "Write", "Edit", "Bash", "Grep"}),
-    ("claude", "claude-code claude-code-2.0 anthropic-api agent-toolset", {"WebSearch", "WebFetch"}),
+    ("anthropic", CLAUDE_FACADES, {"Read", "Write", "Edit", "Bash", "Grep"}),
+    ("claude", CLAUDE_FACADES, {"WebSearch", "WebFetch"}),
     ("gemini", "gemini-cli gemini-cli-2", {"read_file", "write_file", "replace", "google_web_search", "web_fetch"}),
     ("openai", f"codex codex-0.142 {SHELLS} codex-oss codex-local-shell openai openai-hosted", {"exec_command", "apply_patch"}),
     ("qwen", "qwen-code", {"read_file"}),
@@ -182,7 +185,8 @@ def test_every_facade_is_a_table_that_holds_together(id: str) -> None:
     ("codex@1", "", "codex"),
     ("gpt@0.77", "gpt-5", "codex-shell"),
     ("claude-code@2.0.30", "claude-sonnet-4-5", "claude-code-2.0"),
-    ("claude@2.1.325", "claude-sonnet-4-5", "claude-code"),
+    ("claude@2.1.325", "claude-sonnet-4-5", "claude-code-4.5"),
+    ("claude-code@2.1.200", "claude-opus-4-8", "claude-code-2.1"),
     ("gemini-cli@0.61", "gemini-3-pro-preview", "gemini-cli"),
     ("gemini-cli@0.61", "gemini-2.5-pro", "gemini-cli-2"),
 ])  # fmt: skip
@@ -203,7 +207,7 @@ def test_newer_versions_come_first() -> None:
         versions = [[int(part) for part in row.version.split(".") if part] for row in rows]
         assert versions == sorted(versions, reverse=True)
         assert [row.date for row in rows] == sorted((row.date for row in rows), reverse=True)
-    assert {row.facade for row in GENERATIONS} == {*FACADE_MODULES} - {*ON_REQUEST[1:], NEUTRAL}
+    assert {row.facade for row in GENERATIONS} == {*FACADE_MODULES} - {*ON_REQUEST[2:], NEUTRAL}
 
 
 def test_everything_that_was_observed_can_be_shown(shared: Path) -> None:

@@ -244,8 +244,6 @@ def native(agent: Orchestrator, number: int) -> list[ToolCall]:
 
 
 def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("This is turn 0.\n")
-
     count = 0
 
     async def play() -> tuple[list[SentRequest], list[ToolOutcome], Orchestrator]:
@@ -256,6 +254,7 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
         for number, place in enumerate(WAY):
             profile, _, model = place.partition("/")
             agent.switch(make_engine(profile, transport, model=model))
+            (tmp_path / "a.txt").write_text(f"This is turn {number}.\n")  # a model with patches only may not have edited it
             read, *others = native(agent, number)  # a file is read before it is changed
             replies += [turn(read), turn(*others), end("Done.")]
             result = await agent.run("Go on.")

@@ -56,8 +56,12 @@ def example(view: View) -> Arguments:
 
 
 @pytest.mark.parametrize(("facade_id", "view"), FUNCTIONS, ids=FUNCTION_IDS)
-def test_an_unknown_parameter_is_dropped_with_a_repair(facade_id: str, view: View) -> None:
+def test_an_unknown_parameter_is_dropped_with_a_repair_unless_the_harness_refuses_it(facade_id: str, view: View) -> None:
     plain = interpret(facade_id, view.name, example(view))
+    if find_facade(facade_id).refuses_unknown_parameters:
+        with pytest.raises(ToolError, match="colour: is not a parameter"):
+            interpret(facade_id, view.name, {**example(view), "colour": "red"})
+        return
     tool, arguments, repairs = interpret(facade_id, view.name, {**example(view), "colour": "red"})
     assert (tool, arguments) == plain[:2]
     assert repairs == [*plain[2], "parameter 'colour'"]
@@ -89,7 +93,8 @@ def test_gemini_may_wait_for_the_previous_call(name: str) -> None:
 def test_nearly_right_names_and_values_are_repaired() -> None:
     edit = {"filePath": "a", "oldString": "b", "new_string": "c", "replace_all": "true"}
     tool, arguments, repairs = interpret("claude-code", "Edit", edit)
-    assert (tool, arguments) == ("edit", {"path": "a", "old": "b", "new": "c", "count": "all", "match": "exact"})
+    expected = {"path": "a", "old": "b", "new": "c", "count": "all", "match": "exact", "read_first": "none"}
+    assert (tool, arguments) == ("edit", expected)
     assert repairs
     _, arguments, repairs = interpret("gemini-cli", "read_file", {"file_path": "a", "start_line": "3"})
     assert arguments["start_line"] == 3
@@ -104,7 +109,7 @@ def test_gemini_opens_at_most_twenty_pages() -> None:
 # ---- the table of what corresponds
 
 HARNESSES = {
-    "claude-code": ("claude-code", "claude-code-2.0"),
+    "claude-code": ("claude-code", "claude-code-4.5", "claude-code-2.1", "claude-code-2.0"),
     "anthropic-api": ("anthropic-api", "agent-toolset"),
     "gemini-cli": ("gemini-cli-2",),
     "codex": ("codex", "codex-0.142", "codex-oss", "codex-shell", "codex-shell-command", "openai"),
@@ -112,7 +117,8 @@ HARNESSES = {
     "qwen-code": ("qwen-code",),
     "kimi": ("kimi",),
 }
-RETIRED = {"read_file", "grep_files", "list_dir"}  # no version of Codex that was observed knows them
+RETIRED = {"codex": {"read_file", "grep_files", "list_dir"}, "claude-code": {"LS", "LSTool", "BashOutput"}}
+"""Names that no observed version of the program knows beside its own."""
 RENAMED = {"web_click": "web_open", "local_shell": "shell", "web.run": "run"}
 
 
@@ -122,7 +128,7 @@ def mapped_tools(shared: Path) -> Iterator[tuple[str, tuple[str, ...], str, Argu
         for key, row in harnesses.items():
             harness, _, tool = key.partition(".")
             name: str = re.split(r"[\[(]", tool)[0]
-            if harness == "codex" and name in RETIRED:
+            if name in RETIRED.get(harness, ()):
                 continue
             if facade_ids := HARNESSES.get(harness, ()):
                 yield RENAMED.get(str(capability), str(capability)), facade_ids, RENAMED.get(name, name), row
@@ -142,7 +148,7 @@ def test_the_scenarios_cover_every_mapping(shared: Path) -> None:
         covered |= {(record["tool"], record["expressible"]) for _, record in records if "expressible" in record}
         assert (name, base) in covered
         compared += 1
-    assert compared > 85
+    assert compared > 80
 
 
 def test_every_mapped_parameter_is_accepted(shared: Path) -> None:
@@ -163,7 +169,8 @@ def test_every_mapped_parameter_is_accepted(shared: Path) -> None:
 def test_every_older_name_is_an_alias(shared: Path) -> None:
     for harness, aliases in loads_object((shared / "facades" / "mapping.json").read_bytes())["input_aliases"].items():
         known = {alias for facade_id in HARNESSES[harness] for view in find_facade(facade_id).views for alias in view.aliases}
-        assert {old for old, new in aliases.items() if new not in ("Agent", "agent")} <= known, harness
+        older = {old for old, new in aliases.items() if new not in ("Agent", "agent")}
+        assert older - RETIRED.get(harness, set()) <= known, harness
 
 
 # ---- patches as commands

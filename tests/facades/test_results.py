@@ -29,6 +29,7 @@ VOLATILE = [
     (re.compile(r"((?:PID|PGID|pid)[: ]+)\d+"), r"\1#"),
     (re.compile(r"(Chunk ID: )[0-9a-f]{6}"), r"\1#"),
     (re.compile(r'("duration_seconds":)[\d.]+'), r"\1#"),
+    (re.compile(r"/state/shell/\S+/output-\w+\.txt"), "/state/output.txt"),
 ]
 
 

@@ -74,9 +74,47 @@ def test_the_agent_tool_set_shows_the_end_of_long_output(start: StartSession) ->
 
 def test_claude_sees_that_a_long_file_is_partial(start: StartSession) -> None:
     call = start("claude-code")
-    (call.root / "many.txt").write_text("1\n" * 2500)
+    (call.root / "many.txt").write_text("0123456789abcdef\n" * 9000)
     text = call("Read", file_path="many.txt")
-    assert text.endswith("\n2000\t1\n[PARTIAL view: lines 1 to 2000 of 2500; continue with offset=2001]")
+    assert text.endswith("\n5882\t0123456789abcdef\n[PARTIAL view: the file goes on; continue with offset=5883]")
+    assert "\n" not in call("Read", file_path="many.txt", limit=7000, fails=True)
+    assert call("Read", file_path="many.txt", offset=8999) == "8999\t0123456789abcdef\n9000\t0123456789abcdef\n9001\t"
+    (call.root / "huge.txt").write_text("0123456789abcdef\n" * 20_000)
+    assert "(332KB) exceeds maximum allowed size (256KB)" in call("Read", file_path="huge.txt", fails=True)
+    assert call("Read", file_path="huge.txt", offset=3, limit=1) == "3\t0123456789abcdef"
+    assert call("Read", file_path="huge.txt", allow_large=True).startswith("1\t0123456789abcdef\n2\t")
+    (call.root / "wide.txt").write_text("x" * 3000)
+    assert call("Read", file_path="wide.txt") == "1\t" + "x" * 3000
+
+
+def test_older_claude_is_shown_no_pages(start: StartSession) -> None:
+    call = start("claude-code-2.0")
+    (call.root / "many.txt").write_text("0123456789abcdef\n" * 9000)
+    assert "\n" not in call("Read", file_path="many.txt", fails=True)
+    (call.root / "short.txt").write_text("line\n" * 5000)
+    text = call("Grep", pattern="line", path="short.txt", output_mode="content")
+    assert text.endswith("\n\n... [1000 lines truncated] ...")
+    assert text.startswith("line\nline\n")
+
+
+def test_claude_reads_the_output_of_a_command_in_the_background_from_a_file(start: StartSession) -> None:
+    call = start("claude-code")
+    text = call("Bash", command="echo started; sleep 60", run_in_background=True)
+    match = re.search(r"ID: (\d+)\. Output is being written to: (\S+)", text)
+    assert match is not None
+    path = match[2]
+    while not (output := call("Read", file_path=path)).startswith("1\tstarted"):
+        assert output.startswith("<system-reminder>Warning: the file exists but the contents are empty.")
+    assert "outside the workspace" in call("Read", file_path=path.replace("output-", "other-"), fails=True)
+    call("Write", file_path=path, content="x", fails=True)
+    assert call("TaskStop", task_id=match[1]).startswith('{"message":"Successfully stopped task: ')
+
+
+def test_a_command_of_claude_goes_on_in_the_background_after_its_timeout(start: StartSession) -> None:
+    call = start("claude-code")
+    text = call("Bash", command="echo begun; sleep 60", timeout=300)
+    assert text.startswith("begun\nCommand did not complete within its 0s timeout and was moved to the background (ID: 1)")
+    assert call("Bash", command=" sleep 60 ", timeout=50, fails=True) == "Exit code 143\nCommand timed out after 0s"
 
 
 def test_kimi_reads_a_thousand_lines_at_once(start: StartSession) -> None:
@@ -86,7 +124,7 @@ def test_kimi_reads_a_thousand_lines_at_once(start: StartSession) -> None:
 
 
 @pytest.mark.parametrize(("facade_id", "name", "arguments", "beginning"), [
-    ("claude-code", "Bash", {"command": "sleep 9", "timeout": 50}, "Command timed out after 0."),
+    ("claude-code", "Bash", {"command": "sleep 9", "timeout": 50}, "Exit code 143\nCommand timed out after 0s"),
     ("agent-toolset", "bash", {"command": "sleep 9", "timeout_ms": 50}, "timed out after 0."),
     ("codex-shell-command", "shell_command", {"command": "sleep 9", "timeout_ms": 50}, "Exit code: 124\n"),
     ("qwen-code", "run_shell_command", {"command": "sleep 9", "timeout": 50}, "Command timed out after "),
@@ -209,4 +247,4 @@ def test_an_image_is_attached_beside_the_text(facade_id: str, name: str, paramet
     call = start(facade_id)
     (call.root / "pixel.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + b"\0" * 20)
     (outcome,) = call.agent.run_sync(f'call {name} {{"{parameter}": "pixel.png"}}').outcomes
-    assert [type(block) for block in outcome.result.content][1:] == [Media]
+    assert isinstance(outcome.result.content[-1], Media)

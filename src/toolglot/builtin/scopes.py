@@ -34,6 +34,8 @@ def builtin_scopes(state: ToolState, pages: PageStore) -> dict[str, Scope]:
     root = str(state.workspace.root)
 
     def path_subject(path: Any, tool: str = "") -> Subject:
+        if str(path) in state.output_files:
+            return Subject("path", str(path), root, tool)
         return Subject("path", str(state.workspace.resolve(str(path or "."))), root, tool)
 
     def address_subject(target: Any) -> Subject:

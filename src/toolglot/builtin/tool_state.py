@@ -59,10 +59,9 @@ AskUser = Callable[[list[UserQuestion]], "Sequence[UserAnswer] | Awaitable[Seque
 """Asks the user; one answer for each question."""
 
 
-ReadRule = Literal["none", "current", "required", "shown"]
-"""What a harness demands before a file is changed: nothing; that what was read of it is current; that it was read or written;
-or that it was read, as a file that the model created itself does not count."""
-_READ_RULES: tuple[ReadRule, ...] = ("none", "current", "required", "shown")
+ReadRule = Literal["none", "current", "once", "required", "shown"]
+"""What a harness demands before a file is changed: nothing; that what the model has seen of it is current; that it has seen the
+file once; both (required); or both, where a file that the model created itself does not count as seen (shown)."""
 
 
 @dataclass(eq=False)
@@ -82,13 +81,18 @@ class ToolState:
     """Real path -> the version that the model has seen."""
     cwd: str = ""
     """Where commands run, relative to the root."""
+    output_files: set[str] = field(default_factory=set[str])
+    """Files outside the workspace with the output of commands, which the model may read."""
     lock: RLock = field(default_factory=RLock)
     """Held from looking at a file until it is changed."""
 
-    def weaken_rule(self, rule: ReadRule) -> ReadRule:
-        """Return the weaker of a harness's rule and our own."""
-        limit = {None: "none", False: "current", True: "shown"}[self.require_read]
-        return min(rule, limit, key=_READ_RULES.index)
+    def must_be_seen(self, rule: ReadRule) -> bool:
+        """Whether a file must have been seen before it is changed: a harness's rule, unless our own is weaker."""
+        return bool(self.require_read) and rule not in ("none", "current")
+
+    def must_be_current(self, rule: ReadRule) -> bool:
+        """Whether a file that was seen must not have changed since."""
+        return self.require_read is not None and rule not in ("none", "once")
 
     def mark_seen(self, path: Path, version: FileVersion | None) -> None:
         """Record that the model knows this version of a file; None: the file is gone."""
@@ -96,6 +100,11 @@ class ToolState:
             self.seen_versions.pop(path, None)
         else:
             self.seen_versions[path] = version
+
+    @property
+    def working_directory(self) -> str:
+        """Where commands run, as an absolute path."""
+        return str(self.workspace.root / self.cwd)
 
     def display_path(self, path: Path) -> str:
         """Return a real path as the model reads it: relative to the root if it is below it."""

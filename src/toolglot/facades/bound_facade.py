@@ -23,7 +23,7 @@ from toolglot.jsontext import dumps, json_type_name
 from toolglot.losses import Loss, Repair
 from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG, ToolDefinition
-from toolglot.schema.arguments import InvalidArguments, SchemaBinder, explain_issues, read_arguments, repair_arguments
+from toolglot.schema.arguments import InvalidArguments, Issue, SchemaBinder, explain_issues, read_arguments, repair_arguments
 from toolglot.tools.calls import InterpretedCall
 
 __all__ = ["BoundFacade"]
@@ -205,6 +205,11 @@ class BoundFacade:
             message = explain_issues(view.definition, e.issues)
             raise ToolError(message, kind="validation", code="invalid_arguments", details=e.issues) from None
         unknown = [name for name in arguments if name not in binder.parameter_names]
+        if unknown and self.facade.refuses_unknown_parameters:
+            issues = [Issue(f"$.{name}", "is not a parameter", "additionalProperties", [name]) for name in unknown]
+            raise ToolError(
+                explain_issues(view.definition, issues), kind="validation", code="invalid_arguments", details=issues
+            )
         native = {
             name: value for name, value in arguments.items() if name in binder.parameter_names and name not in view.ignored
         }

@@ -46,6 +46,8 @@ BASE_TOOLS = frozenset(
 # id -> the module with its table
 FACADE_MODULES: dict[str, str] = {
     "claude-code": "claude_code",
+    "claude-code-4.5": "claude_code",
+    "claude-code-2.1": "claude_code",
     "claude-code-2.0": "claude_code",
     "anthropic-api": "anthropic_api",
     "agent-toolset": "anthropic_api",
@@ -100,7 +102,14 @@ class Generation(msgspec.Struct, frozen=True):
 GENERATIONS = tuple(
     Generation(program, version, date, *row)
     for program, version, date, rows in (
-        ("claude-code", "2.1.325", "2026-11-13", ((r"^claude", "claude-code", "all Claude models"),)),
+        (
+            *("claude-code", "2.1.325", "2026-11-13"),
+            (
+                (NEW_CLAUDE_MODELS, "claude-code", "claude-opus-4-8 and newer, claude-sonnet-5"),
+                (r"^claude", "claude-code-4.5", "all earlier Claude models"),
+            ),
+        ),
+        ("claude-code", "2.1.197", "2026-06-30", ((r"^claude", "claude-code-2.1", "all Claude models"),)),
         ("claude-code", "2.0.30", "2025-10-30", ((r"^claude", "claude-code-2.0", "all Claude models"),)),
         (
             *("gemini-cli", "0.61.0", "2026-09-25"),

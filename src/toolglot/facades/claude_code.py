@@ -1,20 +1,21 @@
-"""DATA: the built-in tools as Claude Code shows them to its models: the newer generation, and the 2.0 line.
+"""DATA: the built-in tools as Claude Code shows them to its models: today's program for newer and older models, 2.1.197, 2.0.
 
 Names, types and required parameters are those of the program; descriptions are ours.
 """
 
+import re
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from toolglot.facades import claude_rendering as claude
 from toolglot.facades import rows, shared_views
+from toolglot.facades.claude_failures import render_failure, render_failure_in_2_0
 from toolglot.facades.parameters import array, boolean, closed_schema, integer, number, object_schema, string
-from toolglot.facades.rendering import exited_nonzero
-from toolglot.facades.table import Rows, aliased, call_field, field, make_view, unmapped
-from toolglot.facades.view import Arguments, Facade, Renderer, View
+from toolglot.facades.table import Row, Rows, aliased, call_field, field, make_view, unmapped, with_fixed
+from toolglot.facades.view import Arguments, Facade, Field, RenderContext, Renderer, View, omit
 from toolglot.request import Schema
 
 __all__ = ["TABLES"]
@@ -25,27 +26,31 @@ _view = partial(make_view, closed=True)
 
 # ---- files
 
-_OFFSET, _LIMIT = "Line to start at, counted from 1 (default 1).", "Number of lines to read (default 2000)."
+_OFFSET, _LIMIT = "Line to start at, counted from 1 (default 1).", "Number of lines to read (default: all)."
+_READ_LIMITS = {"max_size": 256 * 1024, "max_page": 100_000}  # bytes; a page is 25,000 tokens of four characters
 
 
-def _make_read_view(offset: Schema, limit: Schema, template: str, shown: Rows) -> View:
+def _make_read_view(offset: Schema, limit: Schema, template: str, shown: Rows, *, has_pages: bool) -> View:
     return _view(
         "Read",
-        "Read a file. Text is returned as numbered lines, up to 2000 unless limit asks for more; images and PDF documents "
-        "are attached, notebooks are returned as JSON. Read a file before you edit it. To list a directory, use LS.",
+        "Read a file. Text is returned as numbered lines; images and PDF documents are attached, notebooks are returned as "
+        "cells. Files above 256 KB need offset and limit. Read a file before you edit it.",
         "read",
         {"file_path!": rows.FILE, **rows.line_range("Read", 1, offset, limit), **shown},
-        accepts={"allow_large": boolean(), "pages": string()},
-        result=partial(claude.render_read, template=template),
+        fixed=_READ_LIMITS,
+        result=partial(claude.render_file, template=template, has_pages=has_pages),
+        is_failure=partial(claude.exceeds_page, has_pages=has_pages),
+        successes=frozenset({"line_out_of_range"}),
         more_cases=rows.image_case("file_path"),
         aliases=("View",),
     )
 
 
-_make_write_view = partial(shared_views.make_write_view, "Write", "Edit", closed=True)
+def _make_write_view(read_first: str, result: Renderer) -> View:
+    return shared_views.make_write_view("Write", "Edit", read_first, closed=True, result=result)
 
 
-def _make_edit_view(result: Renderer) -> View:
+def _make_edit_view(read_first: str, result: Renderer) -> View:
     edit = object_schema("old_string new_string", old_string=string(), new_string=string(), replace_all=boolean())
     return _view(
         "Edit",
@@ -60,22 +65,13 @@ def _make_edit_view(result: Renderer) -> View:
             "new_string!": field("new", string("The text to put in its place; it must differ from old_string.")),
             "replace_all": rows.replace_all(default=False),
         },
-        fixed={"match": "exact"},
+        fixed={"match": "exact", "read_first": read_first},
         result=result,
         aliases=("MultiEdit",),
         # MultiEdit, an older tool of the program.
         **rows.accept_edits("edits", "file_path", "old_string", "new_string", array(edit, minItems=1), result),
     )
 
-
-_LIST = _view(
-    "LS",
-    "List the files and directories in a directory. To find files by name, use Glob.",
-    "list_dir",
-    {"path!": rows.LISTED_DIRECTORY, "ignore": rows.EXCLUDED_NAMES},
-    result=claude.render_list,
-    aliases=("LSTool",),
-)
 
 # ---- commands
 
@@ -87,46 +83,47 @@ def timeout_to_base(native: Arguments) -> Any:
     return rows.to_seconds("Bash: timeout", native["timeout"], limit)
 
 
-def _make_bash_view(output_tool: str) -> View:
-    background = f"Return at once and keep it running; read its output with {output_tool} (default false)."
+_BARE_SLEEP = re.compile(r"\s*sleep\s+[\d.]+[smhd]?\s*;?\s*")
+
+
+def on_timeout_to_base(native: Arguments) -> Any:
+    # A command goes on in the background, but for one that does nothing but wait.
+    return "kill" if _BARE_SLEEP.fullmatch(native["command"]) and not native.get("run_in_background") else "background"
+
+
+def _make_bash_view(background: str, describe: Callable[[RenderContext, str], str], failure: Renderer, empty: str = "") -> View:
+    """The view of commands. `background`: how to read the output of one in the background."""
     return _view(
         "Bash",
-        "Run a command with bash in a sandbox. The working directory persists between commands; variables do not. Prefer Read, "
-        "Edit, Grep and Glob for files.",
+        "Run a command with bash in a sandbox. The working directory persists between commands; variables do not. A command "
+        "that exceeds its timeout goes on in the background. Prefer Read, Edit, Grep and Glob for files.",
         "shell",
         {
-            "command!": rows.COMMAND,
+            "command!": Row(
+                rows.COMMAND,
+                (Field("", "command"), Field("", "on_timeout", on_timeout_to_base, omit, needs_all_arguments=True)),
+            ),
             "timeout": call_field(
                 "timeout",
-                number("Milliseconds after which it is stopped (default 120000, at most 600000)."),
+                number("Milliseconds after which it goes on in the background (default 120000, at most 600000)."),
                 timeout_to_base,
                 lambda base: rows.to_milliseconds(base.get("timeout") or 0) or UNSET,
             ),
             "description": string("What the command does, in 5 to 10 words, for the user."),
-            "run_in_background": field("background", boolean(background)),
+            "run_in_background": field("background", boolean(f"Return at once and keep it running; {background}.")),
             "dangerouslyDisableSandbox": field(
                 "escalate", boolean("Ask the user to run it outside the sandbox (default false).")
             ),
         },
-        result=partial(claude.render_command, output_tool=output_tool),
-        failure=claude.render_command_failure,
-        is_failure=exited_nonzero,
+        fixed={"max_output": 30_000, "head_share": 1.0, "keep_escapes": True},
+        result=partial(claude.render_bash, empty=empty, describe_background=describe),
+        failure=partial(claude.render_bash_failure, failure=failure),
+        is_failure=claude.exited_with_error,
         aliases=("BashTool",),
     )
 
 
-# A background command was identified by bash_id, then shell_id, then task_id.
-_ANY_ID = {"if": {"anyOf": [{"required": ["bash_id"]}, {"required": ["shell_id"]}]}, "else": {"required": ["task_id"]}}
 _TASK = field("handle", string("ID of the background command, as returned by Bash."))
-
-
-def wait_to_base(native: Arguments) -> Any:
-    # Only the tool that takes task_id waits; BashOutput returned at once.
-    return native.get("block", True) if "task_id" in native else UNSET
-
-
-def wait_timeout_to_base(native: Arguments) -> Any:
-    return min(max(native.get("timeout", 30_000) / 1000, 0), _MAX_WAIT) if "task_id" in native else UNSET
 
 
 def wait_timeout_from_base(base: Arguments) -> Any:
@@ -134,67 +131,61 @@ def wait_timeout_from_base(base: Arguments) -> Any:
     return rows.to_milliseconds(min(base.get("timeout", 30.0 if waits else 0.0), _MAX_WAIT))
 
 
-def _wait_rows(mark: str, block: Schema, timeout: Schema) -> Rows:
-    """How long to wait for a background command; `mark` is "!" if that is required."""
-    return {
-        f"block{mark}": call_field("wait", block, wait_to_base, lambda base: base.get("wait", "timeout" in base)),
-        f"timeout{mark}": call_field("timeout", timeout, wait_timeout_to_base, wait_timeout_from_base),
-    }
-
-
 _TASK_OUTPUT = _view(
     "TaskOutput",
     "Read what a background command has printed since the last time, optionally waiting for it to end.",
     "shell_output",
     {
-        "task_id!": aliased(_TASK, "bash_id", "shell_id"),
-        **_wait_rows(
-            "!",
+        "task_id!": _TASK,
+        "block!": call_field(
+            "wait",
             boolean("Wait until the command ends.", default=True),
+            lambda native: native.get("block", True),
+            lambda base: base.get("wait", "timeout" in base),
+        ),
+        "timeout!": call_field(
+            "timeout",
             number("Milliseconds to wait at most, 0 to 600000.", default=30_000, minimum=0, maximum=600_000),
+            lambda native: min(max(native.get("timeout", 30_000) / 1000, 0), _MAX_WAIT),
+            wait_timeout_from_base,
         ),
     },
     result=partial(claude.render_output, tag="output"),
-    accepts={"filter": string()},
-    aliases=("BashOutput", "AgentOutputTool"),
-    required_schema=_ANY_ID,
+    aliases=("AgentOutputTool",),
+    required_schema={"required": ["task_id"]},
 )
 _BASH_OUTPUT = _view(
     "BashOutput",
-    "Read what a background command has printed since the last time.",
+    "Read what a background command has printed.",
     "shell_output",
-    {
-        "bash_id!": aliased(_TASK, "task_id", "shell_id"),
-        "filter": string("Regular expression: only lines that match are shown."),
-    },
+    {"bash_id!": _TASK, "filter": string("Regular expression: only lines that match are shown.")},
+    fixed={"tail_lines": 1_000_000},  # all of them, also those that were shown before
     result=partial(claude.render_output, tag="stdout"),
-    accepts=_wait_rows("", boolean(), number()),
-    aliases=("TaskOutput", "AgentOutputTool"),
 )
 
 
 _TASK_STOP = shared_views.make_stop_view(
     "TaskStop",
     rows={
-        "task_id": aliased(_TASK, "bash_id", "shell_id"),
+        "task_id": aliased(_TASK, "shell_id"),
         "shell_id": unmapped(string("Deprecated: use task_id. One of the two is required.")),
     },
     closed=True,
-    result=claude.render_kill,
+    result=partial(claude.render_stop, noun="task", verb="stopped", more=("task_type", "command")),
+    is_failure=claude.had_ended,
     aliases=("KillShell", "KillBash"),
-    required_schema=_ANY_ID,
+    required_schema={"if": {"required": ["shell_id"]}, "else": {"required": ["task_id"]}},
 )
 _KILL_SHELL = shared_views.make_stop_view(
     "KillShell",
-    rows={"shell_id!": aliased(_TASK, "bash_id", "task_id")},
+    rows={"shell_id!": _TASK},
     closed=True,
-    result=claude.render_kill,
-    aliases=("TaskStop", "KillBash"),
+    result=partial(claude.render_stop, noun="shell", verb="killed"),
+    is_failure=claude.had_ended,
 )
 
 # ---- search
 
-_GREP_NUMBERS = ("-A", "-B", "-C", "context", "head_limit", "offset")
 _GREP_NEW: Rows = {
     "context": unmapped(number("Lines to show before and after each match, like -C.")),
     "-o": field("only_matching", boolean("Show only the matching text instead of whole lines (default false).")),
@@ -202,7 +193,7 @@ _GREP_NEW: Rows = {
 }
 
 
-def _make_grep_view(shown: Rows) -> View:
+def _make_grep_view(limit: Row, numbers: Row, result: Renderer, shown: Rows) -> View:
     return _view(
         "Grep",
         "Search file contents with a regular expression (ripgrep syntax). Escape literal braces: `\\{`. To find files by name, "
@@ -216,61 +207,72 @@ def _make_grep_view(shown: Rows) -> View:
             ),
             **rows.context_lines("-A", "-B", ("-C", "context"), number),
             "-C": unmapped(number("Lines to show before and after each match.")),
-            "head_limit": field(
-                "max_results",
-                number("Maximum number of lines or files to show (default 250; 0 for the maximum of 10000)."),
-                int,
-            ),
-            "-n": field("line_numbers", boolean("Show line numbers (default true).")),
+            "head_limit": limit,
+            "-n": numbers,
             "-i": field("ignore_case", boolean("Match case-insensitively (default false).")),
             "multiline": boolean("Let a match span lines, with . matching newlines (default false)."),
             **shown,
         },
-        result=claude.render_grep,
-        accepts={
-            "-o": field("only_matching", boolean()),
-            **dict.fromkeys(_GREP_NUMBERS, unmapped(number(minimum=0))),
-            "offset": field("skip", number(minimum=0), int),
-        },
+        result=result,
+        accepts={name: unmapped(number(minimum=0)) for name in ("-A", "-B", "-C", "head_limit", *shown) if name != "-o"},
     )
 
 
-_GLOB = _view(
-    "Glob",
-    "Find files whose paths match a glob pattern, newest first, at most 100. To search file contents, use Grep.",
-    "glob",
-    {"pattern!": string("Glob such as '**/*.py' or 'src/**/*.ts'."), "path": rows.DIRECTORY},
-    fixed={"max_results": 100, "order": "mtime"},
-    result=claude.render_glob,
+_GREP = _make_grep_view(
+    field("max_results", number("Maximum number of lines or files to show (default 250; 0 for the maximum of 10000)."), int),
+    field("line_numbers", boolean("Show line numbers (default true).")),
+    claude.render_grep,
+    _GREP_NEW,
 )
+_GREP_IN_2_0 = _make_grep_view(
+    field("max_results", number("Maximum number of lines or files to show (default: all)."), int, default=0),
+    field("line_numbers", boolean("Show line numbers (default false)."), default=False, base_default=True),
+    claude.render_grep_in_2_0,
+    {},
+)
+
+
+def _make_glob_view(path_key: str) -> View:
+    return _view(
+        "Glob",
+        "Find files whose paths match a glob pattern: the 100 newest, oldest first. To search file contents, use Grep.",
+        "glob",
+        {"pattern!": string("Glob such as '**/*.py' or 'src/**/*.ts'."), "path": rows.DIRECTORY},
+        fixed={"max_results": 100, "order": "mtime"},
+        result=partial(claude.render_files, path_key=path_key),
+    )
+
 
 # ---- web
 
-_WEB_FETCH = shared_views.make_fetch_view(
-    "WebFetch",
-    closed=True,
-    rows={
-        "url!": field(
-            "target",
-            string("URL of the page (https://…).", format="uri"),
-            from_base=lambda target: target if "://" in target else UNSET,
-        ),
-        "prompt!": rows.prompt("What you want to know; the result lists the lines that contain these words."),
-    },
-    result=partial(claude.render_page, tool="WebFetch"),
-    failure=partial(claude.render_page_failure, tool="WebFetch"),
-    accepts={"offset": field("start_char", number(), int)},
-    required_schema={"required": ["url"]},
-)
-_WEB_SEARCH = shared_views.make_search_view(
+_FETCH_OFFSET = field("start_char", number("Character to start at, for a page that is too long (default 0)."), int)
+
+
+def _make_fetch_view(failure: Renderer, shown: Rows) -> View:
+    return shared_views.make_fetch_view(
+        "WebFetch",
+        closed=True,
+        rows={
+            "url!": field(
+                "target",
+                string("URL of the page (https://…).", format="uri"),
+                from_base=lambda target: target if "://" in target else UNSET,
+            ),
+            "prompt!": rows.prompt("What you want to know; the result lists the lines that contain these words."),
+            **shown,
+        },
+        result=partial(claude.render_page, tool="WebFetch"),
+        failure=partial(claude.render_page_failure, tool="WebFetch", failure=failure),
+        accepts={} if shown else {"offset": _FETCH_OFFSET},  # older versions could not continue a long page
+    )
+
+
+_WEB_SEARCH = _view(
     "WebSearch",
     "Search the web. Returns titles, URLs and excerpts; open one with WebFetch.",
-    {"query!": string("What to search for.", minLength=2), **shared_views.DOMAIN_ROWS},
-    closed=True,
+    "web_search",
+    {"query!": rows.query(minLength=2), **shared_views.DOMAIN_ROWS},
     result=claude.render_search,
-    page=partial(claude.render_page, tool="WebFetch"),
-    page_failure=partial(claude.render_page_failure, tool="WebFetch"),
-    aliases=("web_search",),
 )
 
 # ---- plans and questions
@@ -297,12 +299,14 @@ _TODO = _view(
 
 # ---- the facades
 
-_HIDES = frozenset({"view_image", "multi_edit", "insert", "patch", "read_many", "shell_list", "web"})
-_NOTE = (
-    "Read files with Read, find them with Glob and Grep, list directories with LS. Change files with Edit; use Write only for "
-    "new files and complete rewrites. Read a file before you change it. Run commands with Bash; {output} and {stop} are for "
-    "those in the background. Make independent calls in parallel."
+_HIDES = frozenset(
+    {"view_image", "multi_edit", "insert", "patch", "read_many", "shell_list", "web", "list_dir", "shell_output", "todo"}
 )
+_NOTE = (
+    "Read files with Read, find them with Glob and Grep. Change files with Edit; use Write only for new files and complete "
+    "rewrites. Read a file before you change it. Run commands with Bash; {background} Make independent calls in parallel."
+)
+_PLAN_NOTE = " For work with several steps, keep the list with TodoWrite and complete each task as soon as it is done."
 _NOTEBOOK = shared_views.make_notebook_view("NotebookEdit", claude.render_notebook_edit, requires_source=True)
 _ASK = shared_views.make_questions_view(
     "AskUserQuestion",
@@ -310,43 +314,104 @@ _ASK = shared_views.make_questions_view(
     claude.render_answers,
     closed=True,
 )
+_TODAY_OFFSET = integer(_OFFSET, minimum=0, maximum=_MAX_SAFE_INTEGER)
+_TODAY_LIMIT = integer(_LIMIT, exclusiveMinimum=0, maximum=_MAX_SAFE_INTEGER)
+_ALLOW_LARGE = boolean("Read a text file of any size, up to 8 MB (default false).")
+_OUTPUT_FILE_NOTE = "the output of those in the background is in a file, and TaskStop ends them."
+
+
+def _make_today_views(
+    shown: Rows, write_rule: str, edit_rule: str, fetch: Rows, commands: tuple[View, ...]
+) -> tuple[View, ...]:
+    """The views of version 2.1, whose rules about unread files depend on the model."""
+    return (
+        _make_read_view(_TODAY_OFFSET, _TODAY_LIMIT, claude.TAB_NUMBERS, {"pages": rows.PDF_PAGES, **shown}, has_pages=True),
+        _make_write_view(write_rule, partial(claude.render_write, note=claude.STATE_IS_CURRENT)),
+        _make_edit_view(edit_rule, claude.render_edit_today),
+        with_fixed(_NOTEBOOK, read_first=edit_rule),
+        *(_make_glob_view("path"), _GREP, *commands, _TASK_STOP),
+        *(_make_fetch_view(render_failure, fetch), _WEB_SEARCH, _ASK),
+    )
+
+
+_TEMPLATE_ID = "A template instead of an ID is an error while several commands run."
+_DIFFERENCES = {
+    "Grep": "Matches are sorted by path, so that a search can be repeated; the program prints them as its threads find them.",
+    "TaskStop": _TEMPLATE_ID,
+    "BashOutput": f"{_TEMPLATE_ID} There is no line with the time.",
+    "KillShell": _TEMPLATE_ID,
+}
+# Of version 2.0 only.
+_DIFFERENCES_IN_2_0 = {
+    "Bash": "Output and errors come in the order in which they were written; the program put errors first.",
+    "Edit": "None; some recorded edits follow a Read that is not among the open calls, and are refused without it.",
+}
+
+
+def _make_facade(
+    facade_id: str, title: str, views: tuple[View, ...], background: str, failure: Renderer = render_failure
+) -> Facade:
+    """A facade; `background`: for the instructions, how commands in the background are read and ended."""
+    covered = {base for view in views for base in view.base_tools}
+    differences = _DIFFERENCES if failure is render_failure else _DIFFERENCES | _DIFFERENCES_IN_2_0
+    return Facade(
+        id=facade_id,
+        title=title,
+        provider="anthropic",
+        views=views,
+        failure=failure,
+        note=_NOTE.format(background=background) + (_PLAN_NOTE if "todo" in covered else ""),
+        hides=_HIDES - covered,
+        differences={view.name: differences[view.name] for view in views if view.name in differences},
+        refuses_unknown_parameters=True,
+    )
+
+
+_EMPTY = "(Bash completed with no output)"
+_BASH = _make_bash_view("its output is written to a file", claude.describe_output_file, render_failure, _EMPTY)
+_TASK_BASH = _make_bash_view(
+    "read its output with TaskOutput", partial(claude.describe_handle, output_tool="TaskOutput"), render_failure, _EMPTY
+)
+_BASH_IN_2_0 = _make_bash_view(
+    "read its output with BashOutput",
+    partial(claude.describe_handle, output_tool="BashOutput"),
+    render_failure_in_2_0,
+)
 TABLES = (
-    Facade(
-        id="claude-code",
-        title="Claude Code",
-        provider="anthropic",
-        views=(
-            _make_read_view(
-                integer(_OFFSET, minimum=0, maximum=_MAX_SAFE_INTEGER),
-                integer(_LIMIT, exclusiveMinimum=0, maximum=_MAX_SAFE_INTEGER),
-                claude.TAB_NUMBERS,
-                {"pages": rows.PDF_PAGES},
-            ),
-            shared_views.make_write_view(
-                "Write", "Edit", closed=True, result=partial(claude.render_write, note=claude.STATE_IS_CURRENT)
-            ),
-            _make_edit_view(claude.render_edit),
-            *(_NOTEBOOK, _GLOB, _make_grep_view(_GREP_NEW), _LIST, _make_bash_view("TaskOutput"), _TASK_OUTPUT, _TASK_STOP),
-            *(_WEB_FETCH, _WEB_SEARCH, _ASK, replace(_TODO, hidden=True)),
-        ),
-        failure=claude.render_failure,
-        note=_NOTE.format(output="TaskOutput", stop="TaskStop"),
-        hides=_HIDES | {"todo"},
+    # Version 2.1.325, models since Opus 4.8: they may change files that they have not read, and have no tool for a plan.
+    _make_facade(
+        "claude-code",
+        "Claude Code",
+        _make_today_views({"allow_large": _ALLOW_LARGE}, "current", "none", {"offset": _FETCH_OFFSET}, (_BASH,)),
+        _OUTPUT_FILE_NOTE,
     ),
-    Facade(
-        id="claude-code-2.0",
-        title="Claude Code 2.0",
-        provider="anthropic",
-        views=(
-            _make_read_view(number(_OFFSET), number(_LIMIT), claude.ARROW_NUMBERS, {}),
-            _make_write_view(result=claude.render_write),
-            _make_edit_view(claude.render_edit_snippet),
-            *(_NOTEBOOK, _GLOB, _make_grep_view({}), _LIST, _make_bash_view("BashOutput"), _BASH_OUTPUT, _KILL_SHELL),
-            *(_WEB_FETCH, _WEB_SEARCH, _TODO, _ASK),
+    _make_facade(
+        "claude-code-4.5",
+        "Claude Code, models before Opus 4.8",
+        (
+            *_make_today_views({"allow_large": _ALLOW_LARGE}, "required", "once", {"offset": _FETCH_OFFSET}, (_BASH,)),
+            _TODO,
         ),
-        failure=claude.render_failure,
-        note=_NOTE.format(output="BashOutput", stop="KillShell")
-        + " For work with several steps, keep the list with TodoWrite and complete each task as soon as it is done.",
-        hides=_HIDES,
+        _OUTPUT_FILE_NOTE,
+    ),
+    _make_facade(
+        "claude-code-2.1",
+        "Claude Code 2.1.197",
+        _make_today_views({}, "required", "once", {}, (_TASK_BASH, _TASK_OUTPUT)),
+        "TaskOutput and TaskStop are for those in the background.",
+    ),
+    _make_facade(
+        "claude-code-2.0",
+        "Claude Code 2.0",
+        (
+            _make_read_view(number(_OFFSET), number(_LIMIT), claude.ARROW_NUMBERS, {}, has_pages=False),
+            _make_write_view("shown", claude.render_write_in_2_0),
+            _make_edit_view("shown", claude.render_edit_in_2_0),
+            *(with_fixed(_NOTEBOOK, read_first="shown"), _make_glob_view("absolute"), _GREP_IN_2_0),
+            *(_BASH_IN_2_0, _BASH_OUTPUT, _KILL_SHELL),
+            *(_make_fetch_view(render_failure_in_2_0, {}), _WEB_SEARCH, _TODO, _ASK),
+        ),
+        "BashOutput and KillShell are for those in the background.",
+        render_failure_in_2_0,
     ),
 )

@@ -1,7 +1,13 @@
-"""How Claude Code writes results and failures: renderers for it and for harnesses that follow its format."""
+"""How Claude Code writes results: renderers for it and for harnesses that follow its format."""
 
+import re
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from toolglot.base_errors import LineOutOfRange
+from toolglot.facades.claude_failures import format_kilobytes, render_tagged_failure
 from toolglot.facades.rendering import (
-    describe_failure,
     format_matches,
     join_lines,
     number_lines,
@@ -10,8 +16,10 @@ from toolglot.facades.rendering import (
     page_text,
     read_notes,
 )
-from toolglot.facades.view import RenderContext
+from toolglot.facades.view import Arguments, RenderContext, Renderer
+from toolglot.jsontext import dumps_text, loads_object
 from toolglot.textutil import pluralize
+from toolglot.tools.command_words import split_command
 
 TAB_NUMBERS, ARROW_NUMBERS = "{}\t{}", "{:>6}→{}"
 STATE_IS_CURRENT = "(file state is current in your context — no need to Read it back)"
@@ -26,6 +34,57 @@ def render_read(context: RenderContext, template: str, continuation: str = "offs
         return context.text
     lines = number_lines(data["lines"], data["first"], template) if data["lines"] else "[the file exists and is empty]"
     return "\n".join([lines, *read_notes(data, "PARTIAL view: ", f"{continuation}={data['next_line']}")])
+
+
+def render_file(context: RenderContext, template: str, *, has_pages: bool) -> str:
+    """A file as Claude Code shows it. `has_pages`: whether a file that is too long is shown in pages, or is an error."""
+    data, details = context.data, context.details
+    if isinstance(details, LineOutOfRange):
+        lengths = f"shorter than the provided offset ({details.requested}). The file has {details.total} lines"
+        return f"<system-reminder>Warning: the file exists but is {lengths}.</system-reminder>"
+    if data["kind"] == "image":
+        return ""
+    if data["kind"] != "text":
+        pages = f"; look at pages {data['pages']}" if data["pages"] else ""
+        return f"PDF file read: {context.base['path']} ({data['size']} bytes{pages})"
+    if not data["size"]:
+        return "<system-reminder>Warning: the file exists but the contents are empty.</system-reminder>"
+    if exceeds_page(context, has_pages=has_pages):
+        return "File content exceeds the maximum of 25000 tokens. Use a smaller limit, or search for what you need in it."
+    lines: list[str] = data["lines"]
+    if context.base["path"].endswith(".ipynb") and (cells := _render_cells("\n".join(lines))) is not None:
+        return cells
+    # The text after the last newline is a line for this program.
+    if data["final_newline"] and data["next_line"] is None and context.base.get("end_line", data["last"] + 1) > data["last"]:
+        lines = [*lines, ""]
+    note = f"\n[PARTIAL view: the file goes on; continue with offset={data['next_line']}]" if data["truncated"] else ""
+    return number_lines(lines, data["first"], template) + note
+
+
+def exceeds_page(context: RenderContext, *, has_pages: bool) -> bool:
+    """Whether a file is too long to be shown: a limit was given and is too large, or there are no pages."""
+    data = context.data
+    return bool(data) and data["kind"] == "text" and data["truncated"] and not (has_pages and "end_line" not in context.base)
+
+
+def _render_cells(text: str) -> str | None:
+    """The cells of a notebook; None if it is none."""
+    try:
+        cells = loads_object(text.encode())["cells"]
+        return "\n".join(_render_cell(number, cell) for number, cell in enumerate(cells))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _render_cell(number: int, cell: Arguments) -> str:
+    name, kind = cell.get("id", f"cell-{number}"), cell["cell_type"]
+    tag = f"<cell_type>{kind}</cell_type>" if kind != "code" else ""
+    outputs: list[str] = []
+    for output in cell.get("outputs", ()):
+        # A stream has text, an error a traceback, and everything else data by media type.
+        value = output.get("text") or output.get("data", {}).get("text/plain") or "\n".join(output.get("traceback", ()))
+        outputs.append(f"\n\n{''.join(value)}" if value else "\n\n[output that is not text]")
+    return f'<cell id="{name}">{tag}{"".join(cell["source"])}</cell id="{name}">{"".join(outputs)}'
 
 
 def render_write(context: RenderContext, note: str = "") -> str:
@@ -46,17 +105,44 @@ def _change_sentence(context: RenderContext) -> str:
 
 
 def render_edit(context: RenderContext) -> str:
-    """One sentence, as newer versions answer."""
+    """One sentence."""
     return f"{_change_sentence(context)} {STATE_IS_CURRENT}"
 
 
-def render_edit_snippet(context: RenderContext) -> str:
-    """The changed lines, as version 2.0 answers."""
-    data, sentence = context.data, _change_sentence(context)
-    if data["created"]:
-        return sentence
-    snippet = number_lines(data["snippet"].split("\n"), data["first"], ARROW_NUMBERS)
-    return f"{sentence} The changed lines are now:\n{snippet}"
+_EDIT_NOTES = {
+    "unread": "",
+    "changed": " (note: the file had changed since you read it; read it again before you rely on the rest of it)",
+}
+
+
+def render_edit_today(context: RenderContext) -> str:
+    """One sentence; whether the model knows the file now depends on what it knew before."""
+    result = "All occurrences were successfully replaced." if context.base.get("count") == "all" else ""
+    sentence = f"has been updated. {result}" if result else "has been updated successfully."
+    return f"The file {context.base['path']} {sentence}" + _EDIT_NOTES.get(context.data["known"], f" {STATE_IS_CURRENT}")
+
+
+_SNIPPET = "The file {} has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n{}"
+_MAX_SNIPPET = 16_000  # characters
+
+
+def render_write_in_2_0(context: RenderContext) -> str:
+    """A new file in one sentence, an old one with its lines."""
+    if context.data["created"]:
+        return render_write(context)
+    lines = number_lines(context.base["content"][:_MAX_SNIPPET].split("\n"), 1, ARROW_NUMBERS)
+    return _SNIPPET.format(context.base["path"], lines)
+
+
+def render_edit_in_2_0(context: RenderContext) -> str:
+    """The changed lines, or that everything was replaced."""
+    data, base = context.data, context.base
+    if base.get("count") == "all":
+        old, new = base["old"], base["new"]
+        return f"The file {base['path']} has been updated. All occurrences of '{old}' were successfully replaced with '{new}'."
+    lines = data["snippet"].split("\n")
+    ends_file = data["final_newline"] and data["first"] + len(lines) > data["lines"]
+    return _SNIPPET.format(base["path"], number_lines([*lines, ""] if ends_file else lines, data["first"], ARROW_NUMBERS))
 
 
 def render_notebook_edit(context: RenderContext) -> str:
@@ -66,47 +152,84 @@ def render_notebook_edit(context: RenderContext) -> str:
     return f"{verb} cell {data['cell_id']}" + (f" with {data['source']}" if data["mode"] != "delete" else "")
 
 
-def render_list(context: RenderContext) -> str:
-    """A directory as an indented list."""
-    data = context.data
-    lines = [
-        f"{'  ' * entry['depth']}- {entry['name']}{'/' if entry['kind'] == 'directory' else ''}" for entry in data["entries"]
-    ]
-    note = f"[{len(data['entries'])} of {data['total']} entries are shown]" if data["truncated"] else ""
-    return join_lines(f"- {context.base['path'].rstrip('/')}/", *lines, note)
-
-
 # ---- search
 
 
 def render_grep(context: RenderContext) -> str:
-    """Matches in the mode that was asked for, with a pagination footer."""
+    """Matches in the mode that was asked for; how many of them are shown is said in the head or in a footer."""
     data = context.data
+    page = [f"limit: {data['shown']}"] if data["truncated"] else []
+    page = ", ".join([*page, *([f"offset: {data['skip']}"] if data["skip"] else [])])
     match data["mode"]:
         case "files":
-            total = f"{data['total']}{'' if data['exact'] else '+'}"
-            head = f"Found {total} file{'' if data['total'] == 1 else 's'}" if data["files"] else "No files found"
+            total = f"{data['shown'] if page else data['total']}{'' if data['exact'] else '+'}"
+            head = f"Found {total} file{'' if total == '1' else 's'} {page}".rstrip() if data["files"] else "No files found"
             lines = [head, *(file["path"] for file in data["files"])]
-        case "count" if data["files"]:
-            lines = [f"{file['path']}:{file['count']}" for file in data["files"]]
-            lines += ["", f"Found {data['total_lines']} total occurrences across {pluralize(data['total'], 'file')}."]
+        case "count":
+            lines = [f"{file['path']}:{file['count']}" for file in data["files"]] or ["No matches found"]
+            lines += ["", _count_sentence(data) + (f" with pagination = {page}" if page else "")]
         case _:
-            base = context.base
-            numbers, only_matching = base.get("line_numbers", True), base.get("only_matching", False)
-            lines = list(format_matches(data, numbers=numbers, only_matching=only_matching)) or ["No matches found"]
-    if data["truncated"] or data["skip"]:
-        lines += ["", f"[Showing results with pagination = limit: {data['shown']}, offset: {data['skip']}]"]
-    if not data["complete"]:
-        lines.append("[the search was stopped early: narrow the path or the glob]")
-    return "\n".join(lines)
+            lines = _match_lines(context.base, data) + (["", f"[Showing results with pagination = {page}]"] if page else [])
+    return "\n".join([*lines, *_search_notes(data)])
+
+
+def _count_sentence(data: Arguments) -> str:
+    files = pluralize(data["total"], "file")
+    return f"Found {pluralize(data['total_lines'], 'total occurrence')} across {files}."
+
+
+def _match_lines(base: Arguments, data: Arguments) -> list[str]:
+    matches = format_matches(
+        data,
+        numbers=base.get("line_numbers", True),
+        only_matching=base.get("only_matching", False),
+        with_paths=not data["is_file"],  # as ripgrep does
+    )
+    return list(matches) or ["No matches found"]
+
+
+def _search_notes(data: Arguments) -> list[str]:
+    return [] if data["complete"] else ["[the search was stopped early: narrow the path or the glob]"]
+
+
+_MAX_GREP_IN_2_0 = 20_000  # characters
+
+
+def render_grep_in_2_0(context: RenderContext) -> str:
+    """Matches with absolute paths, without pages."""
+    data: Arguments = context.data
+    data = {**data, "files": [{**file, "path": file["absolute"]} for file in data["files"]]}
+    match data["mode"]:
+        case "files":
+            head = f"Found {pluralize(len(data['files']), 'file')}" if data["files"] else "No files found"
+            lines = [head, *(file["path"] for file in data["files"])]
+        case "count":
+            lines = [f"{file['path']}:{file['count']}" for file in data["files"]] or ["No matches found"]
+            lines += ["", _count_sentence(data)]
+        case _:
+            lines = _match_lines(context.base, data)
+    text = "\n".join([*lines, *_search_notes(data)])
+    if len(text) <= _MAX_GREP_IN_2_0:
+        return text
+    omitted = text.count("\n", _MAX_GREP_IN_2_0) + 1
+    return f"{text[:_MAX_GREP_IN_2_0]}\n\n... [{omitted} lines truncated] ..."
 
 
 def render_glob(context: RenderContext) -> str:
-    """Absolute paths."""
+    """Absolute paths, the newest first."""
     data = context.data
     lines = [file["absolute"] for file in data["files"]] or ["No files found"]
     if data["truncated"]:
         lines.append(f"[the newest {len(data['files'])} of {data['total']} files; use a narrower path or pattern]")
+    return "\n".join(lines)
+
+
+def render_files(context: RenderContext, path_key: str) -> str:
+    """Paths, the oldest first. `path_key`: "path" if they are relative, or "absolute"."""
+    data = context.data
+    lines = [file[path_key] for file in reversed(data["files"])] or ["No files found"]
+    if data["truncated"]:
+        lines.append(f"(The newest {len(data['files'])} of {data['total']} files. Use a narrower path or pattern.)")
     return "\n".join(lines)
 
 
@@ -129,9 +252,75 @@ def render_command_failure(context: RenderContext) -> str:
     """A command that timed out, with what it printed; anything else as the facade renders failures."""
     data = context.data
     if not data or "output" not in data:
-        return render_failure(context)
+        return render_tagged_failure(context)
     output = data["output"].rstrip("\n") if data["output"].strip() else ""
     return join_lines(f"Command timed out after {data['seconds']:.1f} s and was stopped.", output, *output_notes(data))
+
+
+_MAX_PREVIEW = 2000  # characters of output that is too long
+_PERSISTED = """<persisted-output>
+Output too large ({size}). Full output saved to: {path}
+
+Preview (first 2KB):
+{preview}
+...
+</persisted-output>"""
+# Exit status 1 of these says that nothing was found or that something differs: that is no error.
+_TELLS_BY_STATUS = frozenset({"grep", "egrep", "fgrep", "rg", "diff", "test", "["})
+
+
+def render_bash(context: RenderContext, empty: str, describe_background: Callable[[RenderContext, str], str]) -> str:
+    """A command as Claude Code shows it. `empty`: for one without output; `describe_background`: for one that goes on.
+
+    The latter also gets the output so far.
+    """
+    data = context.data
+    if "output" not in data:
+        return context.text
+    output = re.sub(r"\A(?:[ \t]*\n)+", "", data["output"]).rstrip()
+    notes = output_notes({**data, "truncated": False})
+    if data["running"]:
+        return join_lines(describe_background(context, output), *notes)
+    if data["truncated"]:
+        preview = data["head"][:_MAX_PREVIEW].rpartition("\n")[0] or data["head"][:_MAX_PREVIEW]
+        output = _PERSISTED.format(size=format_kilobytes(data["total_bytes"]), path=data["spill"], preview=preview)
+    is_error = exited_with_error(context)
+    return join_lines(f"Exit code {data['exit_code']}" if is_error else "", output, *notes) or empty
+
+
+def exited_with_error(context: RenderContext) -> bool:
+    """Whether an exit code means failure."""
+    data: Any = context.data or {}
+    if not data.get("exit_code"):
+        return False
+    commands = split_command(context.base.get("command", "")).commands
+    program = PurePosixPath(commands[-1][0]).name if commands else ""
+    return not (data["exit_code"] == 1 and program in _TELLS_BY_STATUS)
+
+
+def describe_output_file(context: RenderContext, output: str) -> str:
+    """A command in the background, whose output Read shows."""
+    data = context.data
+    place = f"Output is being written to: {data['spill']} To check on it, use Read on that file path; to end it, use TaskStop."
+    if context.base.get("background"):
+        return f"Command running in background with ID: {data['handle']}. {place}"
+    state = f"did not complete within its {data['seconds']:.0f}s timeout and was moved to the background"
+    sentence = f"Command {state} (ID: {data['handle']}). {place} It is still running: do not start it a second time."
+    return join_lines(output, sentence)
+
+
+def describe_handle(context: RenderContext, output: str, output_tool: str) -> str:
+    """A command in the background, whose output a tool shows."""
+    return f"Command running in background with ID: {context.data['handle']}. Read its output with {output_tool}."
+
+
+def render_bash_failure(context: RenderContext, failure: Renderer) -> str:
+    """A command that was ended at its timeout, with what it printed; anything else as `failure` renders it."""
+    data = context.data
+    if not data or "output" not in data:
+        return failure(context)
+    head = f"Exit code 143\nCommand timed out after {data['seconds']:.0f}s"
+    return join_lines(head, data["output"].strip("\n"), *output_notes(data))
 
 
 def render_output(context: RenderContext, tag: str) -> str:
@@ -139,7 +328,7 @@ def render_output(context: RenderContext, tag: str) -> str:
     data = context.data
     status = "running" if data["running"] else "killed" if data["ended"] else "failed" if data["exit_code"] else "completed"
     parts = [f"<status>{status}</status>"]
-    if data["exit_code"] is not None and not data["running"]:
+    if data["exit_code"] is not None and status in ("failed", "completed"):
         parts.append(f"<exit_code>{data['exit_code']}</exit_code>")
     if data["output"].strip():
         parts.append(f"<{tag}>\n{data['output'].rstrip()}\n</{tag}>")
@@ -149,8 +338,23 @@ def render_output(context: RenderContext, tag: str) -> str:
 def render_kill(context: RenderContext) -> str:
     """Whether a background command was stopped now or had ended before."""
     data = context.data
-    state = "Stopped" if data["ended"] else "It had already ended"
+    state = "Stopped" if data["was_running"] else "It had already ended"
     return f"{state}: {data['handle'] or context.base['handle']} ({data['command']})"
+
+
+def had_ended(context: RenderContext) -> bool:
+    """Whether there was nothing to stop."""
+    return not context.data["was_running"]
+
+
+def render_stop(context: RenderContext, noun: str, verb: str, more: Sequence[str] = ()) -> str:
+    """JSON about a background command that was stopped. `noun`: what the program calls it; `more`: further keys."""
+    handle, command = context.base["handle"], context.data["command"]
+    if had_ended(context):
+        return f"<tool_use_error>No {noun} found with ID: {handle}</tool_use_error>"
+    fields = {f"{noun}_id": handle, "task_type": "local_bash", "command": command}
+    fields = {key: fields[key] for key in (f"{noun}_id", *more)}
+    return dumps_text({"message": f"Successfully {verb} {noun}: {handle} ({command})", **fields})
 
 
 # ---- web
@@ -167,10 +371,12 @@ def render_page(context: RenderContext, tool: str, continuation: str = "offset")
     return f"{head}\n\n{page_text(data)}{note}"
 
 
-def render_page_failure(context: RenderContext, tool: str, continuation: str = "offset") -> str:
+def render_page_failure(
+    context: RenderContext, tool: str, continuation: str = "offset", failure: Renderer = render_tagged_failure
+) -> str:
     """A page that came with an error status is shown; anything else is a failure."""
     has_page = context.data and "url" in context.data
-    return render_page(context, tool, continuation) if has_page else render_failure(context)
+    return render_page(context, tool, continuation) if has_page else failure(context)
 
 
 def render_search(context: RenderContext) -> str:
@@ -199,24 +405,3 @@ def render_answers(context: RenderContext) -> str:
     """The answers of the user."""
     answers = [f'"{item["question"]}"="{", ".join(item["answers"]) or "(no answer)"}"' for item in context.data["answers"]]
     return f"The user has answered your questions: {', '.join(answers)}."
-
-
-# ---- failures
-
-_UNTAGGED_KINDS = frozenset({"rejected", "cancelled", "interrupted", "timeout"})
-_FAILURES = {
-    "not_read_yet": "File has not been read yet. Read it first before writing to it.",
-    "changed_since_read": "File has been modified since read, either by the user or by a linter. "
-    "Read it again before attempting to write it.",
-    "edit_failed not_found": "String to replace not found in file.\nString: {old}\n{text}",
-    "edit_failed ambiguous": "Found {details.match_count} matches of the string to replace, but replace_all is false. They are "
-    "in lines {lines}. Provide more context so that only one matches, or set replace_all to true.\nString: {old}",
-    "edit_failed identical": "No changes to make: old_string and new_string are exactly the same.",
-}
-
-
-def render_failure(context: RenderContext) -> str:
-    """A failure in Claude Code's words, in its error tag."""
-    if context.kind in _UNTAGGED_KINDS:
-        return context.text
-    return f"<tool_use_error>{describe_failure(context, _FAILURES)}</tool_use_error>"

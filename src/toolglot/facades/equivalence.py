@@ -14,8 +14,8 @@ __all__ = ["HARNESS_PARAMETERS", "SUBSTITUTES", "Arguments", "alternatives", "ca
 Arguments = dict[str, Any]
 # How a harness limits commands and formats results: other models need not know.
 HARNESS_PARAMETERS = frozenset(
-    {"head_share", "list_depth", "max_output", "inactivity_timeout", "auto_context", "read_first", "on_timeout", "max_tokens"}
-    | {"hidden", "respect_ignore"}
+    {"head_share", "list_depth", "max_output", "inactivity_timeout", "auto_context", "read_first", "on_timeout"}
+    | {"max_size", "max_page", "keep_escapes", "hidden", "respect_ignore"}
 )
 _UNLIMITED_LINES = 100_000  # this many lines mean all of them
 # A base tool -> others that do its work. If a harness has no tool for it and none of these is available, it is shown itself.

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from toolglot.facades import claude_rendering as claude
 from toolglot.facades import rows, shared_views
+from toolglot.facades.claude_failures import render_tagged_failure
 from toolglot.facades.parameters import array, boolean, integer, object_schema, string
 from toolglot.facades.table import aliased, call_field, field, ignored, make_view, pick, unmapped
 from toolglot.facades.view import Arguments, Facade
@@ -264,7 +265,7 @@ TABLES = (
         title="Kimi Code",
         provider="moonshotai",
         views=_VIEWS,
-        failure=claude.render_failure,
+        failure=render_tagged_failure,
         note=(
             "Find files with Glob and Grep, read them with Read, change them with Edit, and run commands with Bash. "
             "Read a file before you change it, and give Edit text exactly as it is in the file, without line numbers. "

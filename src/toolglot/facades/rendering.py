@@ -68,7 +68,9 @@ def output_notes(data: Mapping[str, Any]) -> list[str]:
     return [f"[{note}]" for note in notes]
 
 
-def format_matches(data: Arguments, *, numbers: bool = True, only_matching: bool = False) -> Iterator[str]:
+def format_matches(
+    data: Arguments, *, numbers: bool = True, only_matching: bool = False, with_paths: bool = True
+) -> Iterator[str]:
     """Lines as ripgrep prints them."""
     has_groups = bool(data["before"] or data["after"]) and not only_matching
     last: tuple[str, int] | None = None
@@ -79,7 +81,7 @@ def format_matches(data: Arguments, *, numbers: bool = True, only_matching: bool
                 yield "--"
             last = (path, line["line"])
             mark = ":" if line["is_match"] else "-"
-            head = f"{path}{mark}{line['line']}{mark}" if numbers else f"{path}{mark}"
+            head = (f"{path}{mark}" if with_paths else "") + (f"{line['line']}{mark}" if numbers else "")
             for text in line["matches"] if only_matching else [line["text"]]:
                 yield head + text
 

@@ -152,5 +152,11 @@ def make_view(
     )
 
 
+def with_fixed(view: View, **fixed: Any) -> View:
+    """A view whose shown form has further base parameters that always have the same value."""
+    case = view.cases[""]
+    return replace(view, cases={**view.cases, "": replace(case, fixed={**case.fixed, **fixed})})
+
+
 def _to_row(key: str, row: Row | Schema) -> Row:
     return row if isinstance(row, Row) else field(key.rstrip("!"), row)

@@ -246,6 +246,8 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     """Whose models it is for; "" for those of any provider."""
     failure: Renderer | None = None
     """Renders failures if a case does not: also calls of unknown tools, and arguments that fit no case."""
+    refuses_unknown_parameters: bool = False
+    """Whether the harness refuses a call with a parameter that it does not know; otherwise that is ignored."""
     flags_errors: bool = True
     """Whether the harness marks failed calls as such; otherwise their text alone says so."""
     note: str = ""

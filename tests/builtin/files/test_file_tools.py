@@ -345,6 +345,8 @@ class TestWriting:
         assert tools.failure("write", path="text.txt", content="y", read_first="current").code == "changed_since_read"
         assert tools.data("write", path="text.txt", content="y", read_first="none")["known"] == "changed"
         assert tools.data("write", path="text.txt", content="z", read_first="shown")["known"] == "current"
+        (root / "text.txt").write_text("by somebody else")
+        assert tools.data("write", path="text.txt", content="y", read_first="once")["known"] == "changed"
 
     def test_a_harness_may_not_count_what_the_model_created_itself(self, tools: Tools, root: Path):
         assert tools.data("write", path="own.txt", content="x", read_first="shown")["known"] == "new"

@@ -235,9 +235,9 @@ def notebook_tools(state: ToolState) -> list[Tool]:
         notebook = _Notebook(document.text.replace("\r\n", "\n") if is_crlf else document.text, path)
         index = notebook.find_cell(cell_id, path) if cell_id is not None else -1
         text, index, name, kind = notebook.change(mode, index, source.replace("\r\n", "\n"), cell_type)
+        count = len(notebook.cells) + {"insert": 1, "delete": -1, "replace": 0}[mode]  # after the change
+        cell = {"cell_id": name, "index": index, "cell_type": kind, "cells": count}
         after = convert_newlines(text, "crlf") if is_crlf else text
-        cells = len(notebook.cells) + {"insert": 1, "delete": -1, "replace": 0}[mode]
-        cell = {"cell_id": name, "index": index, "cell_type": kind, "cells": cells}  # cells: their number after the change
         return _CellChange.plan(path, document, after, expected, cell=cell)
 
     @tool(
@@ -271,9 +271,8 @@ def notebook_tools(state: ToolState) -> list[Tool]:
         with state.lock:
             change = plan_edit(path, source, cell_id, cell_type, mode, read_first)
             saved = save_change(state, path, change)
-        verb = {"replace": "replaced", "insert": "inserted", "delete": "deleted"}[mode]
         cell = "the {cell_type} cell {cell_id!r} (index {index})".format(**change.cell)
-        text = f"{verb} {cell} of {saved.path!r}; it has {pluralize(change.cell['cells'], 'cell')} now"
+        text = f"{mode.removesuffix('e')}ed {cell} of {saved.path!r}; it has {pluralize(change.cell['cells'], 'cell')} now"
         return ToolOutput(text, {**to_data(saved), **change.cell, "mode": mode, "source": "" if mode == "delete" else source})
 
     return [notebook_edit]

@@ -269,7 +269,7 @@ class _PatchDraft:
         except ToolError as e:
             suggestions = e.details.suggestions if isinstance(e.details, MissingPath) else ()
             absolute = truncate(str(self._workspace.root / path), _MAX_SHOWN_PATH)
-            details = PatchedFileFailed(absolute, suggestions, action, str(e))
+            details = PatchedFileFailed(absolute, suggestions, action=action, problem=str(e))
             message = f"Failed to {_ACTIONS[action]} {truncate(path, _MAX_SHOWN_PATH)}: {e}"
             raise ToolError(message, kind=e.kind, code=e.code, details=details) from None
 

@@ -7,16 +7,18 @@ endings and permissions of a file stay what they were.
 import codecs
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from toolglot.base_errors import LineOutOfRange, invalid_argument
+from toolglot.base_errors import FileTooLarge, LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
-from toolglot.builtin.files.descriptors import read_all
+from toolglot.builtin.files.confined_open import close_quietly
+from toolglot.builtin.files.descriptors import read_all, translate_os_errors
 from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineScan, read_lines
 from toolglot.builtin.files.text import Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
 from toolglot.builtin.files.text_files import (
@@ -48,6 +50,8 @@ Detail = Literal["auto", "low", "high", "original"]
 
 MAX_LINES, MAX_LINE_CHARS = 2000, 2000
 _MAX_REQUESTED_LINES = 100_000
+MAX_RESULT = 150_000
+"""Characters of a result. Above the default, because the largest page of a harness (25,000 tokens) must not be cut."""
 _PAGE_BYTES, _LARGE_PAGE_BYTES = 1024 * 1024, 8 * 1024 * 1024  # of lines in one result
 _LARGE_LINE_CHARS = 1024 * 1024
 _HEAD_SIZE = 64 * 1024
@@ -90,6 +94,8 @@ class _ReadRequest(msgspec.Struct, frozen=True):
     pages: str | None = None
     allow_large: bool = False
     list_depth: int | None = None
+    max_size: int | None = None
+    max_page: int | None = None
 
     def check(self) -> None:
         for name in ("start_line", "end_line", "max_lines", "tail_lines", "list_depth"):
@@ -107,6 +113,13 @@ class _ReadRequest(msgspec.Struct, frozen=True):
             if last - first >= _MAX_PAGES:
                 raise invalid_argument("pages", f"is {self.pages!r}; at most {_MAX_PAGES} pages are read at once", kind="limit")
 
+    def check_size(self, path: str, size: int) -> None:
+        """Raises ToolError for a file that is too large to be read without an end."""
+        if self.max_size is not None and self.end_line is None and not self.allow_large and size > self.max_size:
+            message = f"{path!r} has {pluralize(size, 'byte')}: read it in parts, or search for what you need"
+            details = FileTooLarge(size, self.max_size)
+            raise ToolError(message, kind="limit", code="file_too_large", details=details)
+
     def line_range(self, line_count: int | None) -> LineRange:
         """Return the lines that this means; `line_count` is needed for the last ones."""
         has_range = self.start_line is not None or self.end_line is not None or self.tail_lines is not None
@@ -118,6 +131,9 @@ class _ReadRequest(msgspec.Struct, frozen=True):
             limit = min(self.end_line - first + 1, self.max_lines or self.end_line - first + 1)
         max_bytes = _LARGE_PAGE_BYTES if self.allow_large or has_range else _PAGE_BYTES
         max_width = _LARGE_LINE_CHARS if self.allow_large else MAX_LINE_CHARS
+        if self.max_page is not None:  # then only bytes count, neither lines nor their length
+            limit = limit if self.end_line or self.tail_lines or self.max_lines else _MAX_REQUESTED_LINES
+            max_bytes, max_width = max_bytes if self.allow_large else self.max_page, _LARGE_LINE_CHARS
         return LineRange(first, min(limit, _MAX_REQUESTED_LINES), max_bytes, max_width)
 
 
@@ -165,6 +181,8 @@ class _FileTools:
         allow_large: bool = False,
         list_depth: Annotated[int | None, Internal] = None,
         respect_ignore: Annotated[bool, Internal] = False,
+        max_size: Annotated[int | None, Internal] = None,
+        max_page: Annotated[int | None, Internal] = None,
     ) -> ToolOutput:
         """Read a text file as numbered lines, at most 2000 lines of 2000 characters. Images and PDF documents are shown.
 
@@ -181,24 +199,22 @@ class _FileTools:
             allow_large: Read up to 8 MB at once, and lines of up to 1,048,576 characters (default false).
             list_depth: List a directory, this many levels deep.
             respect_ignore: Refuse a file that ignore files exclude.
+            max_size: Bytes of a text file that is read without an end line.
+            max_page: Bytes of text in one result, instead of limits for lines.
         """
-        request = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth)
+        request = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth, max_size, max_page)
         request.check()
         if list_depth is not None and (entry := self._state.workspace.inspect(path)) is not None and entry.is_directory:
             return list_directory(self._state, path, depth=list_depth, context=context)
-        entry = self._check_file(path)
-        if respect_ignore:
-            with open_root_of(self._state, entry) as root:
-                if is_ignored(root.root_fd, root.relative):
-                    message = f"{path!r} is excluded by .gitignore or a file like it: it cannot be read"
-                    raise ToolError(message, kind="not_allowed", code="path_ignored")
-        with self._state.workspace.open_file(path) as entry:
+        self._check_file(path, respect_ignore=respect_ignore)
+        with self._open(path) as entry:
             head = read_all(entry.fd, _HEAD_SIZE)
             if (media := detect_media(head)) is not None:
                 return self._attach_media(path, entry, media, pages=pages, detail="")
             if pages:
                 message = f"{path!r} is not a PDF document: read it by line numbers instead"
                 raise ToolError(message, kind="validation", code="pages_not_pdf")
+            request.check_size(path, entry.status.st_size)
             read = partial(read_lines, entry.fd, head, lambda: context.is_cancelled)
             try:
                 if detect_bom(head) is None and is_binary(head):
@@ -213,13 +229,32 @@ class _FileTools:
             self._state.mark_seen(entry.path, entry.version)
             return ToolOutput(_render_read(result, _LARGE_LINE_CHARS if allow_large else MAX_LINE_CHARS), to_data(result))
 
-    def _check_file(self, path: str) -> WorkspaceEntry:
+    @contextmanager
+    def _open(self, path: str) -> Generator[WorkspaceEntry]:
+        if path not in self._state.output_files:
+            with self._state.workspace.open_file(path) as entry:
+                yield entry
+            return
+        with translate_os_errors(path):  # we made this file ourselves, in a directory that no command can change
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            yield WorkspaceEntry(fd, os.fstat(fd), path, path)
+        finally:
+            close_quietly(fd)
+
+    def _check_file(self, path: str, *, respect_ignore: bool = False) -> None:
+        if path in self._state.output_files:
+            return
         entry = self._state.workspace.inspect(path)
         if entry is None:
             raise missing_file_error(self._state, path)
         if entry.is_directory:
             raise ToolError(f"{path!r} is a directory: list it to see what it contains", code="is_directory")
-        return entry
+        if respect_ignore:
+            with open_root_of(self._state, entry) as root:
+                if is_ignored(root.root_fd, root.relative):
+                    message = f"{path!r} is excluded by .gitignore or a file like it: it cannot be read"
+                    raise ToolError(message, kind="not_allowed", code="path_ignored")
 
     def _read_lines(self, entry: WorkspaceEntry, read: Callable[..., LineScan], request: _ReadRequest, path: str) -> ReadResult:
         line_count = read(LineRange(1, 0, 0, 0), count_all=True).line_count if request.tail_lines is not None else None
@@ -341,7 +376,7 @@ def file_tools(state: ToolState) -> list[Tool]:
     tools, target = _FileTools(state), path_target(state)
     reading: dict[str, Any] = {"effects": "read", "idempotent": True, "target": target}
     return [
-        Tool(tools.read, **reading, examples=[{"path": "src/main.py", "start_line": 1}]),
+        Tool(tools.read, **reading, max_result=MAX_RESULT, examples=[{"path": "src/main.py", "start_line": 1}]),
         Tool(
             tools.write,
             effects="write",

@@ -63,15 +63,13 @@ def load_file(state: ToolState, path: str, read_first: ReadRule = "required") ->
     if entry.is_directory:
         raise ToolError(f"{path!r} is a directory, not a file: use the path of a file in it", code="is_directory")
     data, entry = state.workspace.read(path, MAX_TEXT_BYTES)
-    rule = state.weaken_rule(read_first)
-    if rule != "none":
-        seen = state.seen_versions.get(entry.path)
-        if seen is None and rule != "current" and entry.status.st_size:
-            message = f"{path!r} has not been read yet: read it first, then change it"
-            raise ToolError(message, kind="not_allowed", code="not_read_yet")
-        if seen is not None and seen != entry.version:
-            message = f"{path!r} has changed since it was read: read it again, then change it"
-            raise ToolError(message, kind="not_allowed", code="changed_since_read")
+    seen = state.seen_versions.get(entry.path)
+    if seen is None and state.must_be_seen(read_first) and entry.status.st_size:
+        message = f"{path!r} has not been read yet: read it first, then change it"
+        raise ToolError(message, kind="not_allowed", code="not_read_yet")
+    if seen is not None and seen != entry.version and state.must_be_current(read_first):
+        message = f"{path!r} has changed since it was read: read it again, then change it"
+        raise ToolError(message, kind="not_allowed", code="changed_since_read")
     return LoadedFile(decode_document(data) if len(data) <= MAX_TEXT_BYTES else None, entry.version)
 
 
@@ -113,6 +111,7 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     """What the model knew of the file before: nothing, an older version, or the one that was changed."""
     size: int
     lines: int
+    final_newline: bool
     diff: str
     context: str
     """The changed lines with five lines around each change, all lines if there are no others; `...` stands for omitted ones."""
@@ -144,6 +143,7 @@ def save_change(state: ToolState, path: str, change: TextChange, read_first: Rea
         known="new" if result.created else "unread" if seen is None else "current" if seen == change.expected else "changed",
         size=len(change.data),
         lines=len(split_lines(change.after)),
+        final_newline=change.after.endswith("\n"),
         diff=unified_diff(change.before, change.after, display_path),
         context=excerpt_changes(change.before, change.after),
         encoding=change.encoding,
@@ -157,7 +157,7 @@ def missing_file_error(state: ToolState, path: str) -> ToolError:
     with suppress(ToolError):
         if state.workspace.inspect(directory := _parent_directory(path)) is None:
             hint = f"there is no directory {directory!r} either: list the one above it"
-    details = MissingPath(path, suggestions)
+    details = MissingPath(path, suggestions, state.working_directory)
     return ToolError(f"no such file: {path!r}; {hint}", kind="not_found", code="path_not_found", details=details)
 
 

@@ -69,6 +69,8 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
 
     pattern: str
     path: str
+    is_file: bool
+    """The path is that of a file, not of a directory."""
     mode: str
     files: tuple[GrepFile, ...]
     total: int
@@ -262,6 +264,7 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
     return GrepResult(
         pattern=query.pattern,
         path=replace_surrogates(root.path),
+        is_file=query.is_file,
         mode=query.mode,
         files=tuple(_build_file(state, root, file, *context_lines) for file in files),
         total=total,

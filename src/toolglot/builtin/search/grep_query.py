@@ -2,7 +2,7 @@
 
 import msgspec
 
-from toolglot.base_errors import invalid_argument
+from toolglot.base_errors import InvalidPattern, invalid_argument
 from toolglot.errors import ToolError
 from toolglot.textutil import did_you_mean, suggest
 
@@ -119,7 +119,9 @@ def unknown_type_error(name: str) -> ToolError:
     return invalid_argument("file_type", f"{name[:40]!r} is not a known file type; {did_you_mean(names)}")
 
 
-def invalid_pattern_error(pattern: str, reason: str) -> ToolError:
-    """Return the error for a pattern that is not a regular expression."""
+def invalid_pattern_error(pattern: str, reason: str, explanation: str = "") -> ToolError:
+    """Return the error for a pattern that is not a regular expression. `explanation`: in the engine's own words."""
     message = f"{pattern[:80]!r} is not a valid regular expression: {reason}"
-    return ToolError(message, kind="validation", code="invalid_pattern")
+    explanation = explanation or f"regex parse error:\n    {pattern[:500]}\n    ^\nerror: {reason}"
+    details = InvalidPattern(pattern, reason, explanation)
+    return ToolError(message, kind="validation", code="invalid_pattern", details=details)

@@ -129,7 +129,8 @@ def _raise_error(errors: BinaryIO, pattern: str) -> None:
         match = re.search(r"^error: (.+)$", message, re.MULTILINE)
         reason = match[1] if match else message.partition("\n")[0].removeprefix("rg: ")
         is_newline = '"\\n"' in reason
-        raise invalid_pattern_error(pattern, "a single line contains no newline" if is_newline else reason[:200])
+        reason = "a single line contains no newline" if is_newline else reason[:200]
+        raise invalid_pattern_error(pattern, reason, message.removeprefix("rg: ")[:2000])
 
 
 # ---- which files

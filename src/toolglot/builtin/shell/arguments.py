@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ __all__ = [
     "check_commands",
     "check_output_limit",
     "check_seconds",
-    "check_timeout",
+    "check_times",
     "describe_command",
     "encode_input",
     "preview_command",
@@ -28,6 +28,9 @@ __all__ = [
 DEFAULT_TIMEOUT, MAX_TIMEOUT = 120.0, 7200.0
 DEFAULT_OUTPUT, MAX_OUTPUT = 30_000, 200_000
 _MAX_COMMAND_BYTES = 100_000  # Linux allows 128 KB in one argument (MAX_ARG_STRLEN)
+_BACKGROUND_SECONDS = 600.0  # for a command that goes on in the background after its timeout
+OnTimeout = Literal["kill", "background"]
+"""What happens to a command at its timeout. If it goes on in the background, all of its output goes to a file."""
 _MAX_ARGUMENTS, _MAX_COMMANDS, _MAX_INPUT_BYTES = 1000, 50, 1_000_000
 
 
@@ -46,6 +49,7 @@ class CommandOptions(msgspec.Struct, frozen=True, kw_only=True):
     login: bool = False
     escalate: bool = False
     description: str = ""
+    on_timeout: OnTimeout = "kill"
 
 
 def describe_command(arguments: dict[str, Any]) -> str:
@@ -121,7 +125,23 @@ def _check_words(parameter: str, words: list[str]) -> None:
             raise invalid_argument(parameter, problem)
 
 
-def check_timeout(timeout: float | None, inactivity_timeout: float | None, *, is_foreground: bool) -> float | None:
+def check_times(
+    timeout: float | None,
+    inactivity_timeout: float | None,
+    yield_after: float | None,
+    *,
+    background: bool,
+    on_timeout: OnTimeout,
+) -> dict[str, Any]:
+    """Return the options that say when a command ends, and when it goes on in the background. Raises ToolError."""
+    is_foreground = not background and check_seconds("yield_after", yield_after) is None
+    limit = _check_timeout(timeout, inactivity_timeout, is_foreground=is_foreground)
+    if on_timeout == "background" and is_foreground and limit is not None:
+        limit, yield_after = limit + _BACKGROUND_SECONDS, limit
+    return {"timeout": limit, "inactivity_timeout": inactivity_timeout, "yield_after": yield_after, "on_timeout": on_timeout}
+
+
+def _check_timeout(timeout: float | None, inactivity_timeout: float | None, *, is_foreground: bool) -> float | None:
     """Return the timeout of a command, by default one for the foreground only. Raises ToolError."""
     check_seconds("inactivity_timeout", inactivity_timeout)
     if check_seconds("timeout", timeout) is not None or not is_foreground:

@@ -183,6 +183,7 @@ class ShellManager:
         """Kill everything that runs and forget it, with its files: a new conversation begins."""
         self._end()
         self.state.cwd = ""
+        self.state.output_files.clear()
 
     def _end(self) -> None:
         with self._lock:
@@ -345,6 +346,8 @@ class ShellManager:
         notes = self._collect_notes(session, report, excerpt.text)
         if handle is not None and _PLACEHOLDER.fullmatch(handle.strip()):
             notes.append(f"repaired: {handle.strip()[:80]!r} is no handle; taken for {session.command[:80]!r}")
+        if session.output.spill_path is not None:
+            self.state.output_files.add(str(session.output.spill_path))
         touched = (*(path for path, _ in [*report.removed, *report.restored]), *report.changed)
         return ShellResult(
             command=session.command,
@@ -408,7 +411,8 @@ class ShellManager:
             if directory is not None:
                 state.cwd = state.display_path(directory) if directory != self._workspace.root else ""
             else:
-                notes.append(f"the next command runs in {state.cwd or '.'}: {path[:200]} is not a directory of the workspace")
+                state.cwd = ""
+                notes.append(f"the next command runs in the workspace's root: {path[:200]} is not a directory of the workspace")
         if session.is_out_of_memory:
             notes.append(f"it needed more memory than its limit of {confinement.limits.memory_bytes / 1e9:.1f} GB")
         return notes + (self._explain_failure(session, output) if session.exit_code else [])

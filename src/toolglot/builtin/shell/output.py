@@ -152,21 +152,32 @@ class OutputBuffer:
                     del self._tail[: len(self._tail) - KEEP_BYTES]
             if self._spill_dir is None or self.total_bytes <= self._spill_after:
                 return
-            try:
-                if self._spill_fd < 0 and self.spill_path is None:
-                    self.spill_path = self._spill_dir / f"output-{secrets.token_hex(6)}.txt"
-                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                    self._spill_fd = os.open(self.spill_path, flags, 0o600)
-                    data = bytes(self._head + self._tail)  # everything so far, as less than KEEP_BYTES came before
-                if self._spill_fd >= 0:
-                    room = MAX_SPILL_BYTES - self._spill_size
-                    os.write(self._spill_fd, data[:room])
-                    self._spill_size += min(len(data), room)
-                    self.is_spill_complete = len(data) <= room
-            except OSError:  # a full disk must not end the command
-                self.is_spill_complete = False
-            if not self.is_spill_complete:
-                self._close_spill()
+            self._write_spill(data)
+
+    def open_spill(self) -> None:
+        """Write everything to the file from now on, and what came before."""
+        with self._lock:
+            if self._spill_dir is not None and self.spill_path is None:
+                self._spill_after = -1
+                self._write_spill(b"")
+
+    def _write_spill(self, data: bytes) -> None:
+        try:
+            if self._spill_fd < 0 and self.spill_path is None:
+                assert self._spill_dir is not None
+                self.spill_path = self._spill_dir / f"output-{secrets.token_hex(6)}.txt"
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                self._spill_fd = os.open(self.spill_path, flags, 0o600)
+                data = bytes(self._head + self._tail)  # everything so far, as less than KEEP_BYTES came before
+            if self._spill_fd >= 0:
+                room = MAX_SPILL_BYTES - self._spill_size
+                os.write(self._spill_fd, data[:room])
+                self._spill_size += min(len(data), room)
+                self.is_spill_complete = len(data) <= room
+        except OSError:  # a full disk must not end the command
+            self.is_spill_complete = False
+        if not self.is_spill_complete:
+            self._close_spill()
 
     def _close_spill(self) -> None:
         if self._spill_fd >= 0:

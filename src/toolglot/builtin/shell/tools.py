@@ -19,10 +19,11 @@ from toolglot.builtin.shell.arguments import (
     MAX_OUTPUT,
     MAX_TIMEOUT,
     CommandOptions,
+    OnTimeout,
     check_commands,
     check_output_limit,
     check_seconds,
-    check_timeout,
+    check_times,
     describe_command,
     encode_input,
     preview_command,
@@ -172,6 +173,7 @@ class _ShellTools:
         then: Annotated[list[str] | None, Internal] = None,
         head_share: Annotated[float | None, Internal] = None,
         keep_escapes: Annotated[bool, Internal] = False,
+        on_timeout: Annotated[OnTimeout, Internal] = "kill",
     ) -> ToolOutput:
         """Run a command with bash in a sandbox: only the workspace is writable, and there is usually no network.
 
@@ -193,19 +195,16 @@ class _ShellTools:
             if not command and argv is None:
                 return ToolOutput("All commands were killed; the next one runs in the workspace's root.", {"restarted": True})
         lines = check_commands(command, argv, then)
-        is_foreground = not background and check_seconds("yield_after", yield_after) is None
-        if then and (not is_foreground or tty or stdin is not None):
+        if then and (background or yield_after is not None or tty or stdin is not None):
             raise invalid_argument("then", "works only for commands that run in the foreground without a terminal or input")
         options = CommandOptions(
             cwd=cwd,
-            timeout=check_timeout(timeout, inactivity_timeout, is_foreground=is_foreground),
-            inactivity_timeout=inactivity_timeout,
+            **check_times(timeout, inactivity_timeout, yield_after, background=background, on_timeout=on_timeout),
             output_limit=check_output_limit(max_output, head_share, keep_escapes=keep_escapes),
             variables=validate_environment(env),
             stdin=encode_input("stdin", stdin),
             tty=tty,
             background=background,
-            yield_after=yield_after,
             login=login,
             escalate=escalate and self._manager.level is not SandboxLevel.NONE,
             description=description,
@@ -270,7 +269,8 @@ class _ShellTools:
         status = "was killed" if was_running else f"had already ended with exit code {result.exit_code}"
         output = f" Its last output:\n{result.output}" if result.output else ""
         notes = "".join(f"\n[{note}]" for note in result.notes)
-        return ToolOutput(f"The command {session.handle} {status}.{output.rstrip()}{notes}", to_data(result))
+        text = f"The command {session.handle} {status}.{output.rstrip()}{notes}"
+        return ToolOutput(text, {**to_data(result), "was_running": was_running})
 
     def shell_list(self) -> ToolOutput:
         """List background commands: running ones, and those that ended recently."""
@@ -308,6 +308,8 @@ class _ShellTools:
         seconds = 0.0 if options.background and options.yield_after is None else options.yield_after
         try:
             await _wait_for_end(session, seconds, context)
+            if options.on_timeout == "background" and session.is_running:
+                session.output.open_spill()
             # In a thread, as it looks for protected files in the whole workspace.
             output = await asyncio.to_thread(self._build_output, session, options.output_limit)
         except BaseException:  # nobody gets its handle
