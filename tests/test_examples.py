@@ -57,6 +57,7 @@ MODELS = {
     "": "anthropic:claude-sonnet-4-5",
     ":anthropic": "anthropic:claude-sonnet-4-5",
     ":gemini": "gemini:gemini-3-pro-preview",
+    ":openai": "openai:gpt-5.1",
     ":openai-responses": "openai:gpt-5.1",
 }
 """What the simulator plays by default, by what follows its name in an example."""

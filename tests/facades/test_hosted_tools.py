@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, find_facade
 from toolglot.facades.view import View
+from toolglot.jsontext import loads_object
 from toolglot.messages import ToolCall
 
 from .conftest import Desk
@@ -103,6 +104,21 @@ class TestOpenAI:
         assert shown[:3] == [(call.name, call.arguments) for call in (read, bash, write)]
         assert shown[3] == ("Bash", {"command": "true\nfalse"})
         assert shown[4] == ("Edit", {"file_path": "a.txt", "old_string": "one\ntwo", "new_string": "one\nthree"})
+        desk.check()
+
+    @pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+    def test_codex_mini_has_its_own_local_shell(self, desk: Desk, live: bool) -> None:
+        desk.work("anthropic/claude-opus-5", ToolCall("", "Bash", {"command": "exit 4"}))
+        call = ToolCall("", "local_shell", {"type": "exec", "command": ["cat", "a.txt"], "env": {}, "working_directory": "."})
+        desk.work("openai-responses/codex-mini-latest", call, live=live)
+        assert desk.last["tools"][0] == {"type": "local_shell"}
+        calls = [item for item in desk.last["input"] if item.get("type") == "local_shell_call"]
+        assert [item["action"]["command"] for item in calls] == [["cat", "a.txt"]]
+        outputs = [item for item in desk.last["input"] if item.get("type") == "function_call_output"]
+        assert outputs[-1]["call_id"] == calls[0]["call_id"]
+        assert outputs[-1]["output"].startswith('{"output":"one\\ntwo\\n","metadata":{"exit_code":0,')
+        older = next(item for item in desk.last["input"] if item.get("type") == "function_call")
+        assert (older["name"], loads_object(older["arguments"])) == ("local_shell", {"command": ["bash", "-lc", "exit 4"]})
         desk.check()
 
 

@@ -269,7 +269,8 @@ def shell_call(id: str = "c1") -> ToolCall:
 def test_built_in_that_the_client_ran_is_answered_in_its_own_form(kind: str, result: ToolResult, fields: Doc) -> None:
     item = {"type": kind, "call_id": "c1"}
     call = Message("assistant", (ToolCall("c1", kind.removesuffix("_call"), {}, opaque={"item": item}),), OWN)
-    output = {"tool_search_call": "tool_search_output"}.get(kind, f"{kind}_output")
+    names = {"tool_search_call": "tool_search_output", "local_shell_call": "function_call_output"}
+    output = names.get(kind, f"{kind}_output")
     assert items(call, tool(result)) == [item, {"type": output, "call_id": "c1", **fields}]
 
 

@@ -210,7 +210,8 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
             else [tool for change in changes for tool in _encode_definitions(change, writer, deferred=True)]
         )
         return {"type": "tool_search_output", "call_id": id, "execution": "client", "status": "completed", "tools": tools}
-    if native_type and native_type != "tool_search_call" and "type" not in state:
+    # Codex (0.77) answers a local_shell_call as a function: the schema of its own output has no call_id.
+    if native_type and native_type not in ("tool_search_call", "local_shell_call") and "type" not in state:
         return {"type": NATIVE_ITEMS[native_type][2], "call_id": id, **_native_output(native_type, result, call)}
     own_type = state.pop("type", None)
     is_freeform = call.freeform if call and not native_type else own_type == "custom_tool_call_output"
