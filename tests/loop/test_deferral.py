@@ -8,7 +8,7 @@ import pytest
 from bench.many_tools import many_tools
 
 from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolDefinition, coding_tools, tool
-from toolglot.facades.catalog import BASE_TOOLS
+from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES
 from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.view import Case, Facade, Field, View
 from toolglot.loop.deferral import ToolTimeline, plan_deferral
@@ -33,6 +33,7 @@ from toolglot.tools.tool import Tool
 from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, noting, results_of, run
 
 TOOLS = many_tools()
+SOME = [tool for tool in TOOLS if tool.name.startswith(("crm_get", "crm_search", "github_create"))]
 EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
 
 
@@ -270,7 +271,7 @@ def test_a_call_without_a_search_runs_if_its_arguments_are_valid(provider: str) 
         asks("crm_get_contact", "c3", id="8"),
         says("done"),
     )
-    talker = agent(provider, tap, tools=TOOLS, defer=True)
+    talker = agent(provider, tap, tools=SOME, defer=True)
     run(talker.run("Go."))
     first, second, third = results_of(talker.conversation)
     assert first.text == "crm_get_deal [('id', '7')]"
@@ -378,7 +379,7 @@ def test_what_was_deferred_automatically_is_reported(caplog: pytest.LogCaptureFi
 
 def test_what_was_loaded_stays_loaded_on_every_model_and_after_truncation() -> None:
     tap = Wiretap(asks("search_tools", query="select:crm_get_deal"), *(says(f"answer {number}") for number in range(20)))
-    talker = agent("anthropic", tap, tools=TOOLS, defer=True)
+    talker = agent("anthropic", tap, tools=SOME, defer=True)
     run(talker.run("Find it."))
     for provider in (*PROVIDERS, *PROVIDERS):
         talker.switch(f"simulator:{provider}")
@@ -400,9 +401,9 @@ def test_what_was_loaded_stays_loaded_on_every_model_and_after_truncation() -> N
 
 def test_another_agent_on_the_same_conversation_knows_what_was_loaded() -> None:
     tap = Wiretap(asks("search_tools", query="select:crm_get_deal"), says("found"), says("again"))
-    talker = agent("gemini", tap, tools=TOOLS, defer=True)
+    talker = agent("gemini", tap, tools=SOME, defer=True)
     run(talker.run("Find it."))
-    other = Orchestrator.load(talker.save(), "simulator:ollama", tools=TOOLS, defer=True, transport=tap)
+    other = Orchestrator.load(talker.save(), "simulator:ollama", tools=SOME, defer=True, transport=tap)
     run(other.run("Go on."))
     assert declared_in(tap.bodies[-1]) == ["search_tools", "crm_get_deal"]
 
@@ -423,7 +424,7 @@ def test_a_hook_and_a_choice_limit_what_messages_have_added() -> None:
 @EVERYWHERE
 def test_a_deferred_tool_can_be_chosen(provider: str) -> None:
     tap = Wiretap(asks("crm_get_deal", id="1"), says("done"))
-    talker = agent(provider, tap, tools=TOOLS, defer=True)
+    talker = agent(provider, tap, tools=SOME, defer=True)
     result = run(talker.run("Go.", tool_choice=ToolChoice("required", ("crm_get_deal",))))
     assert [loss for loss in result.losses if "omitted" not in loss.reason and "forced" not in loss.reason] == []
     assert "crm_get_deal" in declared_in(tap.bodies[0])
@@ -439,3 +440,21 @@ def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
         talker = agent("anthropic", Wiretap(asks(name), says("ok")), tools=[noting(ran, name, approval=True)])
         assert run(talker.run("Go.")).stop == "approval"
     assert ran == []
+
+
+def test_every_facade_can_search(tmp_path: Path) -> None:
+    tools = [*coding_tools(tmp_path), *SOME]
+    for facade in FACADE_MODULES:
+        view = agent("anthropic", tools=tools, facade=facade, defer=True).view()
+        finder = next(item for item in view.tools() if item.finds_tools)
+        parameter = (finder.parameters or {})["required"][0]
+        tap = Wiretap(
+            asks(finder.name, **{parameter: "create github issue"}),
+            asks("github_create_issue", "c2", repository="a/b"),
+            says("ok"),
+        )
+        talker = agent("anthropic", tap, tools=tools, facade=facade, defer=True)
+        run(talker.run("Go."))
+        assert [result.text for result in results_of(talker.conversation) if result.is_error] == [], facade
+        assert "github_create_issue" in talker.loaded_tools, facade
+        check_bodies(talker.engine, tap)

@@ -224,7 +224,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             state.paused.interrupt()  # the user moved on: what waited did not run
             state.record_refusals(state.paused)
             state.paused = None
-        state.note_tool_changes(self.view(config=config))
+        state.note_tool_changes(self.view())
         state.prompt_start = len(state.conversation)
         state.conversation.append(*messages)
         state.executor.policy.begin_prompt()

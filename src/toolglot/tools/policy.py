@@ -245,7 +245,7 @@ def _refusal(reason: str, code: str, kind: ToolErrorKind = "limit") -> ToolError
 
 def _is_loop_tool(tool: Tool) -> bool:
     """Return whether the loop itself has added a tool. One of the user that has its name may do more than read."""
-    return tool.name in LOOP_TOOLS and tool.effects == {"read"}
+    return tool.name in LOOP_TOOLS and tool.effects <= {"read"}
 
 
 def _can_write(tool: Tool | None) -> bool:
