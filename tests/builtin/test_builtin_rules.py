@@ -46,7 +46,7 @@ def open_tools(root: Path, site: str = "127.0.0.1:1") -> Any:
 
 
 def error_codes(agent: Orchestrator, *calls: tuple[str, dict[str, Any]]) -> list[str]:
-    prompt = " then ".join(f"call {name} {dumps_text(arguments)}" for name, arguments in calls)
+    prompt = " then ".join(f"call! {name} {dumps_text(arguments)}" for name, arguments in calls)
     return [outcome.result.error_code or "" for outcome in agent.run_sync(prompt).outcomes]
 
 
@@ -244,7 +244,7 @@ def test_a_run_that_waits_is_resumed_where_nobody_is_asked(tmp_path: Path) -> No
     """A process without `approve=` carries out the decisions that it is given, and what comes after them waits again."""
     first, second = open_tools(tmp_path), open_tools(tmp_path)
     agent = Orchestrator("simulator", tools=first.tools, facade="neutral", approve=lambda _: "later")
-    paused = agent.run_sync('call write {"path": "a", "content": "x"} then call write {"path": "b", "content": "x"}')
+    paused = agent.run_sync('call! write {"path": "a", "content": "x"} then call! write {"path": "b", "content": "x"}')
     loaded = Orchestrator.load(agent.save(), tools=second.tools, facade="neutral")
     result = loaded.resume_sync({paused.pending[0].fingerprint: True})
     assert ([outcome.ran for outcome in result.outcomes], result.stop) == ([True], "approval")

@@ -206,9 +206,9 @@ class TestTools:
     @pytest.mark.parametrize(
         ("words", "prompt", "kinds"),
         [
-            (["--allow", "look"], 'call look {"what": "a"} call delete_all {}', [None, "not_allowed"]),
-            (["--allow", "l*", "--allow", "risky"], 'call look {"what": "a"} call delete_all {}', [None, "not_allowed"]),
-            (["--deny", "delete_*"], 'call look {"what": "a"} call delete_all {}', [None, "not_allowed"]),
+            (["--allow", "look"], 'call look {"what": "a"} call! delete_all {}', [None, "not_allowed"]),
+            (["--allow", "l*", "--allow", "risky"], 'call look {"what": "a"} call! delete_all {}', [None, "not_allowed"]),
+            (["--deny", "delete_*"], 'call look {"what": "a"} call! delete_all {}', [None, "not_allowed"]),
             (["--yes"], "call risky {} call delete_all {}", [None, None]),
         ],
     )
@@ -294,7 +294,7 @@ class TestConfiguration:
     def test_configured_tools_and_rules_apply(self, directory: Path) -> None:
         config = directory / "config.toml"
         config.write_text('tools = ["my_tools:all"]\n[policy]\ndeny = ["risky"]\nmax_iterations = 7\n')
-        outcome = run("call risky {} call delete_all {}", "--json", TOOLGLOT_CONFIG=str(config))
+        outcome = run("call risky {} call! delete_all {}", "--json", TOOLGLOT_CONFIG=str(config))
         assert outcome.code == 0
         results = [event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"]
         assert sorted((result.get("error_kind") for result in results), key=str) == [None, "not_allowed"]
@@ -392,7 +392,7 @@ def test_demo_of_an_unknown_provider() -> None:
     'shell {"command": "ls"}',
 ])  # fmt: skip
 def test_an_unattended_run_sends_and_changes_nothing_without_yes_or_a_rule(call: str) -> None:
-    words = ("run", f"call {call}", "-m", "simulator", "--builtin", "--facade", "neutral")
+    words = ("run", f"call! {call}", "-m", "simulator", "--builtin", "--facade", "neutral")
     outcome = run_cli(*words, TOOLGLOT_BUILTIN_ALLOW_PRIVATE="127.0.0.1:1", TOOLGLOT_BUILTIN_SEARXNG_URL="http://127.0.0.1:1")
     assert outcome.code == 3
     assert f"{call.split()[0]} needs approval (use --approve RULE, or --yes)" in outcome.err

@@ -295,7 +295,7 @@ class TestAgents:
         assert agent.system == "Be brief."
         assert agent.context.when_full == "trim"
         assert agent.config.allowed_tools == {"git_log", "read"}
-        outcomes = agent.run_sync('call read {"path": "a"}\ncall git_push {}').outcomes
+        outcomes = agent.run_sync('call read {"path": "a"}\ncall! git_push {}').outcomes
         assert [one.result.is_error for one in outcomes] == [False, True]
 
     def test_arguments_override_the_settings_for_good(self) -> None:
@@ -333,7 +333,7 @@ class TestAgents:
         setup = Setup(chosen)
         agent = setup.create_agent(tools=TOOLS, transport=DeafTransport(), key="k")
         assert agent.config.allowed_tools is None
-        result = agent.run_sync('call git_push {}\ncall read {"path": "a"}')
+        result = agent.run_sync('call! git_push {}\ncall read {"path": "a"}')
         assert agent.model.startswith("simulator:gemini/")
         assert [one.result.error_kind for one in result.outcomes] == ["not_allowed", None]
 

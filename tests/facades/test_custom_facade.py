@@ -249,10 +249,10 @@ def test_a_facade_for_a_tool_of_the_user(profile: str) -> None:
     assert (outcomes[0].call.name, outcomes[0].call.arguments) == ("lookup", {"key": "x"})
     assert (outcomes[0].result.name, outcomes[0].result.data) == ("Find", {"key": "x", "limit": 3})
     assert "The call to Find was not run" in outcomes[1].result.text
-    unknown = asyncio.run(agent.run("call zzz {}")).outcomes[0].result.text
+    unknown = asyncio.run(agent.run("call! zzz {}")).outcomes[0].result.text
     assert unknown == "There is no such tool: 'zzz'; known: Find"
     agent.facade = "auto"  # without the facade, the tool has its own name again
-    asyncio.run(agent.run('call lookup {"key": "y"}'))
+    asyncio.run(agent.run('call! lookup {"key": "y"}'))
     assert list_refusals(transport.sent) == []
     assert agent.save()
 
@@ -280,7 +280,7 @@ def test_a_result_that_the_facade_words_has_no_data() -> None:
 def test_a_tool_of_the_user_that_is_not_allowed_is_not_shown() -> None:
     agent = Orchestrator("simulator", tools=[lookup], facade=mine(FIND), config=ToolConfig(allowed_tools=frozenset()))
     assert agent.view().tools() == ()
-    assert agent.run_sync('call Find {"word": "x"}').outcomes[0].result.error_kind == "not_found"
+    assert agent.run_sync('call! Find {"word": "x"}').outcomes[0].result.error_kind == "not_found"
 
 
 def test_our_own_tables_leave_tools_of_the_user_alone() -> None:

@@ -414,7 +414,7 @@ def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
 class TestRules:
     def test_only_views_of_allowed_tools_are_shown_and_run(self) -> None:
         agent, sent = agent_on("anthropic", config=ToolConfig(allowed_tools=frozenset({"read"})))
-        result = asyncio.run(agent.run('call Read {"file_path": "a.txt"} call Bash {"command": "ls"}'))
+        result = asyncio.run(agent.run('call Read {"file_path": "a.txt"} call! Bash {"command": "ls"}'))
         assert [one["name"] for one in sent[0].body["tools"]] == ["Read"]
         assert [one.result.is_error for one in result.outcomes] == [False, True]
 
@@ -466,7 +466,7 @@ class TestRules:
         assert len(sent) < 12
 
     def test_an_unknown_tool_is_answered_with_native_names(self) -> None:
-        (outcome,) = run_on_claude('call Bsh {"command": "ls"}')
+        (outcome,) = run_on_claude('call! Bsh {"command": "ls"}')
         assert outcome.result.error_kind == "not_found"
         assert "'Bash'" in outcome.result.text
 

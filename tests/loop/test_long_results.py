@@ -75,7 +75,7 @@ def test_a_handle_of_messages_that_came_alone_is_an_error_and_never_another_text
     copied = agent(provider, tools=[report], config=CONFIG, conversation=Conversation(talker.conversation))
     for prompt in ("hi", REPORT.replace("ann", "bob")):
         run(copied.run(prompt))
-        gone = run(last_result(copied, read_on(copied.conversation)))
+        gone = run(last_result(copied, read_on(copied.conversation).replace("call ", "call! ")))
         assert gone.error_kind == "not_found"
         assert "run the tool again" in gone.text
     check(copied.conversation)

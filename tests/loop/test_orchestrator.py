@@ -542,7 +542,7 @@ def test_tools_that_are_not_allowed_are_not_shown_and_do_not_run(provider: str) 
     tap = Wiretap()
     config = ToolConfig(allowed_tools=frozenset({"add"}))
     talker = agent(provider, tap, tools=[add, noting(ran, "secret")], config=config)
-    run(talker.run("call secret {}"))
+    run(talker.run("call! secret {}"))
     assert all(tools_sent(body) == {"add"} for body in tap.bodies)
     assert kinds_of(talker.conversation) == ["not_allowed"]
     assert ran == []
@@ -657,7 +657,7 @@ def test_a_tool_may_take_itself_away(provider: str) -> None:
     registry.register(once)
     tap = Wiretap()
     talker = agent(provider, tap, tools=registry)
-    result = run(talker.run("call once {}\nthen call once {}\nthen say done"))
+    result = run(talker.run("call once {}\nthen call! once {}\nthen say done"))
     assert result.text == "done"
     assert ran == [1]
     assert kinds_of(talker.conversation) == [None, "not_found"]

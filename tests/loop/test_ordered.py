@@ -166,7 +166,7 @@ def test_calls_that_fail_or_are_refused_do_not_disturb_the_order(live: bool) -> 
         return "fine"
 
     talker = agent("openai-chat", tools=[first, second, third])
-    words = 'call first {"n": 1} call second {} call nobody {} call first {"n": "many"} call third {}'
+    words = 'call first {"n": 1} call second {} call! nobody {} call first {"n": "many"} call third {}'
     result = run(outcome(talker, words, streamed=live))
     assert seen == ["first", "second", "third"]
     assert [one.result.error_kind for one in result.outcomes] == ["execution", "timeout", "not_found", "validation", None]

@@ -118,13 +118,13 @@ def test_a_run_may_use_some_of_the_tools(provider: str, live: bool) -> None:
     ran: list[str] = []
     tap = Wiretap()
     talker = agent(provider, tap, tools=[noting(ran, "look"), noting(ran, "write")])
-    result = run(outcome(talker, CALLS, streamed=live, allowed_tools=["look"]))
+    result = run(outcome(talker, CALLS.replace("call", "call!"), streamed=live, allowed_tools=["look"]))
     assert ran == ["look"]
     assert [one.result.error_kind for one in result.outcomes] == [None, "not_allowed"]
     assert all('"write"' not in str(body.get("tools")).replace("'", '"') for body in tap.bodies)
     run(outcome(talker, CALLS, streamed=live))
     assert ran == ["look", "look", "write"], "the next run has all of them"
-    run(outcome(talker, CALLS, streamed=live, allowed_tools=()))
+    run(outcome(talker, CALLS.replace("call", "call!"), streamed=live, allowed_tools=()))
     assert len(ran) == 3
     check(talker.conversation)
 

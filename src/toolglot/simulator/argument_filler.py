@@ -147,4 +147,5 @@ class ArgumentFiller:
             node = drop_keywords(node, key)
             for branch in branches if key == "allOf" else branches[:1]:
                 node |= branch
-        return node
+        # Gemini CLI writes types in upper case, also in JSON Schemas.
+        return {**node, "type": node["type"].lower()} if isinstance(node.get("type"), str) else node

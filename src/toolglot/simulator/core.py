@@ -85,7 +85,7 @@ class Simulator:
 
     def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> SimulatedResponse:
         """Return the response to one request. `path` includes the query; header names may be in any case."""
-        if method == "GET" and path.partition("?")[0] in ("", "/"):
+        if method in ("GET", "HEAD") and path.partition("?")[0] in ("", "/"):
             about = {"simulator": "toolglot", "wires": spec.WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
             return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(about)])
         route = find_route(path)

@@ -1,6 +1,7 @@
 """Commands to the simulated model in a user message. Anything else in the message is a plain prompt.
 
     call NAME {json}     a call, anywhere in the text; several are parallel calls of one turn
+    call! NAME {json}    the same, though the tool is not offered: its turn is played as written
     say TEXT             at the start of a line: visible text
     think TEXT           at the start of a line: reasoning, before everything else
     fault NAME [TIMES]   at the start of a line: a fault (see `faults`), once or TIMES times, then the turn succeeds
@@ -24,12 +25,12 @@ from toolglot.textutil import truncate
 __all__ = ["PlannedTurn", "parse_directives"]
 
 _DIRECTIVE = re.compile(
-    r"(?P<then>\bthen[ \t]+)?\bcall[ \t]+(?P<name>[\w.:/-]+)[ \t]*(?=\{)"
+    r"(?P<then>\bthen[ \t]+)?\bcall(?P<forced>!)?[ \t]+(?P<name>[\w.:/-]+)[ \t]*(?=\{)"
     r"|^[ \t]*(?P<later>then[ \t]+)?(?P<word>say|think|fault|stop(?=[ \t]+\S+[ \t]*$))[ \t]+(?P<rest>[^\n]+)",
     re.MULTILINE,
 )
 _UNREADABLE_CALL = re.compile(
-    r"^[ \t]*(?:then[ \t]+)?(call[ \t]+([\w.:/-]+)(?:[ \t]*(?=[\[{])|(?=\()|[ \t]+(?=\w+=))[^\n]*)", re.MULTILINE
+    r"^[ \t]*(?:then[ \t]+)?(call!?[ \t]+([\w.:/-]+)(?:[ \t]*(?=[\[{])|(?=\()|[ \t]+(?=\w+=))[^\n]*)", re.MULTILINE
 )
 _DECODER = JSONDecoder()
 
@@ -40,6 +41,8 @@ class PlannedTurn(msgspec.Struct):
     blocks: list[Block] = []
     faults: list[tuple[str, int]] = []
     stop: StopReason | None = None
+    is_forced: bool = False
+    """Played as written, whatever the request permits."""
 
 
 def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
@@ -64,6 +67,7 @@ def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
         match match["word"]:
             case None:
                 turn.blocks.append(ToolCall("", match["name"], arguments))
+                turn.is_forced |= bool(match["forced"])
             case "say":
                 turn.blocks.append(Text(argument))
             case "think":

@@ -2,10 +2,11 @@
 
 A plain prompt is split into clauses; each goes to the tool whose words it shares most ("in Paris and in Rome": two calls).
 After the results it answers with a sentence that quotes each of them. A call that has a result is not repeated, unless
-`tool_choice` requires a call. Without a matching tool it answers with text, or with JSON if an output schema asks for it.
+`tool_choice` requires a call, and not for ever. Without a matching tool it answers with text, or with JSON if an output schema
+asks for it. Only tools that are offered are called; one that is deferred is searched for first.
 
-Prompts and directives obey `tool_choice`, `parallel` and `max_tokens`, as a real model would. A script is played as written:
-that is how to test what happens when a model disobeys.
+Prompts and directives obey `tool_choice`, `parallel`, `max_tokens` and the output schema, as a real model would. A script is
+played as written: that is how to test what happens when a model disobeys.
 """
 
 import re
@@ -17,8 +18,21 @@ from msgspec.structs import force_setattr, replace
 
 from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    Usage,
+)
+from toolglot.request import Request, ToolChoice, ToolDefinition, effective_tools
 from toolglot.simulator.argument_filler import ArgumentFiller, split_words
 from toolglot.simulator.directives import PlannedTurn, parse_directives
 from toolglot.simulator.prompt_cache import CacheUse
@@ -36,6 +50,10 @@ _CHARS_PER_TOKEN = 4
 _COMMON_WORDS = split_words(
     "a an the is are of for in on at to and or with by from it its this that be get give please what me all any as"
 )
+_MAX_TURNS = 50  # with calls, since the user's message: what goes on longer is a runaway conversation
+# What programs put into the user's messages; it is no prompt.
+_HARNESS_TEXT = re.compile(r"<(system-reminder|environment_context|session_context|user_instructions)>.*?</\1>", re.DOTALL)
+_ENCODED = re.compile(r"_[0-9a-f]{6}$|\W|_")
 _CLAUSE_BREAK = re.compile(r"\s*(?:,\s*(?:and|then)?|;|\band\b|\bthen\b|[?!.](?=\s|$)|\n)\s+|[?!.]+$", re.IGNORECASE)
 
 
@@ -70,24 +88,39 @@ class Situation(msgspec.Struct):
     planned_turns: list[PlannedTurn]
     """The directives."""
     messages_since: list[Message]
+    finders: set[str] = set()
+    """The tools that find others."""
 
     @classmethod
     def from_request(cls, request: Request) -> "Situation":
-        """Read a history."""
-        messages = [message for message in request.messages if not _is_encoder_filler(message)]
-        prompts = [index for index, message in enumerate(messages) if message.role == "user" and _has_content(message)]
-        last = prompts[-1] if prompts else -1
-        blocks = messages[last].blocks if last >= 0 else ()
-        user_text = "\n".join(block.text for block in blocks if isinstance(block, Text))  # a directive ends with its block
-        planned, prompt = parse_directives(user_text)
+        """Read a history. Text right after results is what programs add to them, unless it has directives."""
+        messages = [message for message in request.messages if not _is_filler(message)]
+        last, text, planned, prompt = -1, "", list[PlannedTurn](), ""
+        for index, message in reversed(list(enumerate(messages))):
+            if message.role != "user":
+                continue
+            # A directive ends with its block.
+            text = "\n".join(_HARNESS_TEXT.sub("", block.text) for block in message.blocks if isinstance(block, Text))
+            planned, prompt = parse_directives(text)
+            last = index
+            if planned or index == 0 or (messages[index - 1].role != "tool" and (prompt or not _is_harness(message))):
+                break
         if request.parallel is False:
             planned = [part for turn in planned for part in _split_calls(turn)]
-        return cls(user_text, prompt, planned, messages[last + 1 :])
+        finders = {tool.name for tool in effective_tools(request).declared if tool.finds_tools}
+        return cls(text, prompt, planned, messages[last + 1 :], finders)
 
     @property
     def turn_index(self) -> int:
-        """The number of assistant turns since the user's message."""
-        return sum(message.role == "assistant" for message in self.messages_since)
+        """The number of assistant turns since the user's message, without searches for tools that nobody planned."""
+        index = 0
+        for message in self.messages_since:
+            if message.role == "assistant":
+                planned = self.planned_turns[index].blocks if index < len(self.planned_turns) else []
+                names = {block.name for block in planned if isinstance(block, ToolCall)}
+                searched = {call.name for call in message.calls}
+                index += not (searched and searched <= self.finders and not searched & names)
+        return index
 
     @property
     def current_turn(self) -> PlannedTurn | None:
@@ -102,16 +135,17 @@ class Situation(msgspec.Struct):
         return [replace(result, name=result.name or names.get(result.call_id, "")) for result in results]
 
 
-def _is_encoder_filler(message: Message) -> bool:
-    """Whether an encoder added the message: media of results, late instructions, text between two turns."""
+def _is_filler(message: Message) -> bool:
+    """Whether nobody said the message: media of results, late instructions, text between two turns, a compacted history."""
+    if message.blocks and all(isinstance(block, Foreign | ToolsChanged) for block in message.blocks):
+        return True
     if message.role == "assistant":
         return message.text == FILLER_TEXT and not message.calls
     return message.role == "user" and message.text.startswith(("[media of the result", "<system>"))
 
 
-def _has_content(message: Message) -> bool:
-    """Whether a user's message says anything: a compacted history does not."""
-    return not message.blocks or not all(isinstance(block, Foreign) for block in message.blocks)
+def _is_harness(message: Message) -> bool:
+    return any(isinstance(block, Text) and _HARNESS_TEXT.search(block.text) for block in message.blocks)
 
 
 def _split_calls(turn: PlannedTurn) -> Iterator[PlannedTurn]:
@@ -120,15 +154,15 @@ def _split_calls(turn: PlannedTurn) -> Iterator[PlannedTurn]:
     faults = turn.faults
     for block in turn.blocks:
         if isinstance(block, ToolCall) and any(isinstance(other, ToolCall) for other in blocks):
-            yield PlannedTurn(blocks, faults)
+            yield PlannedTurn(blocks, faults, is_forced=turn.is_forced)
             blocks, faults = [], []
         blocks.append(block)
-    yield PlannedTurn(blocks, faults, turn.stop)
+    yield PlannedTurn(blocks, faults, turn.stop, turn.is_forced)
 
 
 def play_script(script: Script, request: Request) -> Reply | None:
     """Return the script's reply for this turn, without ids and state, or None after its last one."""
-    index = sum(message.role == "assistant" and not _is_encoder_filler(message) for message in request.messages)
+    index = sum(message.role == "assistant" and not _is_filler(message) for message in request.messages)
     if index >= len(script.turns):
         return None
     reply: Any = script.turns[index]
@@ -170,19 +204,31 @@ def _improvise(request: Request, situation: Situation) -> Reply:
     turn = situation.current_turn
     stop = turn.stop if turn else None
     choice = request.tool_choice or ToolChoice()
+    offered = effective_tools(request)
     blocks = list(_shape_calls(turn.blocks, request)) if turn else []
-    if choice.mode == "none" or choice.names:
-        allowed = [tool.name for tool in request.tools if choice.mode != "none" and choice.includes(tool)]
-        blocks = [block for block in blocks if not isinstance(block, ToolCall) or block.name in allowed]
-    if blocks and (choice.mode != "required" or any(isinstance(block, ToolCall) for block in blocks)):
+    if turn and turn.is_forced:
+        return _make_reply(blocks, stop)
+    wanted = [block for block in blocks if isinstance(block, ToolCall)]
+    callable_tools = offered.declared if choice.mode != "none" else ()
+    allowed = {(tool.name, tool.namespace) for tool in callable_tools if not choice.names or choice.includes(tool)}
+    blocks = [block for block in blocks if not isinstance(block, ToolCall) or (block.name, block.namespace) in allowed]
+    has_calls = any(isinstance(block, ToolCall) for block in blocks)
+    if search := None if has_calls else _search_tool(wanted, request, situation):
+        return _make_reply([*blocks, search], stop)
+    if request.output is not None and not has_calls:  # what is said must be JSON
+        blocks = [block for block in blocks if not isinstance(block, Text) or block.text.lstrip().startswith(("{", "["))]
+    if any(not isinstance(block, Thinking) for block in blocks) and (choice.mode != "required" or has_calls):
         return _make_reply(blocks, stop)
     if calls := _choose_calls(request, situation):
         return _make_reply([*blocks, *calls], stop)
     results = situation.results
     if request.output is not None:
         text = " ".join([situation.prompt, *(result.text for result in results)])
-        return _make_reply([Text(dumps_text(ArgumentFiller(text).fill(request.output.schema or {})))], stop)
+        filled = Text(dumps_text(ArgumentFiller(text).fill(request.output.schema or {})))
+        return _make_reply([*blocks, filled], stop)
     answer = f"You said: {situation.prompt[:_MAX_QUOTE]}"
+    if missing := [call.name for call in wanted if choice.mode == "auto" and not choice.names]:
+        answer = f"There is no tool {missing[0]!r}."
     if results:
         quotes: list[str] = []
         for result in results:
@@ -194,7 +240,7 @@ def _improvise(request: Request, situation: Situation) -> Reply:
     nested = [part for block in sent if isinstance(block, ToolResult) for part in block.content]
     if images := sum(isinstance(block, Media) and block.kind == "image" for block in [*sent, *nested]):
         answer += f" I see {images} image{'s' * (images != 1)}."
-    return _make_reply([Text(answer)], stop)
+    return _make_reply([*blocks, Text(answer)], stop)
 
 
 def _make_reply(blocks: Sequence[Block], stop: StopReason | None = None) -> Reply:
@@ -204,13 +250,13 @@ def _make_reply(blocks: Sequence[Block], stop: StopReason | None = None) -> Repl
 
 def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
     """Give calls the form of their tools: text for freeform ones, a namespace, an item for native tools of Responses."""
-    tools = {
-        # `SPACE.NAME`, also on wires that write it `SPACE__NAME`
-        tool.qualified_name if tool.namespace else tool.name.replace("__", ".", 1): tool
-        for tool in request.tools
-    } | {tool.name: tool for tool in request.tools}
+    known = [tool for tools in effective_tools(request) for tool in tools]
+    # Encoders write a namespace or a dot in a name as underscores, and may append a hash.
+    tools = {_ENCODED.sub("", tool.qualified_name): tool for tool in known} | {tool.name: tool for tool in known}
     for block in blocks:
-        tool = tools.get(block.name) if isinstance(block, ToolCall) else None
+        tool = None
+        if isinstance(block, ToolCall):
+            tool = tools.get(block.name) or tools.get(_ENCODED.sub("", block.name))
         if not isinstance(block, ToolCall) or tool is None:
             yield block
             continue
@@ -229,13 +275,16 @@ def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
 
 
 def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
-    choice = request.tool_choice
-    tools = [tool for tool in request.tools if tool.kind != "hosted"]
+    choice, offered = request.tool_choice, effective_tools(request)
+    tools = [tool for tool in offered.declared if tool.kind != "hosted"]
     if choice and choice.names:
         tools = [tool for tool in tools if choice.includes(tool)]
-    if not tools or (choice and choice.mode == "none"):
+    if not tools or (choice and choice.mode == "none") or situation.turn_index >= _MAX_TURNS:
         return []
     wanted = _guess_calls(situation.prompt, tools)
+    if not wanted and (deferred := _guess_calls(situation.prompt, offered.deferred)):
+        search = _search_tool(deferred, request, situation)
+        return [search] if search else []
     done = [(call.name, call.arguments) for message in situation.messages_since for call in message.calls]
     new = [call for call in wanted if (call.name, call.arguments) not in done]
     if choice and choice.mode == "required" and not new:
@@ -243,8 +292,24 @@ def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
     return new[:1] if request.parallel is False else new
 
 
+def _search_tool(wanted: Sequence[ToolCall], request: Request, situation: Situation) -> ToolCall | None:
+    """Return the search for the first wanted tool that is deferred, if the model may search and has not done so."""
+    offered, choice = effective_tools(request), request.tool_choice or ToolChoice()
+    names = [tool.qualified_name for tool in offered.deferred for call in wanted if tool.name == call.name]
+    finder = next((tool for tool in offered.declared if tool.finds_tools and tool.kind != "hosted"), None)
+    if not names or finder is None or choice.mode == "none" or (choice.names and not choice.includes(finder)):
+        return None
+    search = _make_call(finder, ArgumentFiller(f"`{names[0]}`"))
+    field = next(iter(as_dict((finder.parameters or {}).get("properties"))), "query")
+    search = replace(search, arguments={**(search.arguments or {}), field: names[0]})
+    done = [(call.name, call.arguments) for message in situation.messages_since for call in message.calls]
+    return None if (search.name, search.arguments) in done else search
+
+
 def _guess_calls(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]:
     """Return the calls that a prompt asks for. A clause that matches no tool belongs to the one before."""
+    if not tools:
+        return []
     matches: list[tuple[ToolDefinition, str]] = []
     for clause in filter(None, _CLAUSE_BREAK.split(prompt)):
         # Names count three times; one word of a description is not enough.

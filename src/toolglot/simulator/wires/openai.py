@@ -25,7 +25,8 @@ class OpenAIRules(WireRules):
         doc = self.doc
         if doc.get("stream_options") and not doc.get("stream"):
             raise Refusal("The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options")
-        if any(iter_dicts(doc.get("tools"))) or not self.refuses_unknown_fields:
+        has_later_tools = any(item.get("type") == "additional_tools" for item in iter_dicts(doc.get("input")))
+        if any(iter_dicts(doc.get("tools"))) or has_later_tools or not self.refuses_unknown_fields:
             return
         for name in ("tool_choice", "parallel_tool_calls"):
             if doc.get(name) not in (None, "none", "auto"):

@@ -29,7 +29,7 @@ class Rules(OpenAIRules):
         "user",
         array="tools include context_management access_programs",
         boolean="stream parallel_tool_calls store background",
-        object="stream_options reasoning text metadata prompt image moderation prompt_cache_options",
+        object="stream_options reasoning text metadata prompt image moderation prompt_cache_options client_metadata",
         integer="max_output_tokens max_tool_calls top_logprobs",
         number="temperature top_p",
         string_or_array="input instructions",

@@ -1,0 +1,94 @@
+"""Real coding agents run a whole tool loop against the simulator, as their users start them.
+
+They are taken from the PATH, or from the directory that TOOLGLOT_PROGRAMS names (`…/node_modules/.bin`):
+npm install @openai/codex @anthropic-ai/claude-code @google/gemini-cli
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolglot.jsontext import dumps, loads_object
+from toolglot.simulator.core import SimulatedResponse, Simulator
+from toolglot.simulator.server import serve
+
+SECONDS = 120
+PACKAGES = {"codex": "@openai/codex", "claude": "@anthropic-ai/claude-code", "gemini": "@google/gemini-cli"}
+CODEX = (
+    *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-c", 'model_provider="simulated"', "-c"),
+    'model_providers.simulated={{name="simulated",base_url="{url}/v1",wire_api="responses",env_key="OPENAI_API_KEY",'
+    "supports_websockets=false}}",
+    "-m",
+)
+CLAUDE = ("--dangerously-skip-permissions", "--model", "claude-opus-4-8", "-p")
+# name -> (program, its arguments, its environment, a call that reads the file, what follows)
+PROGRAMS: dict[str, tuple[str, tuple[str, ...], dict[str, str], str]] = {
+    "codex": ("codex", (*CODEX, "gpt-5.5"), {}, 'call exec_command {"cmd": "cat note.txt"}'),
+    "claude": ("claude", CLAUDE, {}, 'call Bash {"command": "cat note.txt", "description": "Read the note"}'),
+    "gemini": ("gemini", ("--yolo", "-p"), {}, 'call read_file {"file_path": "note.txt"}'),
+}
+
+
+class Tap(Simulator):
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exchanges: list[tuple[str, int, bytes, bytes]] = []
+
+    def handle(self, method: str, path: str, headers: "dict[str, str]", body: bytes) -> SimulatedResponse:  # type: ignore[override]
+        answer = super().handle(method, path, headers, body)
+        self.exchanges.append((f"{method} {path}", answer.status, body, answer.body))
+        return answer
+
+
+async def run_program(name: str, prompt: str, folder: Path) -> tuple[str, Tap]:
+    """Run a program with a prompt, and return what it printed, and the simulator it asked."""
+    program, arguments, extra, _ = PROGRAMS[name]
+    search = os.pathsep.join([os.environ.get("TOOLGLOT_PROGRAMS", ""), os.environ["PATH"]])
+    file = shutil.which(program, path=search)
+    if file is None or sys.platform == "win32":
+        pytest.skip(f"{program} is not installed: npm install {PACKAGES[program]}")
+    home, tap = folder / "home", Tap()
+    (home / ".gemini").mkdir(parents=True)
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    (home / ".gemini" / "settings.json").write_bytes(dumps(settings))
+    (folder / "work").mkdir()
+    (folder / "work" / "note.txt").write_text("the password is swordfish\n", encoding="utf-8")
+    async with serve(tap) as url:
+        keys = {f"{vendor}_API_KEY": "none" for vendor in ("OPENAI", "ANTHROPIC", "GEMINI")}
+        urls = {"ANTHROPIC_BASE_URL": url, "GOOGLE_GEMINI_BASE_URL": url}
+        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1"}
+        trust = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "NO_COLOR": "1"}
+        process = await asyncio.create_subprocess_exec(
+            file,
+            *(argument.format(url=url) for argument in arguments),
+            prompt,
+            cwd=folder / "work",
+            env={"PATH": os.environ["PATH"], "HOME": str(home), **keys, **urls, **quiet, **trust, **extra},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            output, _ = await asyncio.wait_for(process.communicate(), SECONDS)
+        finally:
+            if process.returncode is None:
+                process.kill()
+    return output.decode(errors="replace"), tap
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_a_whole_tool_loop(name: str, tmp_path: Path) -> None:
+    output, tap = await run_program(name, f"{PROGRAMS[name][3]}\nthen say It is done.", tmp_path)
+    refused = [(path, body) for path, status, _, body in tap.exchanges if status != 200]
+    assert refused == [], output
+    assert "It is done." in output
+    *_, (_, _, last, answer) = tap.exchanges
+    assert "swordfish" in last.decode()
+    assert loads_object(last)
+    assert b"It is done." in answer
