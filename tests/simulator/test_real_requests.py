@@ -55,7 +55,9 @@ def test_structured_output_comes_before_directives(profile: str) -> None:
     """As when a program asks a small model to judge the user's prompt."""
     asked = [user('call read_file {"path": "a"}\nthen say done'), user("say Rate 7 of 10.")]
     for messages in (asked, asked[:1]):
-        reply = ask(Simulator(), profile, messages, output=Output(ANSWER), model="gemini-2.5-flash" if profile == "gemini" else "")
+        reply = ask(
+            Simulator(), profile, messages, output=Output(ANSWER), model="gemini-2.5-flash" if profile == "gemini" else ""
+        )
         assert isinstance(loads_object(reply.text.encode())["score"], int)
     reply = ask(Simulator(), profile, [user('say {"score": 3}')], output=Output(ANSWER))
     assert loads_object(reply.text.encode()) == {"score": 3}
@@ -72,14 +74,15 @@ def test_gemini_reads_a_json_schema_with_types_in_upper_case() -> None:
 def test_a_runaway_conversation_ends() -> None:
     """A client that requires a call in every request is answered with text in the end."""
     conversation, required = Conversation([user("weather in Paris")]), ToolChoice("required")
-    for _ in range(60):
+    while len(conversation) < 200:
         request = Request("m", conversation, (WEATHER,), required)
-        reply = respond(request, Situation.from_request(request))
-        if not reply.calls:
+        if not (reply := respond(request, Situation.from_request(request))).calls:
+            assert "x" in reply.text
             break
-        conversation.append(assistant(ToolCall("c", "get_weather", {"city": "Paris"})), tool_results(ToolResult("c", (Text("x"),))))
+        conversation.append(
+            assistant(ToolCall("c", "get_weather", {"city": "Paris"})), tool_results(ToolResult("c", (Text("x"),)))
+        )
     assert 10 < len(conversation) < 120
-    assert "x" in reply.text
 
 
 # ---- tools over time
