@@ -50,6 +50,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     is_error: bool = False
     error_kind: ToolErrorKind | None = None
     error_code: str = ""
+    """A stable name for the failure, for facades and for programs that read results."""
 
 
 # ---- values
