@@ -119,6 +119,8 @@ class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
     """False: the call was refused, was not valid, or was never started."""
     details: Any = None
     """Typed data of the error, where the tool gave some; `result.error_code` says what it is about."""
+    suspended: ApprovalRequest | None = None
+    """There is no result yet: code that the call runs has made a call that waits for this decision."""
 
 
 class ToolStarted(_Event, frozen=True, gc=False):

@@ -19,6 +19,8 @@ import msgspec
 from toolglot.builtin.programs import own_python
 
 __all__ = [
+    "LIBRARY_VARIABLES",
+    "SYSTEM_PATHS",
     "Process",
     "ProcessStopped",
     "measure_memory",
@@ -30,7 +32,7 @@ __all__ = [
 
 MAX_OUTPUT = 64 << 20
 Process = subprocess.Popen[bytes]
-_LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 class ProcessStopped(Exception):
@@ -84,7 +86,7 @@ def start_python_worker(
     return subprocess.Popen(
         [own_python(), "-I", "-S", "-X", "utf8", "-c", start, *own_packages, *search_path],
         cwd="/",
-        env={name: os.environ[name] for name in _LIBRARY_VARIABLES if name in os.environ},
+        env={name: os.environ[name] for name in LIBRARY_VARIABLES if name in os.environ},
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -116,7 +118,7 @@ def measure_memory(variable: str) -> dict[int, int]:
 
 
 # What a confined program needs besides its root.
-_SYSTEM_PATHS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store", "/etc/ld.so.cache")
+SYSTEM_PATHS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store", "/etc/ld.so.cache")
 
 
 def start_confined(program: str, arguments: list[str], root_fd: int, stderr: BinaryIO, *pass_fds: int) -> Process:
@@ -125,7 +127,7 @@ def start_confined(program: str, arguments: list[str], root_fd: int, stderr: Bin
     from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock
 
     def start() -> Process:
-        system = ((path, READ | LIST | EXECUTE) for path in (*_SYSTEM_PATHS, os.path.realpath(program)))
+        system = ((path, READ | LIST | EXECUTE) for path in (*SYSTEM_PATHS, os.path.realpath(program)))
         apply_landlock([(root_fd, READ | LIST), *system], network=False)
         return subprocess.Popen(
             [program, *arguments],

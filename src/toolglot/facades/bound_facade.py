@@ -153,22 +153,22 @@ class BoundFacade:
         else:
             return InterpretedCall(
                 replace(call, base_call=BaseCall(tool, arguments, self.facade.id)),
-                ToolCall(call.id, tool, arguments),
+                ToolCall(call.id, tool, arguments, caller=call.caller),
                 repairs,
-                render=partial(self._render_result, view, call.name, native),
+                render=partial(self._render_result, view, call, native),
             )
         # A failed call counts for the tool that it is about, so that repetitions are noticed.
         error.tool = call.name
         base_name = next(iter(view.base_tools)) if len(view.base_tools) == 1 else call.name
-        base = ToolCall(call.id, base_name, call.arguments, call.raw)
-        return InterpretedCall(call, base, error=error, render=partial(self._render_result, view, call.name, native))
+        base = ToolCall(call.id, base_name, call.arguments, call.raw, caller=call.caller)
+        return InterpretedCall(call, base, error=error, render=partial(self._render_result, view, call, native))
 
     def _interpret_base_call(self, call: ToolCall) -> InterpretedCall:
         """A call under no name of this facade: of another facade, of a base tool under its own name, or of any other tool."""
         base_call = call.base_call
         if base_call is not None:
             is_same = (call.name, call.arguments) == (base_call.tool, base_call.arguments)
-            base = call if is_same else ToolCall(call.id, base_call.tool, base_call.arguments)
+            base = call if is_same else ToolCall(call.id, base_call.tool, base_call.arguments, caller=call.caller)
             # No view renders the result: its data is for facades only.
             return InterpretedCall(
                 call, base, render=lambda result, arguments, details: replace(result, name=call.name, data=None)
@@ -217,12 +217,13 @@ class BoundFacade:
         return native, (*repairs, *ignored)
 
     def _render_result(
-        self, view: View, name: str, native: Arguments, result: ToolResult, arguments: Arguments, details: Any
+        self, view: View, call: ToolCall, native: Arguments, result: ToolResult, arguments: Arguments, details: Any
     ) -> ToolResult:
         """A result as this harness words it. `native`: the arguments of the model; `arguments`: those of the base tool.
 
         The base tool's data is for rendering only: the model reads the text, and what its vendor wants beside it.
         """
+        name = call.name
         try:
             case = view.find_case(native)
         except Exception as e:
@@ -236,6 +237,8 @@ class BoundFacade:
         context = self._make_context(name, native, replace(result, is_error=is_error), text, arguments, details)
         if case.native_data is not None:
             plain = replace(plain, data=self._call_table(case.native_data, context, _require_json))
+        if case.script_value is not None and call.caller and not is_error:
+            plain = replace(plain, data=self._call_table(case.script_value, context, _require_json))
         render = (case.failure or self.facade.failure) if is_error else case.result
         rendered = self._call_table(render, context, _require_text) if render is not None else None
         if rendered is not None or text != result.text:

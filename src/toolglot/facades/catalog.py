@@ -40,7 +40,7 @@ BASE_TOOLS = frozenset(
         *("grep", "glob", "list_dir", "ast_search", "ast_rewrite"),
         *("shell", "shell_output", "shell_kill", "shell_list"),
         *("web_search", "web_open", "web_find", "web", "todo", "ask_user", "memory"),
-        "search_tools",
+        *("search_tools", "run_code"),
     }
 )
 # id -> the module with its table

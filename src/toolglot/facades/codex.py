@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.facades import rows, shared_views
+from toolglot.facades.gpt.code_mode import EXEC, WAIT
 from toolglot.facades.gpt.command_rendering import render_failure
 from toolglot.facades.gpt.commands import (
     EXEC_COMMAND,
@@ -133,7 +134,7 @@ _EXEC_VIEWS = (
     WRITE_STDIN,
     STOP_SESSION,
     APPLY_PATCH,
-    REQUEST_USER_INPUT,
+    replace(REQUEST_USER_INPUT, direct=True),
     make_view_image(has_detail=True),
     WEB_RUN,
 )
@@ -146,6 +147,7 @@ _PLAN = f"Track multi-step work with update_plan. {_CHECK}"
 _SESSIONS = (
     "A command that is still running has a session ID: wait for it or type into it with write_stdin, stop it with shell_kill."
 )
+_SCRIPTS = "Call all other tools from JavaScript, with exec: do independent steps in one script, and show only what you need."
 _EXEC = f"Run commands with exec_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_SESSIONS}"
 # Codex puts no error flag on its results: their text says what failed.
 _codex_facade = partial(Facade, provider="openai", failure=render_failure, flags_errors=False)
@@ -158,9 +160,9 @@ TABLES = (
     _codex_facade(
         id="codex",
         title="Codex",
-        views=_EXEC_VIEWS,
+        views=(EXEC, WAIT, *_EXEC_VIEWS),
         hides=_FILES | {"shell_list", "todo"},
-        note=f"{_EXEC} {_CHECK}",
+        note=f"{_SCRIPTS} {_EXEC} {_CHECK}",
         differences=_PATCH_DIFFERENCE,
     ),
     _codex_facade(

@@ -109,11 +109,12 @@ def make_view(
     is_failure: Callable[[RenderContext], bool] | None = None,
     successes: Collection[str] = frozenset(),
     native_data: Callable[[RenderContext], Any] | None = None,
+    script_value: Callable[[RenderContext], Any] | None = None,
     more_cases: Mapping[str, Case] | None = None,
     select_case: Callable[[Arguments], str] | None = None,
     **options: Any,
 ) -> View:
-    """A view of one base tool; `fixed` to `native_data` are those of its `Case`, `options` further attributes of `View`.
+    """A view of one base tool; `fixed` to `script_value` are those of its `Case`, `options` further attributes of `View`.
 
     `rows` are shown to the model; `closed` says that there are no others. Calls may also have the parameters in `accepts`,
     which yield to a shown one, and in `ignores`, which have no effect. `more_cases` are forms that are not shown.
@@ -135,6 +136,7 @@ def make_view(
         is_failure=is_failure,
         successes=successes,
         native_data=native_data,
+        script_value=script_value,
     )
     return View(
         name=name,

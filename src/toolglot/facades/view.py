@@ -94,6 +94,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Codes of failures that this harness reports as a success, such as a binary file; `result` renders them."""
     native_data: Callable[[RenderContext], Any] | None = None
     """Data that the vendor wants beside the text, for a tool that is `typed`."""
+    script_value: Callable[[RenderContext], Any] | None = None
+    """What code that calls the tool gets; None: the text."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -130,6 +132,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Regular expression: only models whose names match see it."""
     hidden: bool = False
     """Calls are understood, but the model is not shown the tool: it was part of earlier versions of the harness."""
+    direct: bool = False
+    """Where the model calls its tools from code, it still calls this one itself."""
+    output_schema: Schema | None = None
+    """What code that calls the tool gets, if it is not text."""
 
     def __post_init__(self) -> None:
         check_values(self)

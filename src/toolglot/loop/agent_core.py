@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from inspect import isawaitable
 from logging import getLogger
 from types import NoneType, UnionType
-from typing import Any, Generic, Self, Unpack, cast
+from typing import Any, Generic, Self, Unpack, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.deferral import Defer
-from toolglot.loop.model_view import ModelView
+from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
 from toolglot.option_signatures import show_options
@@ -56,6 +56,7 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
     "options": (Options, "Options"),
     "context": (ContextPolicy, "a ContextPolicy"),
     "facade": ((str, Facade), "the name of a facade, or a Facade"),
+    "code_mode": ((bool, str, NoneType), "True, False, None, 'javascript' or 'python'"),
     "approve": ((Callable, NoneType), "a function that takes an ApprovalRequest"),
     "summarize": ((Callable, NoneType), "a function that takes messages and returns a text"),
     "audit": ((AuditLog, NoneType), "an AuditLog"),
@@ -97,6 +98,7 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     options: Options
     context: ContextPolicy
     facade: str | Facade
+    code_mode: bool | Language | None
     output_type: OutputType[OutputValue]
     approve: Approve | None
     summarize: Summarize | None
@@ -123,6 +125,7 @@ class AgentCore(Generic[Data, OutputValue]):
         options: Options = _DEFAULT_OPTIONS,
         context: ContextPolicy = _DEFAULT_CONTEXT,
         facade: str | Facade = "auto",
+        code_mode: bool | Language | None = None,
         output_type: OutputType[OutputValue] = None,
         approve: Approve | None = None,
         summarize: Summarize | None = None,
@@ -147,6 +150,10 @@ class AgentCore(Generic[Data, OutputValue]):
         self.context, self.summarize = context, summarize
         self.facade: str | Facade = facade
         self.defer: Defer = frozenset(as_items(defer)) if isinstance(defer, Iterable) else defer
+        if isinstance(code_mode, str) and code_mode not in get_args(Language):
+            raise UnknownName("language for code_mode", code_mode, get_args(Language))
+        self.code_mode: bool | Language | None = code_mode
+        self._code_language: tuple[Any, Language | None] = (None, None)
         self.metrics = ToolMetrics()
         self.hooks = HookChain(as_items(hooks)) if hooks else _NO_HOOKS
         self.approve = approve
@@ -273,9 +280,16 @@ class AgentCore(Generic[Data, OutputValue]):
     def view(self, engine: Engine | None = None, config: ToolConfig | None = None) -> ModelView:
         """Return what a model sees of the agent; by default the present model, with the agent's own configuration."""
         engine, config = engine or self.engine, config or self._config
-        if self._view is None or not self._view.is_current(engine.profile, self.facade, config, self.defer):
+        language = self.code_language(engine)
+        if self._view is None or not self._view.is_current(engine.profile, self.facade, config, self.defer, language):
             view = ModelView(
-                engine.profile, self.registry, facade=self.facade, config=config, hosted=self._hosted, defer=self.defer
+                engine.profile,
+                self.registry,
+                facade=self.facade,
+                config=config,
+                hosted=self._hosted,
+                defer=self.defer,
+                code_language=language,
             )
             if engine is not self.engine or config is not self._config:
                 return view
@@ -294,10 +308,26 @@ class AgentCore(Generic[Data, OutputValue]):
         for tool in [self.registry.get(name) for name in as_items(names)]:
             self.registry.unregister(tool.name, tool.namespace)
 
+    def code_language(self, engine: Engine) -> Language | None:
+        """Return what a model writes code in that calls its tools; None: it calls them itself."""
+        if self.code_mode is False or not len(self.registry):
+            return None
+        key = (engine.model, self.facade, self.code_mode, self.registry.version)
+        if self._code_language[0] != key:
+            from toolglot.loop.code_mode import choose_language  # not at the top: few agents need it
+
+            facade = self.facade if BASE_TOOLS.intersection(self.tool_names) or isinstance(self.facade, Facade) else None
+            self._code_language = key, choose_language(self.code_mode, facade, engine.model)
+        return self._code_language[1]
+
     def loop_tools(self, state: ConversationState, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
-        """Return the tools that the loop adds: for structured output, and to read on in results that were too long."""
+        """Return the tools that the loop adds: for structured output, to read on in results that were too long, to run code."""
         has_results = len(state.executor.store) and "read_result" not in self.registry
-        return tuple(tool for tool in (answer_tool, state.executor.read_result_tool if has_results else None) if tool)
+        language = self.code_language(self.engine)
+        code_tool = state.code_tool(language) if language is not None else None
+        return tuple(
+            tool for tool in (answer_tool, state.executor.read_result_tool if has_results else None, code_tool) if tool
+        )
 
     async def system_prompt(self, state: ConversationState, data: Any) -> str:
         """Return the system prompt; it is the caller's text, or written by the caller's function."""

@@ -252,7 +252,8 @@ class AgentRuns(AgentCore[Data, OutputValue]):
     async def _read_decisions(self, state: ConversationState, run: Run, decisions: Mapping[str, Decision]) -> dict[int, Ruling]:
         """Return decisions by the index of the call, each with the fingerprint of what it was made on. Raises UsageError."""
         executor, view, rulings = state.executor, self.view(), dict[int, Ruling]()
-        waiting = dict(run.waiting_calls)
+        suspended = executor.suspended  # what waits then is a call of their code
+        waiting = {index: suspended[call.id][1].call if call.id in suspended else call for index, call in run.waiting_calls}
         ids = {call.id: index for index, call in waiting.items()}
         fingerprints = {run.shown[index]: index for index in waiting if index in run.shown}
         if not decisions.keys() <= ids.keys() | fingerprints.keys():  # perhaps what the calls would do now
@@ -273,7 +274,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             answer = rulings[index].answer if index in rulings else None
             if isinstance(answer, Deny) or (answer is None and self.approve is None):
                 continue
-            interpreted = view.interpret(call)
+            interpreted = call if call.caller else view.interpret(call)
             if executor.find_tool(interpreted) is None:
                 name = base_call(interpreted).name
                 raise UsageError(f"the run waits to call {name}, which is not among the agent's tools: pass tools=[…]")

@@ -14,7 +14,7 @@ from toolglot.errors import MalformedData, UsageError
 from toolglot.events import RunResult, ToolOutcome
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
 from toolglot.loop.deferral import ToolTimeline
-from toolglot.loop.model_view import ModelView
+from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.losses import Loss
 from toolglot.messages import Conversation, Message
@@ -22,6 +22,7 @@ from toolglot.request import ToolChoice, ToolDefinition
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolglot.loop.driver import Driver
@@ -92,8 +93,17 @@ class ConversationState:
         self.system_messages: tuple[Message, ...] = ()
         self.prompt_start = 0
         """Where the prompt of the present run begins."""
+        self._code_tool: tuple[Language, Tool] | None = None
         self._engine_state: EngineState | None = None
         self._window: ConversationWindow | None = None
+
+    def code_tool(self, language: Language) -> Tool:
+        """Return the tool that runs code; its scripts belong to this conversation."""
+        if self._code_tool is None or self._code_tool[0] != language:
+            from toolglot.loop.code_mode import make_code_tool  # not at the top: few conversations need it
+
+            self._code_tool = language, make_code_tool(language)
+        return self._code_tool[1]
 
     # ---- one run at a time
 
@@ -172,6 +182,9 @@ class ConversationState:
         """Return what is to be asked about the calls of a run that wait, by index, as of now."""
         requests: dict[int, ApprovalRequest] = {}
         for index, call in run.waiting_calls:
+            if (suspended := self.executor.suspended.get(call.id)) is not None:
+                requests[index] = suspended[1]
+                continue
             request = await self.executor.preview(view.interpret(call), run.distrust_reason or "the run was paused for it")
             assert request is not None, "there is a reason to ask"
             requests[index] = request

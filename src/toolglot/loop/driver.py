@@ -309,6 +309,9 @@ class Driver:
             return task
 
         def finish(index: int, outcome: ToolOutcome) -> None:
+            if outcome.suspended is not None:
+                defer(index, outcome.suspended, True)
+                return
             self._turn_outcomes[index] = outcome
             run.add_result(index, outcome.result)
 

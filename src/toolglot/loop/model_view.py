@@ -6,7 +6,7 @@ Pure: nothing is sent and nothing runs here, so that a request can be previewed,
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from logging import getLogger
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -23,16 +23,20 @@ from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hosted import HostedTools
+from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.search import SEARCH_TOOLS, describe_names, search_tools_tool
 from toolglot.tools.tool import Tool
 from toolglot.wire.writer import is_made_by
 
-__all__ = ["ModelView"]
+__all__ = ["Language", "ModelView"]
+
+Language = Literal["javascript", "python"]
 
 log = getLogger("toolglot.loop")
 _DEFAULT_CONFIG = ToolConfig()
 _SEARCH_PLACEHOLDER = ToolDefinition(SEARCH_TOOLS, tags=frozenset({BUILTIN_TAG}))  # which a facade may have a view of
+_CODE_PLACEHOLDER = ToolDefinition(RUN_CODE, tags=frozenset({BUILTIN_TAG}))  # as above
 
 
 _NO_HOSTED_TOOLS = HostedTools()
@@ -53,19 +57,27 @@ class ModelView:
         config: ToolConfig = _DEFAULT_CONFIG,
         hosted: HostedTools = _NO_HOSTED_TOOLS,
         defer: Defer = None,
+        code_language: Language | None = None,
     ) -> None:
         self.profile, self.registry, self.config = profile, registry, config
         self._facade, self._hosted, self._defer = facade, hosted, defer
+        self.code_language: Language | None = code_language
+        """What the model writes code in that calls its tools; None: it calls them itself."""
+        self.inner_tools: tuple[ToolDefinition, ...] = ()
+        """The tools that the code calls. `tools` sets it."""
         self._version = registry.version
         self._tools: tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]] | None = None
 
-    def is_current(self, profile: Profile, facade: str | Facade, config: ToolConfig, defer: Defer) -> bool:
+    def is_current(
+        self, profile: Profile, facade: str | Facade, config: ToolConfig, defer: Defer, code_language: Language | None = None
+    ) -> bool:
         """Return whether this is still what the model sees."""
         return (
             self.registry.version == self._version
             and config is self.config
             and facade is self._facade
             and defer is self._defer
+            and code_language == self.code_language
             and (profile is self.profile or (profile.wire, profile.model) == (self.profile.wire, self.profile.model))
         )
 
@@ -84,8 +96,10 @@ class ModelView:
                 other_names.append(tool.name)
         if not base_tools:
             return None
-        if self.deferral is not None:
+        if self.deferral is not None and self.code_language is None:
             base_tools.append(SEARCH_TOOLS)
+        if self.code_language is not None:
+            base_tools.append(RUN_CODE)
         if isinstance(facade, str):
             facade = facade_for_model(model) if facade == "auto" else find_facade(facade, model)
         return BoundFacade(facade, model, base_tools, other_names)
@@ -112,13 +126,15 @@ class ModelView:
         """The agent's tools as the model sees them, deferred ones marked, and the tool that finds those."""
         facade, allowed, deferral = self.facade, self.config.allowed_tools, self.deferral
         definitions = self.registry.definitions()
-        if deferral is not None:
+        if deferral is not None and self.code_language is None:
             definitions = (*definitions, _SEARCH_PLACEHOLDER)
+        if self.code_language is not None:
+            definitions = (*definitions, _CODE_PLACEHOLDER)
         if facade is not None:
             definitions = facade.visible_tools(definitions)
         native = {definition.name for definition in facade.definitions} if facade is not None else set[str]()
         if allowed is not None:
-            kept = {*allowed, *native, SEARCH_TOOLS}
+            kept = {*allowed, *native, SEARCH_TOOLS, RUN_CODE}
             definitions = tuple(item for item in definitions if item.name in kept)
         if deferral is None:
             return definitions, None
@@ -128,10 +144,10 @@ class ModelView:
             names |= {*facade.facade.defers} if self._defer is None or self._defer is True else set()
         finders = facade.native_names(SEARCH_TOOLS) if facade is not None else (SEARCH_TOOLS,)
         deferred = [item for item in definitions if item.qualified_name in names and item.name not in finders]
-        search = search_tools_tool(deferred)
+        search = search_tools_tool(deferred) if self.code_language is None else None  # code looks for them itself
         shown: list[ToolDefinition] = []
         for item in definitions:
-            if item.name == SEARCH_TOOLS:
+            if item.name == SEARCH_TOOLS and search is not None:
                 item = search.definition
             elif item.name in finders:
                 text = f"{item.description}\n\n{describe_names(deferred)}"
@@ -146,17 +162,23 @@ class ModelView:
 
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
         """Return the tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
-        added = tuple(tool.definition for tool in loop_tools)
-        if self._tools is not None and self._tools[0] == added:
+        added = loop_definitions = tuple(tool.definition for tool in loop_tools)
+        if self._tools is not None and self._tools[0] == loop_definitions:
             return self._tools[1]
         if not self.config.enabled:  # a structured output still needs its tool
             return tuple(definition for definition in added if definition.name == FINAL_ANSWER_TOOL)
         allowed, definitions = self.config.allowed_tools, self._own_tools[0]
+        code_tool = next((definition for definition in added if definition.name == RUN_CODE), None)
+        if code_tool is not None and self.code_language is not None:
+            from toolglot.loop.code_mode import split_tools  # not at the top: few agents need it
+
+            added = tuple(definition for definition in added if definition is not code_tool)
+            definitions, self.inner_tools = split_tools(definitions, code_tool, self.facade, self.code_language)
         hosted = self._hosted.definitions_for(self.profile.wire)
         if allowed is not None:
             hosted = tuple(definition for definition in hosted if definition.name in allowed)
         tools = (*definitions, *added, *hosted) if added or hosted else definitions
-        self._tools = (added, tools)
+        self._tools = (loop_definitions, tools)
         return tools
 
     @cached_property

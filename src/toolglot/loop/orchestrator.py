@@ -46,6 +46,8 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         context: What to do when the conversation outgrows the model's context window.
         facade: How the built-in tools look; by default as in the model's own harness, whose note on how to work with them
             follows the system prompt.
+        code_mode: The model writes code that calls the tools, in "javascript" or "python" (True: one that can be run here);
+            None: if its own harness works so, as that of GPT-5.6 does. Needs `pip install 'toolglot[code]'`.
         output_type: A type, or a JSON Schema, for `result.output`.
         approve: Asked when a call needs approval; without it the run pauses.
         summarize: Summarizes what is left out of a long conversation, instead of the model.

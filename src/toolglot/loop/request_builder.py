@@ -55,13 +55,14 @@ class RequestBuilder:
         if output is not None:
             answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
         loop_tools = agent.loop_tools(self.state, answer_tool)
-        if not self.view.is_current(agent.engine.profile, agent.facade, config, agent.defer):
+        if not self.view.is_current(agent.engine.profile, agent.facade, config, agent.defer, agent.code_language(agent.engine)):
             self.view = agent.view(config=config)
         view = self.view
         executor.loop_tools = {tool.name: tool for tool in (*loop_tools, view.search_tool) if tool is not None}
         self._all_tools = view.tools(loop_tools)
         self._tools = self.state.head_tools(view, self._all_tools)
-        executor.unloaded_tools = self._find_unloaded() if view.deferral is not None else {}
+        executor.unloaded_tools = self._find_unloaded() if view.search_tool is not None else {}
+        executor.interpret, executor.inner_tools = view.interpret, view.inner_tools
         executor.visible_names = view.facade.visible_names if view.facade is not None else None
         return self.state.engine_state(agent.engine, agent.config)
 

@@ -137,6 +137,7 @@ class Run:
         turn = self._turn = _copy_turn(state)
         for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
             turn.results[index] = make_unknown_result(turn.calls[index])
+            turn.waiting.discard(index)  # a call of its code waited for a decision; the code is gone
         if distrust_reason:
             self.distrust_reason = distrust_reason
             turn.waiting.update(turn.open_indexes())

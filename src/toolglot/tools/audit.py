@@ -74,5 +74,7 @@ class AuditLog:
         }
         if approved is not None:
             line["approved"] = approved
+        if outcome.call.caller:  # the call whose code made this one
+            line["caller"] = outcome.call.caller
         with self._lock:
             self._sink(dumps(line) + b"\n")

@@ -40,4 +40,4 @@ def base_call(call: AnyCall) -> ToolCall:
         return call.base
     if call.base_call is None or call.base_call.tool == call.name:
         return call
-    return ToolCall(call.id, call.base_call.tool, call.base_call.arguments)
+    return ToolCall(call.id, call.base_call.tool, call.base_call.arguments, caller=call.caller)

@@ -1,13 +1,38 @@
 """What a running tool can find out about its call. A tool asks for it with a parameter annotated `Context`, under any name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from threading import Event
-from typing import Generic, cast
+from typing import Generic, Protocol, cast
 
+from toolglot.approvals import ApprovalRequest, Ruling
+from toolglot.definitions import ToolDefinition
+from toolglot.events import ToolOutcome
 from toolglot.messages import Message, ToolCall
 from toolglot.type_parameters import Data
 
-__all__ = ["CancelFlag", "Context"]
+__all__ = ["CallSuspended", "CancelFlag", "Context", "InnerTools"]
+
+
+class CallSuspended(Exception):
+    """Raised by a tool whose inner call waits for a decision. The tool is called again, with the ruling, when there is one."""
+
+    def __init__(self, request: ApprovalRequest) -> None:
+        super().__init__(request.reason)
+        self.request = request
+
+
+class InnerTools(Protocol):
+    """What code that a tool runs may call. Each call is checked, approved, run and recorded as if the model had made it."""
+
+    definitions: tuple[ToolDefinition, ...]
+    ruling: Ruling | None
+    """The decision on the call for which the tool was suspended."""
+
+    def call(
+        self, call: ToolCall, ruling: Ruling | None = None, on_start: Callable[[], None] | None = None
+    ) -> Awaitable[ToolOutcome | ApprovalRequest]:
+        """Run a call; returns the request if it has to wait for a decision. `on_start`: called when it begins to run."""
+        ...
 
 
 class CancelFlag:
@@ -31,7 +56,7 @@ class Context(Generic[Data]):
     A tool that is annotated `Context[User]` gets a `data` of type User.
     """
 
-    __slots__ = ("_cancel_flag", "_report", "approved", "attempt", "call", "data", "messages", "model")
+    __slots__ = ("_cancel_flag", "_report", "approved", "attempt", "call", "data", "inner_tools", "messages", "model")
 
     def __init__(
         self,
@@ -44,10 +69,13 @@ class Context(Generic[Data]):
         messages: Sequence[Message] = (),
         report: Callable[[str], None] | None = None,
         cancel_flag: CancelFlag | Event | None = None,
+        inner_tools: InnerTools | None = None,
     ) -> None:
         self.call, self.attempt, self.model, self.messages = call, attempt, model, messages
         self.approved = approved
         """Whether somebody has approved this very call."""
+        self.inner_tools = inner_tools
+        """For tools that run code: the tools that the code may call."""
         self.data = cast(Data, data)
         self._report, self._cancel_flag = report, cancel_flag
 

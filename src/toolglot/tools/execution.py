@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.approvals import Ruling
 from toolglot.errors import ToolError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.jsontext import dumps_verbatim
@@ -28,7 +29,7 @@ from toolglot.messages import Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
 from toolglot.schema.arguments import deep_copy
 from toolglot.tools.calls import InterpretedCall
-from toolglot.tools.context import CancelFlag, Context
+from toolglot.tools.context import CallSuspended, CancelFlag, Context
 from toolglot.tools.hooks import apply_hooks
 from toolglot.tools.policy import Verdict
 from toolglot.tools.results import as_result, describe_error, escape_surrogates, limit_result
@@ -65,6 +66,8 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     """Whether the approver has changed the arguments."""
     reminder: str = ""
     """What the model is told besides the result."""
+    inner_ruling: Ruling | None = None
+    """It was suspended: the decision on a call that its code has made."""
 
     @property
     def needs_approval(self) -> bool:
@@ -148,7 +151,7 @@ class CallBatch:
     def add(self, index: int, outcome: ToolOutcome) -> None:
         """Take the outcome of a call."""
         self._on_done(index, outcome)
-        if self.emit is not None:
+        if self.emit is not None and outcome.suspended is None:
             self.emit(ToolFinished(outcome))
 
     def complete(self, execution: "Execution", outcome: ToolOutcome) -> None:
@@ -239,7 +242,7 @@ class Execution:
         try:
             try:
                 outcome = await self._run_attempts()
-                if executor.hooks.after_tool:
+                if executor.hooks.after_tool and outcome.suspended is None:
                     outcome = await apply_hooks(executor.hooks.after_tool, outcome)
             finally:  # also when it was cancelled or a hook failed: it has run
                 self._record(outcome)
@@ -260,7 +263,7 @@ class Execution:
 
     def _record(self, outcome: ToolOutcome | None) -> None:
         """Record an outcome; None: the call was interrupted."""
-        if not self.is_abandoned:
+        if not self.is_abandoned and (outcome is None or outcome.suspended is None):
             prepared, verdict, executor = self._prepared, self._prepared.verdict, self._batch.executor
             if outcome is None:
                 seconds = executor.clock() - self._started_at
@@ -287,6 +290,9 @@ class Execution:
                 break
             except ToolError as e:
                 error = cause = e
+            except CallSuspended as e:
+                executor.suspended[call.id] = prepared, e.request
+                return ToolOutcome(call, ToolResult(call.id), suspended=e.request)
             except Exception as e:
                 message, cause = escape_surrogates(describe_error(e)), e
                 log.warning("tool %s raised %s", tool.name, message, extra={"tool": tool.name, "call": call.id})
@@ -367,6 +373,7 @@ class Execution:
             messages=self._batch.messages,
             report=self._make_reporter(flag) if self._batch.emit is not None else None,
             cancel_flag=flag,
+            inner_tools=executor.make_inner_tools(self._batch, call.id, self._prepared.inner_ruling),
         )
 
     def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:

@@ -27,8 +27,10 @@ from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog, DecidedBy
 from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
 from toolglot.tools.config import ToolConfig
+from toolglot.tools.context import InnerTools
 from toolglot.tools.execution import CallBatch, Emit, PreparedCall, add_reminder, error_outcome
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
+from toolglot.tools.inner_calls import InnerCallQueue, InnerCalls
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.options import Describe
 from toolglot.tools.policy import REPEATED_CALL, ToolPolicy, Verdict
@@ -78,8 +80,15 @@ class ToolExecutor:
         """What the model calls the tools, if a facade gives it names of its own."""
         self.unloaded_tools: Mapping[str, ToolDefinition] = {}
         """Deferred tools that the model has not loaded, by the names that it knows them by."""
+        self.inner_tools: tuple[ToolDefinition, ...] = ()
+        """What code that the model runs may call."""
+        self.interpret: Callable[[ToolCall], AnyCall] = lambda call: call
+        """Finds out what a call under the model's names means."""
+        self.suspended: dict[str, tuple[PreparedCall, ApprovalRequest]] = {}
+        """Calls, by id, whose code has made a call that waits for a decision."""
         self.causes: dict[str, Exception] = {}
         """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
+        self._inner_queue: InnerCallQueue | None = None
         self._run_id = run_id
         self._audit = audit
 
@@ -92,6 +101,17 @@ class ToolExecutor:
     def read_result_tool(self) -> Tool:
         """Reads on in the results of this conversation that were too long."""
         return read_result_tool(self.store)
+
+    @property
+    def inner_queue(self) -> InnerCallQueue:
+        """The calls of code that run now."""
+        if self._inner_queue is None or self._inner_queue.loop is not asyncio.get_running_loop():
+            self._inner_queue = InnerCallQueue()
+        return self._inner_queue
+
+    def make_inner_tools(self, batch: CallBatch, caller: str, ruling: Ruling | None) -> InnerTools:
+        """Return what the code of a call may call."""
+        return InnerCalls(self, batch, caller, ruling)
 
     def configure(self, config: ToolConfig) -> None:
         """Use other rules from now on; what was counted stays counted."""
@@ -138,6 +158,8 @@ class ToolExecutor:
             ruling: The decision that was made on it.
             dry_run: Only look at it; nothing is counted or recorded.
         """
+        if self.suspended and not dry_run and (suspended := self.suspended.pop(base_call(call).id, None)) is not None:
+            return replace(suspended[0], inner_ruling=ruling)  # it has run up to a question of its code
         if ruling is not None and isinstance(ruling.answer, Deny):
             return self.deny(call, ruling.answer)
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
@@ -285,7 +307,7 @@ class ToolExecutor:
     def change_arguments(self, prepared: PreparedCall, arguments: dict[str, Any]) -> PreparedCall:
         """Return a call with an approver's arguments. Raises UsageError if they do not fit, ToolError if a rule forbids it."""
         tool, old = prepared.tool, prepared.call
-        call = ToolCall(old.id, old.name, deep_copy(arguments), namespace=old.namespace)
+        call = ToolCall(old.id, old.name, deep_copy(arguments), namespace=old.namespace, caller=old.caller)
         try:
             bound = tool.bind(call)
         except ToolError as error:

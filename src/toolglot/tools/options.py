@@ -1,7 +1,7 @@
 """The options of a tool; `Tool` has them as attributes, or in its definition."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from toolglot.approvals import Effect
 from toolglot.request import ToolExample
@@ -25,6 +25,10 @@ class SchemaToolOptions(TypedDict, total=False):
     namespace: str
     deferred: bool
     """The model is shown it only when it finds it."""
+    callers: Iterable[Literal["model", "code"]]
+    """Who may call it: the model itself, or code that the model runs. By default, who the provider or the agent lets."""
+    output_schema: Mapping[str, Any] | None
+    """What a successful call returns; code that calls the tool relies on it."""
     effects: Effect | Iterable[Effect]
     """What it may touch: read, write, execute, network. A tool that declares none may have any effect."""
     inline: bool

@@ -20,11 +20,13 @@ from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.rules import RuleSet, find_subjects
 from toolglot.tools.tool import Tool
 
-__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy", "Verdict"]
+__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "RUN_CODE", "ToolPolicy", "Verdict"]
 
 _HISTORY_SIZE = 48  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many refusals is asked for its final answer
-LOOP_TOOLS = frozenset({"final_answer", "read_result", "search_tools"})  # tools that the loop itself adds
+RUN_CODE = "run_code"
+"""The tool that runs code, which calls other tools."""
+LOOP_TOOLS = frozenset({"final_answer", "read_result", "search_tools", RUN_CODE})  # tools that the loop itself adds
 REPEATED_CALL = "repeated_call"  # the error code of a call that is refused because it repeats
 _EFFECT_VERBS: dict[Effect, str] = {
     "read": "read",
@@ -153,7 +155,7 @@ class ToolPolicy:
 
     def judge(self, tool: Tool, arguments: dict[str, Any] | None = None) -> Verdict:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
-        if _is_loop_tool(tool):
+        if _is_loop_tool(tool) and tool.always_ask is None:
             return Verdict("run", "it needs no approval")
         rules, subjects = self.rules, None
         if arguments is not None and tool.scope is not None and (rules.approve or rules.deny):

@@ -51,6 +51,7 @@ from toolglot.tools.context import Context
 from toolglot.tools.options import Describe, SchemaToolOptions, Scope, ToolOptions
 from toolglot.tools.results import collect_async_generator, collect_generator
 from toolglot.type_parameters import Parameters, Returned
+from toolglot.value_checks import as_items
 
 __all__ = ["BoundArguments", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
 
@@ -318,6 +319,8 @@ class Tool(Generic[Parameters, Returned]):
             tags=self.tags,
             version=options.get("version", ""),
             deferred=bool(options.get("deferred")),
+            callers=tuple(as_items(options.get("callers", ()))),
+            output_schema=options.get("output_schema"),
         )
 
 
@@ -331,7 +334,10 @@ _FUNCTION_ATTRIBUTES = (
     *("__doc__", "__module__", "__name__", "__qualname__"),
     *("__annotations__", "__code__", "__defaults__", "__kwdefaults__"),
 )
-_DEFINITION_FIELDS = ("name", "description", "tags", "version", "strict", "namespace", "parameters", "examples", "deferred")
+_DEFINITION_FIELDS = (
+    *("name", "description", "tags", "version", "strict", "namespace", "parameters", "examples"),
+    *("deferred", "callers", "output_schema"),
+)
 
 
 # ---- making tools

@@ -70,23 +70,35 @@ def _render_each(prefix: str) -> Callable[[Renderer], Renderer]:
 @_render_each("exec_command failed")
 def render_exec(context: RenderContext) -> str:
     """As exec_command and write_stdin answer."""
-    data = context.data
-    kept, omitted = str(data["head"] + data["tail"] if data.get("omitted") else data["output"]), int(data.get("omitted") or 0)
-    tokens = _count_tokens(len(kept.encode(errors="replace")) + omitted)
+    data, value = context.data, exec_value(context)
+    tokens = value["original_token_count"]
     warning = [f"Warning: truncated output (original token count: {tokens})", f"Total output lines: {data['total_lines']}", ""]
     return "\n".join(
         [
-            f"Chunk ID: {blake2b(dumps_text(data).encode(errors='replace'), digest_size=3).hexdigest()}",
-            f"Wall time: {data['call_seconds']:.4f} seconds",
+            f"Chunk ID: {value['chunk_id']}",
+            f"Wall time: {value['wall_time_seconds']:.4f} seconds",
             f"Process running with session ID {data['handle']}"
             if data["running"]
             else f"Process exited with code {_exit_code(data)}",
             f"Original token count: {tokens}",
             "Output:",
-            *(warning if omitted else ()),
-            _format_output(data),
+            *(warning if data.get("omitted") else ()),
+            value["output"],
         ]
     )
+
+
+def exec_value(context: RenderContext) -> Arguments:
+    """The same as data, for code."""
+    data = context.data
+    kept, omitted = str(data["head"] + data["tail"] if data.get("omitted") else data["output"]), int(data.get("omitted") or 0)
+    return {
+        "chunk_id": blake2b(dumps_text(data).encode(errors="replace"), digest_size=3).hexdigest(),
+        "wall_time_seconds": data["call_seconds"],
+        **({"session_id": int(data["handle"])} if data["running"] else {"exit_code": _exit_code(data)}),
+        "original_token_count": _count_tokens(len(kept.encode(errors="replace")) + omitted),
+        "output": _format_output(data),
+    }
 
 
 def render_exec_patch(context: RenderContext) -> str:

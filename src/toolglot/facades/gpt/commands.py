@@ -15,7 +15,7 @@ from toolglot.errors import ToolError
 from toolglot.facades.equivalence import canonical_call, render_patch
 from toolglot.facades.gpt import command_rendering as codex
 from toolglot.facades.gpt.patches import PATCH_FORMAT, extract_patch, rebase_patch, render_patch_failure
-from toolglot.facades.parameters import boolean, integer, number, string, string_list
+from toolglot.facades.parameters import boolean, closed_schema, integer, number, string, string_list
 from toolglot.facades.rows import numeric_handle, to_milliseconds
 from toolglot.facades.table import Row, Rows, aliased, call_field, field, ignored, make_view, unmapped
 from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
@@ -175,6 +175,7 @@ def _make_command_view(
     *,
     result: Renderer,
     native_data: Callable[[RenderContext], Any] | None = None,
+    script_value: Callable[[RenderContext], Any] | None = None,
     represents: frozenset[str] = frozenset({"shell"}),
     max_chars: int = DEFAULT_CHARS,
     has_aliases: bool = True,
@@ -207,6 +208,7 @@ def _make_command_view(
         result=result,
         failure=result,
         native_data=native_data,
+        script_value=script_value,
         more_cases={"patch": patch_case},
         select_case=select_case,
         accepts={key: row for key, row in hidden.items() if key in _MORE_FORMS or not {key, f"{key}!"} & shown.keys()},
@@ -236,6 +238,16 @@ _TIMEOUT = "Milliseconds after which it is stopped"
 _LINE = string("The command line.")
 _SESSION = numeric_handle(number("The session ID that exec_command returned."))
 
+EXEC_VALUE = closed_schema(
+    "chunk_id wall_time_seconds original_token_count output",
+    chunk_id=string("Names this piece of output."),
+    wall_time_seconds=number("Seconds that the call took."),
+    exit_code=number("Of a command that has ended."),
+    session_id=number("Of a command that is still running."),
+    original_token_count=number("Tokens of the output before it was truncated."),
+    output=string("What the command has printed."),
+)
+"""What code gets of a command."""
 EXEC_COMMAND = _codex_view(
     "exec_command",
     "Run a command in a shell, in a sandbox, and return its output, or a session ID if it is still running after "
@@ -262,6 +274,8 @@ EXEC_COMMAND = _codex_view(
     _patch_case(codex.render_exec_patch),
     result=codex.render_exec,
     has_aliases=False,  # Codex 0.77 still had them
+    script_value=codex.exec_value,
+    output_schema=EXEC_VALUE,
 )
 
 
@@ -300,6 +314,8 @@ WRITE_STDIN = make_view(
     fixed={**_OUTPUT, "forget_ended": True},
     result=codex.render_exec,
     failure=codex.render_session_failure,
+    script_value=codex.exec_value,
+    output_schema=EXEC_VALUE,
 )
 # The harness ends a command with Ctrl-C, which needs a terminal.
 STOP_SESSION = make_view(

@@ -1,0 +1,136 @@
+"""Tools as a script sees them: names that are identifiers, and declarations for the model that writes the script."""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+from toolglot.builtin.code_mode.process import Language, ScriptTool
+from toolglot.definitions import Schema, ToolDefinition
+
+__all__ = ["declare_tools", "list_script_tools"]
+
+_PRIMITIVES = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
+_PYTHON_TYPES = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None", "object": "dict"}
+_MAX_DEPTH = 12
+_JAVASCRIPT = """\
+The code is the body of an async JavaScript function without Node, files, network or console: write plain source text, no JSON \
+and no code fences. Tools are functions of the global object `tools`: `const result = await tools.NAME({…})`. They take one \
+object, or one string where their declaration says so; a call that fails throws an Error. Calls of Promise.all run at the same \
+time where they can. What is not awaited is lost at the end.
+Show results with text(value); also image(url or image), forward_output(result of a tool), notify(text) for progress, \
+store(key, value) and load(key) for later scripts, setTimeout, exit(), yield_control() to return what there is so far, and \
+ALL_TOOLS with the name and description of each tool."""
+_PYTHON = """\
+The code is a subset of Python without files, network, classes and most of the standard library (json, re, math, datetime and \
+a few others are there). Tools are functions with keyword arguments: `result = NAME(path="…")`; a call that fails raises \
+RuntimeError. Show results with print(…), or end with an expression; store(key, value) and load(key) keep values for later \
+scripts, and ALL_TOOLS has the name and description of each tool."""
+_MORE_TOOLS = "More tools are listed in ALL_TOOLS; filter it by name and description, and print only what you need."
+
+
+def list_script_tools(definitions: Iterable[ToolDefinition]) -> list[tuple[ScriptTool, ToolDefinition]]:
+    """Return the tools under names that are identifiers, different from each other."""
+    tools: dict[str, tuple[ScriptTool, ToolDefinition]] = {}
+    for definition in definitions:
+        path = [_to_identifier(part) for part in (definition.namespace, definition.name) if part]
+        name, number = "__".join(path), 1
+        while name in tools:
+            number += 1
+            name = f"{'__'.join(path)}_{number}"
+        if number > 1:
+            path = [name]
+        parameters = [*(definition.parameters or {}).get("properties", {})]
+        tools[name] = ScriptTool(name, path, definition.description, parameters), definition
+    return [*tools.values()]
+
+
+def _to_identifier(name: str) -> str:
+    identifier = re.sub(r"[^A-Za-z0-9_$]", "_", name)
+    return identifier if not identifier[:1].isdigit() else f"_{identifier}"
+
+
+def declare_tools(definitions: Iterable[ToolDefinition], language: Language) -> str:
+    """Return what a model has to know to write a script: how, and the declarations of all tools that are not deferred."""
+    tools = list_script_tools(definitions)
+    declare = _declare_javascript if language == "javascript" else _declare_python
+    sections = [_JAVASCRIPT if language == "javascript" else _PYTHON]
+    sections += [declare(tool, definition) for tool, definition in tools if not definition.deferred]
+    if any(definition.deferred for _, definition in tools):
+        sections.append(_MORE_TOOLS)
+    return "\n\n".join(sections)
+
+
+# ---- JavaScript
+
+
+def _declare_javascript(tool: ScriptTool, definition: ToolDefinition) -> str:
+    name = ".".join(["tools", *tool.path])
+    argument = "input: string" if definition.kind == "freeform" else f"args: {to_typescript(definition.parameters or {})}"
+    output = to_typescript(definition.output_schema) if definition.output_schema else "string"
+    description = definition.description.strip()
+    if definition.grammar:  # of a tool that takes free text
+        description += f"\nThe input must match this grammar ({definition.grammar.get('syntax', '')}):\n"
+        description += f"```\n{str(definition.grammar.get('definition', '')).strip()}\n```"
+    return f"### `{name}`\n{description}\n```ts\n{name}({argument}): Promise<{output}>\n```"
+
+
+def to_typescript(schema: Any, depth: int = 0) -> str:
+    """Return a JSON Schema as a type of TypeScript, with its descriptions as comments."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return "unknown"
+    node = cast(Schema, schema)
+    if "const" in node or "enum" in node:
+        return " | ".join(json.dumps(value) for value in node.get("enum", [node.get("const")]))
+    for key, separator in (("anyOf", " | "), ("oneOf", " | "), ("allOf", " & ")):
+        if node.get(key):
+            return separator.join(dict.fromkeys(to_typescript(part, depth + 1) for part in node[key]))
+    kind = node.get("type", "object" if "properties" in node else "")
+    if isinstance(kind, list):
+        return " | ".join(to_typescript({**node, "type": part}, depth + 1) for part in cast(list[str], kind))
+    if kind == "array":
+        return f"Array<{to_typescript(node.get('items', {}), depth + 1)}>"
+    return _object_type(node, depth) if kind == "object" else _PRIMITIVES.get(kind, "unknown")
+
+
+def _object_type(schema: Schema, depth: int) -> str:
+    required, indent = schema.get("required", ()), "  " * (depth + 1)
+    lines: list[str] = []
+    for name, part in cast(dict[str, Any], schema.get("properties", {})).items():
+        description = cast(Schema, part).get("description", "") if isinstance(part, dict) else ""
+        lines += [f"{indent}// {line.strip()}" for line in str(description).splitlines() if line.strip()]
+        key = name if re.fullmatch(r"[A-Za-z_$][\w$]*", name) else json.dumps(name)
+        lines.append(f"{indent}{key}{'' if name in required else '?'}: {to_typescript(part, depth + 1)};")
+    more = schema.get("additionalProperties", not lines)
+    if more is not False and (more is not True or not lines):
+        lines.append(f"{indent}[key: string]: {'unknown' if more is True else to_typescript(more, depth + 1)};")
+    return "\n".join(["{", *lines, f"{'  ' * depth}}}"]) if lines else "{}"
+
+
+# ---- Python
+
+
+def _declare_python(tool: ScriptTool, definition: ToolDefinition) -> str:
+    schema = definition.parameters or {}
+    required, parameters, notes = schema.get("required", ()), list[str](), list[str]()
+    if definition.kind == "freeform":
+        parameters.append("input: str")
+    for name, part in sorted(schema.get("properties", {}).items(), key=lambda item: item[0] not in required):
+        parameters.append(f"{name}: {_python_type(part)}" + ("" if name in required else " = …"))
+        if description := part.get("description", ""):
+            notes.append(f"    {name}: {' '.join(str(description).split())}")
+    output = _python_type(definition.output_schema) if definition.output_schema else "str"
+    body = "\n".join([f"def {tool.name}({', '.join(parameters)}) -> {output}:", *notes])
+    return f"### `{tool.name}`\n{definition.description.strip()}\n```python\n{body}\n```"
+
+
+def _python_type(schema: Any) -> str:
+    node = cast(Schema, schema) if isinstance(schema, dict) else {}
+    if "enum" in node:
+        return f"Literal[{', '.join(map(repr, node['enum']))}]"
+    if parts := node.get("anyOf") or node.get("oneOf"):
+        return " | ".join(dict.fromkeys(map(_python_type, parts)))
+    kind = node.get("type", "")
+    if isinstance(kind, list):
+        return " | ".join(_python_type({**node, "type": part}) for part in cast(list[str], kind))
+    return f"list[{_python_type(node.get('items', {}))}]" if kind == "array" else _PYTHON_TYPES.get(kind, "Any")

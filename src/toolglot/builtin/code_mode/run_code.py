@@ -1,0 +1,175 @@
+"""The tool `run_code`: runs a script that calls the other tools, and waits for one that is still running."""
+
+import time
+import weakref
+from typing import Annotated, Any, Literal
+
+from toolglot.base_errors import invalid_argument
+from toolglot.builtin.code_mode.declarations import list_script_tools
+from toolglot.builtin.code_mode.process import Language, ScriptProcess, find_level, find_runtime, missing_runtime
+from toolglot.builtin.code_mode.script import Part, Script
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.definitions import BUILTIN_TAG
+from toolglot.errors import ToolError
+from toolglot.messages import Text
+from toolglot.schema.derive import Internal
+from toolglot.tools.context import Context
+from toolglot.tools.policy import RUN_CODE
+from toolglot.tools.results import ToolOutput
+from toolglot.tools.tool import Tool
+
+__all__ = ["ScriptHost"]
+
+DEFAULT_SECONDS, MAX_SECONDS = 10.0, 3600.0
+DEFAULT_OUTPUT, MAX_OUTPUT = 40_000, 200_000
+MAX_SCRIPTS = 8
+"""Scripts of a conversation that run at the same time."""
+_HEADERS = {
+    "running": "Script running with cell ID {}",
+    "completed": "Script completed",
+    "failed": "Script failed",
+    "stopped": "Script terminated",
+}
+
+
+class ScriptHost:
+    """The scripts of one conversation. `language` is what scripts are written in, unless a call says otherwise."""
+
+    def __init__(self, language: Language = "javascript") -> None:
+        self.language: Language = language
+        self._scripts: dict[str, Script] = {}
+        self._suspended: dict[str, Script] = {}  # by the id of the call whose script waits for a decision
+        self._stored: dict[str, str] = {}
+        self._count = 0
+        self.tool = Tool(
+            self.run_code,
+            name=RUN_CODE,
+            tags=[BUILTIN_TAG],
+            approval=False,
+            always_ask=_why_ask,
+            polls=True,
+            ordered=True,
+            # Calls of the script, and questions about them, take their own time.
+            timeout=float("inf"),
+            target=lambda arguments: str(arguments.get("script") or "a script"),
+        )
+        weakref.finalize(self, _stop_all, self._scripts)
+
+    async def run_code(  # noqa: D417
+        self,
+        context: Context,
+        code: str = "",
+        script: str = "",
+        seconds: float = DEFAULT_SECONDS,
+        stop: bool = False,
+        language: Annotated[Literal["javascript", "python"] | None, Internal] = None,
+        max_output: Annotated[int, Internal] = DEFAULT_OUTPUT,
+    ) -> ToolOutput:
+        """Run a program that calls the other tools, and return what it shows.
+
+        Use it to do several steps at once, to work on results without reading them, and for loops and conditions. It has no
+        file system and no network of its own.
+
+        Args:
+            code: The program.
+            script: Instead of code: the ID of a script that is still running, to wait for it.
+            seconds: Seconds to wait before a script that is still running returns what it has so far (default 10).
+            stop: End the script instead of waiting for it (default false).
+        """
+        if bool(code.strip()) == bool(script):
+            raise invalid_argument("code", "is required, unless script names one that is still running; give one of them")
+        if not 0 <= seconds <= MAX_SECONDS:
+            raise invalid_argument("seconds", f"must be 0 to {MAX_SECONDS:g}")
+        started_at = time.monotonic()
+        if (current := self._suspended.pop(context.call.id, None)) is None:
+            current = self._find(script) if script else self._start(context, code, language or self.language)
+        if stop:
+            current.stop()
+        try:
+            await current.attend(context, seconds)
+        except Exception:  # CallSuspended
+            self._suspended[context.call.id] = current
+            raise
+        except BaseException:
+            self._scripts.pop(current.id, None)
+            raise
+        if current.state != "running":
+            self._scripts.pop(current.id, None)
+        return _make_output(current, time.monotonic() - started_at, max(1, min(max_output, MAX_OUTPUT)))
+
+    def _find(self, script: str) -> Script:
+        if script not in self._scripts:
+            running = ", ".join(self._scripts) or "none"
+            message = f"exec cell {script} not found: it has ended, or its process is gone; running: {running}"
+            raise ToolError(message, kind="not_found", code="script_not_found")
+        return self._scripts[script]
+
+    def _start(self, context: Context, code: str, language: Language) -> Script:
+        if len(self._scripts) >= MAX_SCRIPTS:
+            raise ToolError(
+                f"{MAX_SCRIPTS} scripts are running: wait for one, or stop it", kind="limit", code="too_many_scripts"
+            )
+        if not find_runtime(language):
+            raise ToolError(missing_runtime(language), code="missing_program")
+        if find_level() is SandboxLevel.NONE and not context.approved:
+            message = "nobody has approved to run it without a sandbox"
+            raise ToolError(message, kind="not_allowed", code="user_unavailable")
+        inner = context.inner_tools
+        tools = list_script_tools(inner.definitions if inner is not None else ())
+        self._count += 1
+        script = self._scripts[str(self._count)] = Script(
+            str(self._count),
+            {tool.name: definition for tool, definition in tools},
+            self._stored,
+            lambda on_message, on_end: ScriptProcess(
+                language,
+                code,
+                tools=[tool for tool, _ in tools],
+                stored=dict(self._stored),
+                on_message=on_message,
+                on_end=on_end,
+            ),
+        )
+        return script
+
+
+def _why_ask(arguments: dict[str, Any]) -> str:
+    return "" if find_level() is not SandboxLevel.NONE else "no sandbox works here, so the script runs with all your rights"
+
+
+def _stop_all(scripts: dict[str, Script]) -> None:
+    for script in scripts.values():
+        script.stop()
+
+
+def _make_output(script: Script, seconds: float, limit: int) -> ToolOutput:
+    header = f"{_HEADERS[script.state].format(script.id)}\nWall time {seconds:.1f} seconds\nOutput:\n"
+    parts = script.take_parts()
+    calls = [(call.name, call.outcome) for call in script.calls]
+    if script.error:
+        parts.append(Text(f"Script error:\n{script.error}"))
+    if calls and script.state in ("failed", "stopped"):  # nothing is undone: the model has to know what was done
+        parts.append(Text("Calls that it made: " + ", ".join(f"{name} ({outcome})" for name, outcome in calls)))
+    data = {"state": script.state, "script": script.id, "seconds": seconds, "error": script.error, "calls": calls}
+    return ToolOutput([Text(header), *_limit_parts(parts, limit)], data, script.state == "failed")
+
+
+def _limit_parts(parts: list[Part], limit: int) -> list[Part]:
+    """Keep the beginning and the end of texts that are too long together; images stay."""
+    total = sum(len(part.text) for part in parts if isinstance(part, Text))
+    if total <= limit:
+        return parts
+    kept: list[Part] = []
+    position, head, tail = 0, limit // 2, total - (limit - limit // 2)
+    for part in parts:
+        if not isinstance(part, Text):
+            kept.append(part)
+            continue
+        start, position = position, position + len(part.text)
+        text = part.text[: max(0, head - start)]
+        if start <= head < position:
+            text += f"…{-(-(tail - head) // 4)} tokens truncated…"
+        text += part.text[max(0, tail - start, head - start) :] if position > tail else ""
+        if text:
+            kept.append(Text(text))
+    return kept

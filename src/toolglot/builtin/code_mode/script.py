@@ -1,0 +1,247 @@
+"""One script of a conversation: its process, what it has said, and the calls that it makes.
+
+A script runs while a call waits for it (`attend`). When such a call returns early, because the time is up or the script said
+so, calls that are running continue, and new ones wait for the next time that somebody attends to it. Where a call of the script
+needs a decision that nobody can give at once, the script stops there (`CallSuspended`) until there is one.
+"""
+
+import asyncio
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from toolglot.approvals import ApprovalRequest, Ruling
+from toolglot.builtin.code_mode.process import ScriptMessage, ScriptProcess
+from toolglot.definitions import ToolDefinition
+from toolglot.jsontext import dumps_text
+from toolglot.messages import Media, Text, ToolCall, ToolResult
+from toolglot.tools.context import CallSuspended, Context, InnerTools
+
+__all__ = ["InnerCall", "Script", "ScriptState"]
+
+ScriptState = Literal["running", "completed", "failed", "stopped"]
+MAX_STORED = 1 << 20
+"""Characters that scripts of a conversation can keep for later ones."""
+Part = Text | Media
+
+
+class InnerCall(msgspec.Struct):
+    """A call that a script has made."""
+
+    name: str
+    outcome: str = "running"
+
+
+class Script:
+    """A script. `start_process` takes what to call with messages and at the end."""
+
+    def __init__(
+        self,
+        id: str,
+        tools: Mapping[str, ToolDefinition],
+        stored: dict[str, str],
+        start_process: Callable[[Callable[[ScriptMessage], None], Callable[[str], None]], ScriptProcess],
+    ) -> None:
+        self.id, self._tools, self._stored = id, tools, stored
+        self.state: ScriptState = "running"
+        self.error = ""
+        self.calls: list[InnerCall] = []
+        self._parts: list[Part] = []
+        self._inbox: deque[ScriptMessage | str] = deque()
+        self._lock = threading.Lock()
+        self._wake: Callable[[], None] | None = None
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._undecided = 0
+        self._waiting: list[tuple[ScriptMessage, ApprovalRequest]] = []
+        self._process = start_process(self._receive, self._receive)
+
+    @property
+    def level(self) -> int:
+        return self._process.level
+
+    def stop(self) -> None:
+        """End the script now. Calls that are running are cancelled."""
+        if self.state == "running":
+            self.state = "stopped"
+        self._process.kill()
+        for task in self._tasks:
+            if not (loop := task.get_loop()).is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+
+    def take_parts(self) -> list[Part]:
+        """Return the output since this was last called."""
+        parts, self._parts = self._parts, []
+        return parts
+
+    # ---- the thread of the process
+
+    def _receive(self, message: ScriptMessage | str) -> None:
+        """Take a message; or, as a string, the end: why it failed."""
+        with self._lock:
+            self._inbox.append(message)
+            if self._wake is not None:
+                self._wake()
+
+    # ---- a call that waits for the script
+
+    async def attend(self, context: Context, seconds: float | None) -> None:
+        """Run the script's calls until it ends, says that it wants to yield, or the seconds have passed.
+
+        The time that somebody takes to decide on a call does not count. Raises CallSuspended.
+        """
+        inner = context.inner_tools
+        assert inner is not None, "the executor provides them"
+        loop = asyncio.get_running_loop()
+        changed = asyncio.Event()
+        waiting, self._waiting = self._waiting, []
+        ruling = inner.ruling
+        for message, _ in waiting:  # the decision is on the first of them
+            self._start_call(message, inner, ruling, changed)
+            ruling = None
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(changed.set)
+
+        with self._lock:
+            self._wake = wake
+        deadline = None if seconds is None else loop.time() + seconds
+        try:
+            while not self._read_inbox(context, inner, changed):
+                if self._waiting and not self._tasks:
+                    raise CallSuspended(self._waiting[0][1])
+                pause = None if deadline is None or self._undecided else deadline - loop.time()
+                if pause is not None and pause <= 0 and not self._waiting:
+                    return
+                changed.clear()
+                if self._inbox:
+                    continue
+                try:
+                    await asyncio.wait_for(changed.wait(), pause)
+                except TimeoutError:
+                    continue
+        except asyncio.CancelledError:
+            self.stop()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            raise
+        finally:
+            with self._lock:
+                self._wake = None
+
+    def _read_inbox(self, context: Context, inner: InnerTools, changed: asyncio.Event) -> bool:
+        """Handle what the script has said; return whether the wait is over."""
+        while self._inbox:
+            message = self._inbox.popleft()
+            if isinstance(message, str):
+                if self.state == "running":
+                    self.state, self.error = ("failed", message) if message else ("completed", "")
+                for task in self._tasks:
+                    task.cancel()
+            elif message.type == "call":
+                self._start_call(message, inner, None, changed)
+            elif message.type == "store":
+                kept = {**self._stored, message.name: message.input or "null"}
+                if sum(map(len, kept.values())) <= MAX_STORED:
+                    self._stored.update(kept)
+            elif message.type == "yield":
+                return True
+            elif message.type == "image":
+                self._parts.append(_make_image(message))
+            else:
+                self._parts.append(Text(message.text))
+                if message.type == "notify":
+                    context.report(message.text)
+        return self.state != "running"
+
+    # ---- its calls
+
+    def _start_call(self, message: ScriptMessage, inner: InnerTools, ruling: Ruling | None, changed: asyncio.Event) -> None:
+        record = InnerCall(message.name)
+        self.calls.append(record)
+        task = asyncio.get_running_loop().create_task(self._run_call(message, inner, ruling, record))
+        self._tasks.add(task)
+
+        def finish(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            changed.set()
+            if not task.cancelled() and (error := task.exception()) is not None:  # a hook, or a bug: not the tool
+                self._process.send({"type": "answer", "id": message.id, "error": f"{type(error).__name__}: {error}"})
+
+        task.add_done_callback(finish)
+
+    async def _run_call(self, message: ScriptMessage, inner: InnerTools, ruling: Ruling | None, record: InnerCall) -> None:
+        definition = self._tools.get(message.name)
+        try:
+            if definition is None:
+                raise ValueError(f"there is no tool {message.name!r}")
+            call = _make_call(definition, f"script-{self.id}-{message.id}", message.input)
+        except ValueError as e:
+            record.outcome = "not run"
+            self._process.send({"type": "answer", "id": message.id, "error": str(e)})
+            return
+        is_decided = False
+        self._undecided += 1
+
+        def note_start() -> None:
+            nonlocal is_decided
+            if not is_decided:
+                is_decided = True
+                self._undecided -= 1
+
+        record.outcome = "interrupted"
+        try:
+            outcome = await inner.call(call, ruling, note_start)
+        finally:
+            note_start()
+        if isinstance(outcome, ApprovalRequest):
+            self.calls.remove(record)
+            self._waiting.append((message, outcome))
+            return
+        result = outcome.result
+        record.outcome = "not run" if not outcome.ran else "failed" if result.is_error else "ok"
+        answer: dict[str, Any] = {"error": result.text} if result.is_error else {"value": dumps_text(_to_value(result))}
+        self._process.send({"type": "answer", "id": message.id, **answer})
+
+
+def _make_call(definition: ToolDefinition, id: str, text: str | None) -> ToolCall:
+    """Return the call that a script makes, as the model would have made it. Raises ValueError."""
+    value: Any = None if text is None else msgspec.json.decode(text)
+    if definition.kind == "freeform":
+        if not isinstance(value, str):
+            raise ValueError(f"{definition.name} expects one string")
+        return ToolCall(id, definition.name, None, value, namespace=definition.namespace, freeform=True)
+    if not isinstance(value, dict | None):
+        raise ValueError(f"{definition.name} expects one object with its arguments")
+    return ToolCall(id, definition.name, cast(dict[str, Any], value or {}), namespace=definition.namespace)
+
+
+def _to_value(result: ToolResult) -> Any:
+    """Return what a script gets: data if there is some, otherwise the text; one image alone, or all of the content."""
+    blocks = [block for block in result.content if isinstance(block, Text | Media)]
+    if result.data is not None or not any(isinstance(block, Media) for block in blocks):
+        return result.text if result.data is None else result.data
+    if len(blocks) == 1 and isinstance(media := blocks[0], Media):
+        return {"image_url": media.url or f"data:{media.media_type};base64,{media.data}"}
+    return {
+        "content": [
+            {"type": "text", "text": block.text}
+            if isinstance(block, Text)
+            else {"type": "input_image", "image_url": block.url or f"data:{block.media_type};base64,{block.data}"}
+            for block in blocks
+        ]
+    }
+
+
+def _make_image(message: ScriptMessage) -> Part:
+    opaque = {"detail": message.detail} if message.detail in ("auto", "low", "high", "original") else None
+    if not message.url.lower().startswith("data:"):
+        return Media("image", url=message.url, opaque=opaque)
+    head, _, data = message.url[5:].partition(",")
+    if not head.endswith(";base64"):
+        return Text("[an image that is not base64 was left out]")
+    return Media("image", head.removesuffix(";base64") or "image/png", data=data, opaque=opaque)

@@ -1,0 +1,211 @@
+"""The inside of the process that runs a script. It loads its interpreter, then gives up every right it has.
+
+Messages are lines of JSON: the task comes first, then the results of calls; output, calls and the end go back. JavaScript runs
+in V8 without a compiler (`--jitless`), Python in Monty, an interpreter of a subset of Python. Neither can reach a function of
+this process that does more than send a message, and whoever reads the messages checks each of them.
+"""
+
+import json
+import os
+import select
+import sys
+from base64 import b64decode
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SLICE_SECONDS", "worker"]
+
+SLICE_SECONDS = 30
+"""How long a script may compute without waiting for anything."""
+_TOO_LONG = f"the script computed for {SLICE_SECONDS} s without waiting for anything and was stopped"
+_OUT_OF_MEMORY = "the script used too much memory and was stopped"
+_NOTHING_TO_WAIT_FOR = "the script waits for something that can never happen: no call and no timer is pending"
+_HEAP_BYTES = 256 << 20
+_MAX_CALLS = 10_000
+
+
+class _Ended(Exception):
+    """Nobody listens any more."""
+
+
+def worker() -> None:
+    """Run one script, which the first line of stdin describes."""
+    channel = _Channel()
+    try:
+        task = json.loads(channel.receive() or "{}")
+        _limit_resources(task)
+        (_run_javascript if task["language"] == "javascript" else _run_python)(task, channel)
+    except _Ended:
+        pass
+    except BaseException as e:  # whoever waits has to learn why
+        with suppress(_Ended):
+            channel.finish(f"the runtime failed: {type(e).__name__}: {e}")
+    os._exit(0)  # V8 has threads that never end
+
+
+class _Channel:
+    """The pipes to the process that started this one."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def send(self, **message: Any) -> None:
+        self.write(f"{json.dumps(message)}\n")
+
+    def write(self, lines: str) -> None:
+        data = memoryview(lines.encode("utf-8", "replace"))
+        try:
+            while data:
+                data = data[os.write(1, data) :]
+        except OSError:
+            raise _Ended from None
+
+    def finish(self, error: str = "") -> None:
+        self.send(type="done", error=error)
+
+    def receive(self, seconds: float | None = None) -> str | None:
+        """Return the next line; None if there is none within these seconds."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            if seconds is not None and not select.select([0], [], [], max(0.0, seconds))[0]:
+                return None
+            if not (data := os.read(0, 1 << 18)):
+                raise _Ended
+            self._buffer += data
+        line = self._buffer[:end].decode()
+        del self._buffer[: end + 1]
+        return line
+
+
+def _limit_resources(task: dict[str, Any]) -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_CPU: task["cpu_seconds"],
+        # What can be written, not what is reserved: V8 reserves far more than it uses.
+        resource.RLIMIT_DATA: task["memory_bytes"],
+    }
+    for name, limit in limits.items():
+        with suppress(OSError, ValueError):  # a system without this limit
+            # The hard limit of time is higher: reaching the other one ends the process with a signal of its own.
+            resource.setrlimit(name, (limit, limit + (5 if name == resource.RLIMIT_CPU else 0)))
+
+
+def _give_up_rights(task: dict[str, Any], readable: list[str]) -> None:
+    """From here on, no file can be opened but these, no socket, and no other process can be reached."""
+    if not task["filter"]:
+        return
+    import ctypes
+
+    from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock
+
+    apply_landlock([(path, EXECUTE | READ | LIST) for path in readable], network=False)
+    program = b64decode(task["filter"])
+    buffer = ctypes.create_string_buffer(program, len(program))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("size", ctypes.c_ushort), ("steps", ctypes.c_void_p))
+
+    steps = Program(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+    set_seccomp, mode_filter = 22, 2  # linux/prctl.h; apply_landlock has set "no new privileges"
+    if ctypes.CDLL(None, use_errno=True).prctl(set_seccomp, mode_filter, ctypes.byref(steps), 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+# ---- JavaScript
+
+
+def _run_javascript(task: dict[str, Any], channel: _Channel) -> None:
+    import py_mini_racer as v8
+
+    v8.init_mini_racer(flags=(*v8.DEFAULT_V8_FLAGS, "--jitless"))
+    engine = v8.MiniRacer()
+    engine.set_hard_memory_limit(_HEAP_BYTES)
+    # By name, and not as an object: mini-racer calls those through Array.prototype, which is the script's.
+    bridge = f"bridge_{os.urandom(8).hex()}"
+    source = Path(__file__).with_name("runtime.js").read_text(encoding="utf-8")
+    engine.eval(f"Object.defineProperty(globalThis, '{bridge}', {{ value: {source} }}), 0")
+    _give_up_rights(task, [])
+    message: str | None = json.dumps({**task, "type": "start"})
+    try:
+        while True:
+            text = json.dumps(message if message is not None else '{"type":"timers"}')
+            engine.eval(f"{bridge}({text})", timeout_sec=SLICE_SECONDS)
+            state, _, lines = str(engine.eval(f'{bridge}("")', timeout_sec=SLICE_SECONDS)).partition("\n")
+            channel.write(lines)
+            if '{"type":"done"' in lines:  # quotes are escaped inside of texts
+                return
+            delay, waiting = map(float, state.split())
+            if delay < 0 and not waiting:
+                channel.finish(_NOTHING_TO_WAIT_FOR)
+                return
+            message = channel.receive(None if delay < 0 else delay / 1000)
+    except v8.JSTimeoutException:
+        channel.finish(_TOO_LONG)
+    except v8.JSEvalException as e:
+        channel.finish(_OUT_OF_MEMORY if engine.was_hard_memory_limit_reached() else f"the runtime failed: {e}")
+
+
+# ---- Python
+
+
+def _run_python(task: dict[str, Any], channel: _Channel) -> None:
+    import pydantic_monty as monty
+
+    _give_up_rights(task, task["readable"])  # it has to start its own process
+    numbers = iter(range(1, sys.maxsize))
+
+    def make_function(tool: dict[str, Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            arguments = {**dict(zip(tool["parameters"], args, strict=False)), **kwargs}
+            channel.send(type="call", id=next(numbers), name=tool["name"], input=json.dumps(arguments))
+            answer = json.loads(channel.receive() or "{}")
+            if "error" in answer:
+                raise RuntimeError(answer["error"])
+            return json.loads(answer["value"]) if "value" in answer else None
+
+        return call
+
+    stored: dict[str, Any] = {key: json.loads(text) for key, text in task["stored"].items()}
+
+    def store(key: str, value: Any) -> None:
+        stored[key] = value
+        channel.send(type="store", name=key, input=json.dumps(value))
+
+    functions: dict[str, Any] = {tool["name"]: make_function(tool) for tool in task["tools"]}
+    catalog = [{"name": tool["name"], "description": tool["description"]} for tool in task["tools"]]
+    functions |= {"store": store, "load": stored.get, "ALL_TOOLS": catalog}
+    limits: Any = {
+        "max_memory": _HEAP_BYTES,
+        "max_turn_duration_secs": float(SLICE_SECONDS),
+        "max_suspensions": _MAX_CALLS,
+    }
+    with monty.Monty(binary_path=task["program"], max_processes=1) as pool, pool.checkout(limits=limits) as session:
+        try:
+            value: Any = session.feed_run(
+                task["code"],
+                external_lookup=functions,
+                print_callback=lambda stream, text: channel.send(type="text", text=text),
+            )
+        except monty.MontyCrashedError as e:
+            channel.finish(_TOO_LONG if getattr(e, "timed_out", False) else _OUT_OF_MEMORY)
+        except monty.MontyError as e:
+            display = getattr(e, "display", None)
+            channel.finish(display() if display is not None else str(e))
+        else:
+            if value is not None:
+                text = value if isinstance(value, str) else _dump(value)
+                channel.send(type="text", text=text)
+            channel.finish()
+
+
+def _dump(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)

@@ -1,0 +1,83 @@
+"""Code mode: the model writes code that calls the tools, instead of calling them itself. When it is used, and what is shown."""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from logging import getLogger
+
+from msgspec.structs import replace
+
+from toolglot.builtin.code_mode.declarations import declare_tools
+from toolglot.builtin.code_mode.process import LANGUAGES, Language, find_level, find_runtime, missing_runtime
+from toolglot.builtin.code_mode.run_code import ScriptHost
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import facade_for_model, find_facade, strip_model_prefix
+from toolglot.facades.view import Facade
+from toolglot.request import ToolDefinition
+from toolglot.tools.policy import RUN_CODE
+from toolglot.tools.tool import Tool
+
+__all__ = ["choose_language", "make_code_tool", "split_tools"]
+
+log = getLogger("toolglot.loop")
+
+
+def choose_language(code_mode: bool | Language | None, facade: str | Facade | None, model: str) -> Language | None:
+    """Return what a model writes its code in; None if it calls its tools itself.
+
+    `code_mode`: None leaves it to the facade, which has the native names of code mode for models whose harness it is.
+    """
+    if isinstance(facade, str):
+        facade = facade_for_model(model) if facade == "auto" else find_facade(facade, model)
+    name = strip_model_prefix(model)
+    is_native = facade is not None and any(
+        RUN_CODE in view.base_tools and (not view.models or re.search(view.models, name)) for view in facade.views
+    )
+    if code_mode is False or not (code_mode or is_native):
+        return None
+    languages = ("javascript",) if is_native else (code_mode,) if isinstance(code_mode, str) else LANGUAGES
+    language = next(filter(find_runtime, languages), None)
+    if language is None:
+        _warn(f"{missing_runtime(languages[0])}; {model} is offered its tools directly")
+    elif code_mode is None and not find_level():
+        _warn(f"no sandbox works here for code that calls tools; {model} is offered its tools directly")
+        return None
+    return language
+
+
+def make_code_tool(language: Language) -> Tool:
+    """Return the tool that runs the code of one conversation."""
+    return ScriptHost(language).tool
+
+
+@cache
+def _warn(message: str) -> None:
+    """Warn once."""
+    log.warning("%s", message)
+
+
+def split_tools(
+    definitions: Iterable[ToolDefinition], code_tool: ToolDefinition, facade: BoundFacade | None, language: Language
+) -> tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]]:
+    """Return the tools that the model calls itself, and those that its code calls, which the tool that runs it declares.
+
+    `code_tool`: that tool, where the model has no native name for it.
+    """
+    views = {view.qualified_name: view for view in facade.views} if facade is not None else {}
+    direct: list[ToolDefinition] = []
+    inner: list[ToolDefinition] = []
+    for definition in definitions:
+        definition = code_tool if definition.name == RUN_CODE else definition
+        view = views.get(definition.qualified_name)
+        callers = ("model",) if definition.name == RUN_CODE or (view is not None and view.direct) else definition.callers
+        own = replace(definition, callers=(), deferred=False)  # callers are for providers that run code themselves
+        if definition.kind == "hosted" or "model" in callers:
+            direct.append(own)
+        if definition.kind != "hosted" and (not callers or "code" in callers):
+            has_value = view is not None and view.output_schema is not None
+            inner.append(replace(definition, output_schema=view.output_schema) if view and has_value else definition)
+    runners = {name for name, view in views.items() if RUN_CODE in view.base_tools} or {RUN_CODE}
+    index = next(index for index, definition in enumerate(direct) if definition.qualified_name in runners)
+    description = f"{direct[index].description}\n\n{declare_tools(inner, language)}"
+    direct[index] = replace(direct[index], description=description)
+    return tuple(direct), tuple(inner)

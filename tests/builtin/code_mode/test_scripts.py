@@ -1,0 +1,347 @@
+"""Scripts that call tools: what they can do, what they show, and what contains them."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from script_kit import Scripts, needs_javascript, needs_python, needs_sandbox
+
+from toolglot.builtin.code_mode import process, script, worker
+from toolglot.builtin.code_mode.declarations import declare_tools, list_script_tools
+from toolglot.builtin.code_mode.process import ScriptMessage, ScriptProcess
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.sandbox_probe import probe_level
+from toolglot.definitions import ToolDefinition
+from toolglot.messages import Media, ToolCall, ToolResult
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.hooks import Hooks, Veto
+from toolglot.tools.tool import tool
+
+
+@tool(effects="read")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(approval=True)
+def danger(what: str) -> str:
+    """Do something that needs approval."""
+    return f"did {what}"
+
+
+@tool(effects="read")
+def picture() -> Media:
+    """Show a picture."""
+    return Media("image", "image/png", data="aGk=")
+
+
+pytestmark = [needs_javascript, needs_sandbox]
+
+
+async def test_a_script_calls_tools_and_shows_what_it_wants() -> None:
+    lines: list[bytes] = []
+    scripts = Scripts([add, danger, picture], audit=AuditLog(lines.append))
+    code = """const [x, y] = await Promise.all([tools.add({a: 1, b: 2}), tools.add({a: 3, b: 4})]);
+    text(x + y); text({x}); text(undefined); text(await tools.danger({what: "it"}));
+    const shown = await tools.picture(); image(shown); forward_output(shown, "as text");
+    text(ALL_TOOLS.map(tool => tool.name)); store("n", {deep: [1]}); notify("soon");"""
+    texts = ["10", '{"x":3}', "undefined", "did it", "aGk=", "aGk=", "as text", '["add","danger","picture"]', "soon"]
+    assert await scripts.run(code) == ["Script completed", *texts]
+    assert await scripts.run('text(load("n").deep); text(load("m")); exit(); text("never")') == [
+        "Script completed",
+        "[1]",
+        "undefined",
+    ]
+    assert [line.count(b'"caller":"call_1"') for line in lines] == [1, 1, 1, 1, 0, 0]  # of the inner calls
+
+
+async def test_a_script_that_fails_tells_what_it_has_done() -> None:
+    scripts = Scripts([add])
+    header, error, calls = await scripts.run(
+        'await tools.add({a: 1, b: 1});\ntry { await tools.add({a: "?"}) } catch {}\nnull.x'
+    )
+    assert (header, calls) == ("Script failed", "Calls that it made: add (ok), add (not run)")
+    assert error == "Script error:\nTypeError: Cannot read properties of null (reading 'x') (line 3)"
+    failures = {
+        "await tools.add(5)": "add expects one object with its arguments",
+        "tools.add = 1": "Cannot assign to read only property",
+        "let = = 1": "SyntaxError",
+        'await import("fs")': "Not supported",
+        "await new Promise(() => {})": "waits for something that can never happen",
+        "image('file:///etc/passwd')": "image expects an https or data URL",
+    }
+    for code, message in failures.items():
+        header, error, *_ = await scripts.run(code)
+        assert header == "Script failed"
+        assert message in error, code
+
+
+async def test_a_script_that_runs_on_is_waited_for_or_stopped() -> None:
+    scripts = Scripts([add])
+    code = 'text("first"); await new Promise(done => setTimeout(done, 400)); text(await tools.add({a: 1, b: 1}))'
+    first = await scripts.run(code, seconds=0.0)
+    assert first[0] == "Script running with cell ID 1"
+    later = await scripts.run(script="1", seconds=20)
+    assert [*first[1:], *later] == [*first[1:], "Script completed", *(["first"] if len(first) == 1 else []), "2"]
+    assert (await scripts.run("text(1); yield_control(); await new Promise(done => setTimeout(done, 50)); text(2)"))[1:] == [
+        "1"
+    ]
+    assert await scripts.run(script="2") == ["Script completed", "2"]
+    assert (await scripts.run("for (;;) {}", seconds=0.0))[0] == "Script running with cell ID 3"
+    assert await scripts.run(script="3", stop=True) == ["Script terminated"]
+    missing = (await scripts.outcome(script="3")).result
+    assert (missing.is_error, missing.error_code) == (True, "script_not_found")
+    wrong: tuple[dict[str, Any], ...] = ({}, {"code": "1", "script": "1"}, {"code": "1", "seconds": -1})
+    for arguments in wrong:
+        assert (await scripts.outcome(**arguments)).result.error_code == "invalid_argument"
+
+
+async def test_policies_hold_for_each_call_of_a_script() -> None:
+    """Rules, limits, hooks, repetition and approvals: a call of a script is a call."""
+    asked: list[str] = []
+
+    def approve(request: Any) -> bool:
+        asked.append(f"{request.tool} by {request.call.caller}")
+        return request.arguments["what"] != "evil"
+
+    class Vetoes(Hooks):
+        def before_tool(self, call: ToolCall) -> ToolCall | Veto:
+            return Veto("not today") if call.arguments == {"a": 13, "b": 13} else call
+
+    config = ToolConfig(deny=["picture"], max_uses={"add": 6}, max_parallel=2)
+    scripts = Scripts([add, danger, picture], config=config, approve=approve, hooks=[Vetoes()])
+    code = """const tried = async (call) => { try { return await call() } catch (error) { return error.message.slice(0, 60) } };
+    text(await tried(() => tools.danger({what: "good"}))); text(await tried(() => tools.danger({what: "evil"})));
+    text(await tried(() => tools.picture())); text(await tried(() => tools.add({a: 13, b: 13})));
+    for (let round = 0; round < 5; round++) text(await tried(() => tools.add({a: 1, b: 1})));
+    text(await Promise.all([1, 2, 3, 4].map(n => tried(() => tools.add({a: n, b: 10})))));"""
+    _, good, evil, picture_text, veto, *rest = await scripts.run(code)
+    assert (good, asked) == ("did good", ["danger by call_1", "danger by call_1"])
+    assert evil.startswith("The user did not approve the call.")
+    assert "denies it" in picture_text
+    assert veto == "The call did not run: not today"
+    assert rest[:3] == ["2", "2", "2"]
+    assert rest[-1].count("limit of 6 uses") + rest[-1].count("1") > 0
+    assert scripts.executor.policy.uses["", "add"] == 6
+
+
+async def test_ordered_calls_of_a_script_keep_their_place() -> None:
+    log: list[str] = []
+
+    @tool(ordered=True, effects="write")
+    async def write(name: str) -> str:
+        """Write."""
+        log.append(f"+{name}")
+        await asyncio.sleep(0.01)
+        log.append(f"-{name}")
+        return name
+
+    scripts = Scripts([write], config=ToolConfig(approval_effects=()))
+    assert await scripts.run('text(await Promise.all(["a", "b", "c"].map(name => tools.write({name}))))') == [
+        "Script completed",
+        '["a","b","c"]',
+    ]
+    assert log == ["+a", "-a", "+b", "-b", "+c", "-c"]
+
+
+async def test_a_cancelled_call_ends_its_script_and_the_calls_of_it() -> None:
+    started, lines = asyncio.Event(), list[bytes]()
+
+    @tool
+    async def linger() -> str:
+        """Wait for ever."""
+        started.set()
+        await asyncio.sleep(1000)
+        return ""
+
+    scripts = Scripts([linger], audit=AuditLog(lines.append))
+    task = asyncio.create_task(scripts.outcome("await tools.linger()", seconds=1000))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [b'"outcome":"interrupted"' in line for line in lines] == [True, True]
+    assert (await scripts.outcome(script="1")).result.error_code == "script_not_found"
+
+
+# ---- attacks
+
+
+async def test_a_script_cannot_harm_anything_but_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SECURITY.md: an endless loop, a memory bomb, prototype pollution and attempts to get out are contained."""
+    scripts = Scripts([add])
+    pollution = """Object.prototype.toJSON = () => "forged"; Array.prototype.push = null; Array.prototype.map = null;
+    Promise.prototype.then = () => { throw 1 }; Object.prototype.then = undefined; JSON.stringify = () => "x"; String = null;
+    Object.defineProperty(Array.prototype, 0, {set() { throw 2 }}); Object.prototype.get = () => { throw 3 };
+    Object.prototype.error = "e"; Object.prototype.type = "done"; text("alive"); text({a: 1});
+    try { text(await tools.add({a: 1, b: 1})) } catch (error) { text(error.message.slice(0, 40)) }"""
+    assert await scripts.run(pollution) == ["Script completed", "alive", '"forged"', "add expects one object with its argument"]
+    assert await scripts.run("text(await tools.add({a: 1, b: 1})); text(typeof Object.prototype.toJSON)") == [
+        "Script completed",
+        "2",
+        "undefined",
+    ]
+    escapes = """const found = ["process", "require", "console", "fetch", "WebAssembly", "SharedArrayBuffer", "Deno", "Bun"]
+      .filter(name => Function("return typeof " + name)() !== "undefined");
+    text(found); text(text.constructor.constructor("return typeof globalThis.process")());
+    const bridge = Object.getOwnPropertyNames(globalThis).find(name => name.startsWith("bridge_"));
+    try { globalThis[bridge] = null } catch (error) { text("fixed") }
+    globalThis[bridge]('{"type":"answer","id":1,"value":"1"}'); text("still here");"""
+    assert await scripts.run(escapes) == ["Script completed", "[]", "undefined", "fixed", "still here"]
+    for bomb in (
+        "const a = []; for (;;) a.push(new Array(1e6).fill(1.5))",
+        "const a = []; for (;;) a.push(new Uint8Array(1e8).fill(1))",
+        'for (;;) text("x".repeat(1e6))',
+    ):
+        header, error, *_ = await scripts.run(bomb, seconds=60)
+        assert header == "Script failed", bomb
+        assert any(word in error for word in ("memory", "allocation failed", "string length", "stack size", "too much")), error
+
+
+async def test_an_endless_loop_ends_by_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "CPU_SECONDS", 1)
+    header, error, *_ = await Scripts([add]).run("for (;;) {}", seconds=60)
+    assert (header, "of processor time" in error) == ("Script failed", True)
+
+
+@pytest.mark.parametrize("level", [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK])
+def test_the_process_has_no_rights(level: SandboxLevel, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """SECURITY.md: even code that breaks out of V8 finds no file, no network and no other program."""
+    if probe_level(level, process._find_bubblewrap() if level is SandboxLevel.BUBBLEWRAP else ""):  # pyright: ignore[reportPrivateUsage]
+        pytest.skip(f"{level.label} does not work here")
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    probe = f"""
+import os, socket, sys, json
+from toolglot.builtin.code_mode import worker as w
+channel = w._Channel()
+task = json.loads(channel.receive())
+w._limit_resources(task)
+w._give_up_rights(task, [])
+def attempt(name, action):
+    try:
+        action()
+        channel.send(type="text", text=name)
+    except BaseException as e:
+        pass
+attempt("read", lambda: open({str(secret)!r}).read())
+attempt("etc", lambda: os.listdir("/etc"))
+attempt("write", lambda: open("/tmp/code-mode-out", "w"))
+attempt("exec", lambda: os.execv("/bin/sh", ["sh", "-c", "exit 0"]))
+attempt("network", lambda: socket.create_connection(("127.0.0.1", 1)) if False else socket.socket())
+attempt("ptrace", lambda: open("/proc/1/mem", "rb"))
+channel.finish()
+os._exit(0)
+"""
+    monkeypatch.setattr(process, "_START", f"import sys; sys.path += sys.argv[1:]\n{probe}")
+    messages: list[ScriptMessage] = []
+    ends: list[str] = []
+    runner = ScriptProcess("javascript", "", tools=[], stored={}, level=level, on_message=messages.append, on_end=ends.append)
+    deadline = time.monotonic() + 20
+    while not ends and time.monotonic() < deadline:
+        time.sleep(0.01)
+    runner.kill()
+    assert (ends, [message.text for message in messages]) == ([""], [])
+
+
+async def test_what_a_process_says_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for says, reason in (
+        ('print("nonsense", flush=True)', "not a message"),
+        ('print(\'{"type": "other"}\', flush=True)', "not a message"),
+        ("import os; os._exit(3)", "ended unexpectedly"),
+        ("raise SystemError", "ended unexpectedly"),
+        ('print("x" * (1 << 20), end="", flush=True)', "too much"),
+    ):
+        monkeypatch.setattr(process, "_START", says)
+        monkeypatch.setattr(process, "MAX_LINE", 1 << 20)
+        header, error, *_ = await Scripts([add]).run("1")
+        assert (header, reason in error) == ("Script failed", True), error
+    assert worker.SLICE_SECONDS < process.CPU_SECONDS
+
+
+# ---- Python
+
+
+@needs_python
+async def test_python_does_the_same() -> None:
+    scripts = Scripts([add, danger], language="python")
+    code = 'total = 0\nfor n in range(3):\n    total += add(a=n, b=1)\nprint(total)\nstore("t", total)\ndanger("it")'
+    assert await scripts.run(code) == ["Script completed", "6\n", "did it"]
+    assert await scripts.run('[load("t"), [tool["name"] for tool in ALL_TOOLS]]') == [
+        "Script completed",
+        '[6, ["add", "danger"]]',
+    ]
+    failures = {
+        "1 / 0": "ZeroDivisionError",
+        'open("/etc/passwd")': "PermissionError",
+        "import subprocess": "ModuleNotFoundError",
+        "x = (": "SyntaxError",
+        "add(a='?')": "arguments are invalid",
+        "x = []\nwhile True: x.append('x' * 1000000)": "memory",
+    }
+    for code, message in failures.items():
+        header, error, *_ = await scripts.run(code, seconds=60)
+        assert (header, message in error) == ("Script failed", True), error
+    assert await scripts.run("try:\n    add(a='?')\nexcept RuntimeError as error:\n    print('caught')") == [
+        "Script completed",
+        "caught\n",
+    ]
+
+
+# ---- what the model reads about it
+
+
+def test_tools_are_declared_in_the_language_of_the_script() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where."},
+            "days": {"type": ["integer", "null"]},
+            "kind": {"enum": ["a", "b"]},
+            "more-": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"const": 1}]}},
+        },
+        "required": ["city"],
+    }
+    output = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "additionalProperties": False}
+    tools = [
+        ToolDefinition("weather", "Look it up.", schema, namespace="api", output_schema=output),
+        ToolDefinition("2nd tool", "Odd.", {}),
+        ToolDefinition("weather", "Another.", None, kind="freeform", grammar={"syntax": "lark", "definition": "start: A"}),
+        ToolDefinition("late", "Later.", {}, deferred=True),
+    ]
+    names = [(tool.name, tool.path) for tool, _ in list_script_tools([*tools, tools[1]])]
+    assert names == [
+        ("api__weather", ["api", "weather"]),
+        ("_2nd_tool", ["_2nd_tool"]),
+        ("weather", ["weather"]),
+        ("late", ["late"]),
+        ("_2nd_tool_2", ["_2nd_tool_2"]),
+    ]
+    text = declare_tools(tools, "javascript")
+    declaration = """tools.api.weather(args: {
+  // Where.
+  city: string;
+  days?: number | null;
+  kind?: "a" | "b";
+  "more-"?: Array<string | 1>;
+}): Promise<{
+  ok?: boolean;
+}>"""
+    assert declaration in text
+    assert "tools.weather(input: string): Promise<string>" in text
+    assert ("start: A" in text, "tools.late" in text, "ALL_TOOLS; filter it" in text) == (True, False, True)
+    python = (
+        "def api__weather(city: str, days: int | None = …, kind: Literal['a', 'b'] = …, more-: list[str | Any] = …) -> dict:"
+    )
+    assert python in declare_tools(tools, "python")
+
+
+def test_results_become_values() -> None:
+    def value(**fields: Any) -> Any:
+        return script._to_value(ToolResult("id", **fields))  # pyright: ignore[reportPrivateUsage]
+
+    assert value(content=(), data={"a": 1}) == {"a": 1}
+    assert value(content=(Media("image", url="https://a/b.png"),)) == {"image_url": "https://a/b.png"}
