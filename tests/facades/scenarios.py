@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from toolglot.builtin.code_mode.run_code import ScriptHost
 from toolglot.builtin.tools import builtins
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
@@ -23,6 +24,7 @@ MODELS = {
     "gemini-cli": "gemini-3-pro-preview",
     "gemini-cli-2": "gemini-2.5-pro",
     "codex": "gpt-5.5",
+    "codex-code-mode": "gpt-5.6",
     "codex-0.142": "gpt-5.4",
     "codex-shell-command": "gpt-5.1",
     "codex-shell": "gpt-5",
@@ -72,7 +74,7 @@ def base_schemas() -> dict[str, Arguments]:
     """The parameters of the base tools, internal ones too."""
     tools = builtins(HERE, state_dir=HERE / "never")
     tools.close()
-    return {tool.name: cast(Arguments, tool.definition.parameters) for tool in tools.all_tools}
+    return {tool.name: cast(Arguments, tool.definition.parameters) for tool in (*tools.all_tools, ScriptHost().tool)}
 
 
 def without_prose(node: Any) -> Any:

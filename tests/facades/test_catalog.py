@@ -35,7 +35,8 @@ MODELS = {
     "us.anthropic.claude-sonnet-4-5-v1:0 anthropic.claude-3-haiku-20240307-v1:0",
     "gemini-cli": "gemini-3-pro-preview gemini-3.1-pro-preview-customtools google/gemini-3-flash models/gemini-3-pro",
     "gemini-cli-2": "gemini-2.5-pro gemini-2.5-flash-lite google/gemini-2.5-flash gemini-pro-latest gemini-30b",
-    "codex": "gpt-5.5 gpt-5.6-mini gpt-5.10 gpt-6 gpt-12-preview openai/gpt-5.5",
+    "codex": "gpt-5.5 openai/gpt-5.5-mini",
+    "codex-code-mode": "gpt-5.6-mini gpt-5.10 gpt-6 gpt-12-preview openai/gpt-5.6-sol",
     "codex-0.142": "gpt-5.2 gpt-5.3 gpt-5.4-mini gpt-5.1-codex-max gpt-5.2-codex openai/gpt-5.3-codex",
     "codex-shell-command": "gpt-5.1 gpt-5-codex gpt-5.1-codex gpt-5.1-codex-mini openai/gpt-5.1",
     "codex-shell": "gpt-5 GPT-5 gpt-5-mini gpt-5-2025-08-07 openai/gpt-5-nano gpt-4o GPT-4o gpt-4.1-mini o3 o4-mini "
@@ -50,8 +51,13 @@ MODELS = {
 }
 
 
+<<<<<<< HEAD
 SHELLS = "codex-shell-command codex-shell"
 ON_REQUEST = ("claude-code-2.1", "claude-code-2.0", "anthropic-api", "agent-toolset", "openai-hosted")
+=======
+SHELLS, API = "codex-shell-command codex-shell", "openai openai-hosted"
+ON_REQUEST = ("claude-code-2.0", "anthropic-api", "agent-toolset", "openai-hosted")
+>>>>>>> 7271d68 (Show code mode as a facade of its own)
 
 
 @pytest.mark.parametrize(("model", "facade"), [
@@ -105,7 +111,7 @@ CLAUDE_FACADES = "claude-code claude-code-4.5 claude-code-2.1 claude-code-2.0 an
     ("anthropic", CLAUDE_FACADES, {"Read", "Write", "Edit", "Bash", "Grep"}),
     ("claude", CLAUDE_FACADES, {"WebSearch", "WebFetch"}),
     ("gemini", "gemini-cli gemini-cli-2", {"read_file", "write_file", "replace", "google_web_search", "web_fetch"}),
-    ("openai", f"codex codex-0.142 {SHELLS} codex-oss codex-local-shell openai openai-hosted", {"exec_command", "apply_patch"}),
+    ("openai", f"codex codex-code-mode codex-0.142 {SHELLS} codex-oss codex-local-shell {API}", {"apply_patch"}),
     ("qwen", "qwen-code", {"read_file"}),
     ("moonshotai", "kimi", {"Read"}),
 ])  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.handover.harness import list_refusals, make_engine, make_transport
 
+from toolglot.builtin.code_mode.run_code import ScriptHost
 from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError, UsageError
 from toolglot.facades.bound_facade import BoundFacade
@@ -306,7 +307,7 @@ def test_an_aborted_call_is_named_as_the_model_named_it() -> None:
 def test_our_tables_name_tools_and_parameters_that_exist(tmp_path: Path) -> None:
     own = builtins(tmp_path, state_dir=tmp_path)
     own.close()
-    parameters = {tool.name: tool.accepted_parameters for tool in (*own.all_tools, search_tools_tool(()))}
+    parameters = {tool.name: tool.accepted_parameters for tool in (*own.all_tools, search_tools_tool(()), ScriptHost().tool)}
     assert parameters.keys() >= BASE_TOOLS
     for facade in map(find_facade, FACADE_MODULES):
         assert {*facade.hides} <= BASE_TOOLS

@@ -112,7 +112,7 @@ HARNESSES = {
     "claude-code": ("claude-code", "claude-code-4.5", "claude-code-2.1", "claude-code-2.0"),
     "anthropic-api": ("anthropic-api", "agent-toolset"),
     "gemini-cli": ("gemini-cli-2",),
-    "codex": ("codex", "codex-0.142", "codex-oss", "codex-shell", "codex-shell-command", "openai"),
+    "codex": ("codex", "codex-code-mode", "codex-0.142", "codex-oss", "codex-shell", "codex-shell-command", "openai"),
     "openai-api": ("openai", "codex-shell"),
     "qwen-code": ("qwen-code",),
     "kimi": ("kimi",),

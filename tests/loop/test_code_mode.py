@@ -111,7 +111,8 @@ async def test_other_models_have_it_as_an_option(language: Any) -> None:
 
 async def test_a_script_waits_for_a_decision_and_goes_on() -> None:
     lines: list[bytes] = []
-    code = 'text(await tools.double({n: 1})); try { text(await tools.deploy({place: "here"})) } catch (e) { text(e.message) } text("end")'
+    code = """text(await tools.double({n: 1}));
+    try { text(await tools.deploy({place: "here"})) } catch (e) { text(e.message) } text("end")"""
     for answer, shown in ((True, "deployed to here"), (False, "The user did not approve the call. It did not run.")):
         options: Any = {"tools": [double, deploy], "code_mode": "javascript", "audit": AuditLog(lines.append)}
         orchestrator, _ = agent("anthropic:claude-opus-4-8", run_code(code), "fine", **options)

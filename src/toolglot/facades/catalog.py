@@ -54,6 +54,7 @@ FACADE_MODULES: dict[str, str] = {
     "gemini-cli": "gemini_cli",
     "gemini-cli-2": "gemini_cli",
     "codex": "codex",
+    "codex-code-mode": "codex",
     "codex-0.142": "codex",
     "codex-shell-command": "codex",
     "codex-shell": "codex",
@@ -120,7 +121,10 @@ GENERATIONS = tuple(
         ),
         (
             *("codex", "0.166.0", "2026-10-29"),
-            ((r"^gpt-5\.([5-9]|\d\d)|^gpt-([6-9]|\d\d)", "codex", "gpt-5.5 and newer"),),
+            (
+                (r"^gpt-5\.5(?!\d)", "codex", "gpt-5.5"),
+                (r"^gpt-5\.([6-9]|\d\d)|^gpt-([6-9]|\d\d)", "codex-code-mode", "gpt-5.6 and newer"),
+            ),
         ),
         (
             *("codex", "0.142.0", "2026-06-23"),

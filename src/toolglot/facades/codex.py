@@ -160,6 +160,14 @@ TABLES = (
     _codex_facade(
         id="codex",
         title="Codex",
+        views=_EXEC_VIEWS,
+        hides=_FILES | {"shell_list", "todo"},
+        note=f"{_EXEC} {_CHECK}",
+        differences=_PATCH_DIFFERENCE,
+    ),
+    _codex_facade(
+        id="codex-code-mode",
+        title="Codex in code mode",
         views=(EXEC, WAIT, *_EXEC_VIEWS),
         hides=_FILES | {"shell_list", "todo"},
         note=f"{_SCRIPTS} {_EXEC} {_CHECK}",

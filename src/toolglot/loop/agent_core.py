@@ -34,7 +34,7 @@ from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
-from toolglot.tools.policy import LOOP_TOOLS
+from toolglot.tools.policy import LOOP_TOOLS, RUN_CODE
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.rules import parse_rule
 from toolglot.tools.tool import Tool
@@ -310,7 +310,7 @@ class AgentCore(Generic[Data, OutputValue]):
 
     def code_language(self, engine: Engine) -> Language | None:
         """Return what a model writes code in that calls its tools; None: it calls them itself."""
-        if self.code_mode is False or not len(self.registry):
+        if self.code_mode is False or not len(self.registry) or RUN_CODE in self.registry:
             return None
         key = (engine.model, self.facade, self.code_mode, self.registry.version)
         if self._code_language[0] != key:

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import isawaitable
 from logging import DEBUG, getLogger
 from typing import Any
@@ -88,7 +88,9 @@ class ToolExecutor:
         """Calls, by id, whose code has made a call that waits for a decision."""
         self.causes: dict[str, Exception] = {}
         """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
-        self._inner_queue: InnerCallQueue | None = None
+        self.inner_queue: InnerCallQueue | None = None
+        self.make_inner_tools: Callable[[CallBatch, str, Ruling | None], InnerTools] = partial(InnerCalls, self)
+        """Returns what the code of a call may call: the batch and the id of the call, a decision on a call of its code."""
         self._run_id = run_id
         self._audit = audit
 
@@ -101,17 +103,6 @@ class ToolExecutor:
     def read_result_tool(self) -> Tool:
         """Reads on in the results of this conversation that were too long."""
         return read_result_tool(self.store)
-
-    @property
-    def inner_queue(self) -> InnerCallQueue:
-        """The calls of code that run now."""
-        if self._inner_queue is None or self._inner_queue.loop is not asyncio.get_running_loop():
-            self._inner_queue = InnerCallQueue()
-        return self._inner_queue
-
-    def make_inner_tools(self, batch: CallBatch, caller: str, ruling: Ruling | None) -> InnerTools:
-        """Return what the code of a call may call."""
-        return InnerCalls(self, batch, caller, ruling)
 
     def configure(self, config: ToolConfig) -> None:
         """Use other rules from now on; what was counted stays counted."""

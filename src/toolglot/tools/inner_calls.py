@@ -63,6 +63,8 @@ class InnerCalls:
         executor, outcomes, requests = self._executor, dict[int, ToolOutcome](), list[ApprovalRequest]()
         interpreted = executor.interpret(replace(call, caller=self._caller))
         tool, queue = executor.find_tool(interpreted), executor.inner_queue
+        if queue is None or queue.loop is not asyncio.get_running_loop():
+            queue = executor.inner_queue = InnerCallQueue()
         place = await queue.enter(executor.config.max_parallel, is_ordered=tool is not None and tool.ordered)
         try:
             await queue.asking.acquire()

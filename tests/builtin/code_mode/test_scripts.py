@@ -217,10 +217,10 @@ def test_the_process_has_no_rights(level: SandboxLevel, monkeypatch: pytest.Monk
     probe = f"""
 import os, socket, sys, json
 from toolglot.builtin.code_mode import worker as w
-channel = w._Channel()
+channel = w.Channel()
 task = json.loads(channel.receive())
-w._limit_resources(task)
-w._give_up_rights(task, [])
+w.limit_resources(task)
+w.give_up_rights(task, [])
 def attempt(name, action):
     try:
         action()
@@ -341,7 +341,7 @@ def test_tools_are_declared_in_the_language_of_the_script() -> None:
 
 def test_results_become_values() -> None:
     def value(**fields: Any) -> Any:
-        return script._to_value(ToolResult("id", **fields))  # pyright: ignore[reportPrivateUsage]
+        return script.to_value(ToolResult("id", **fields))
 
     assert value(content=(), data={"a": 1}) == {"a": 1}
     assert value(content=(Media("image", url="https://a/b.png"),)) == {"image_url": "https://a/b.png"}

@@ -53,7 +53,7 @@ def _to_identifier(name: str) -> str:
 def declare_tools(definitions: Iterable[ToolDefinition], language: Language) -> str:
     """Return what a model has to know to write a script: how, and the declarations of all tools that are not deferred."""
     tools = list_script_tools(definitions)
-    declare = _declare_javascript if language == "javascript" else _declare_python
+    declare = declare_javascript if language == "javascript" else declare_python
     sections = [_JAVASCRIPT if language == "javascript" else _PYTHON]
     sections += [declare(tool, definition) for tool, definition in tools if not definition.deferred]
     if any(definition.deferred for _, definition in tools):
@@ -64,7 +64,7 @@ def declare_tools(definitions: Iterable[ToolDefinition], language: Language) -> 
 # ---- JavaScript
 
 
-def _declare_javascript(tool: ScriptTool, definition: ToolDefinition) -> str:
+def declare_javascript(tool: ScriptTool, definition: ToolDefinition) -> str:
     name = ".".join(["tools", *tool.path])
     argument = "input: string" if definition.kind == "freeform" else f"args: {to_typescript(definition.parameters or {})}"
     output = to_typescript(definition.output_schema) if definition.output_schema else "string"
@@ -110,7 +110,7 @@ def _object_type(schema: Schema, depth: int) -> str:
 # ---- Python
 
 
-def _declare_python(tool: ScriptTool, definition: ToolDefinition) -> str:
+def declare_python(tool: ScriptTool, definition: ToolDefinition) -> str:
     schema = definition.parameters or {}
     required, parameters, notes = schema.get("required", ()), list[str](), list[str]()
     if definition.kind == "freeform":

@@ -45,15 +45,16 @@ class ScriptHost:
             self.run_code,
             name=RUN_CODE,
             tags=[BUILTIN_TAG],
+            effects="read",  # what its calls do is decided about each of them
             approval=False,
-            always_ask=_why_ask,
+            always_ask=explain_risk,
             polls=True,
             ordered=True,
             # Calls of the script, and questions about them, take their own time.
             timeout=float("inf"),
             target=lambda arguments: str(arguments.get("script") or "a script"),
         )
-        weakref.finalize(self, _stop_all, self._scripts)
+        weakref.finalize(self, stop_scripts, self._scripts)
 
     async def run_code(  # noqa: D417
         self,
@@ -82,7 +83,11 @@ class ScriptHost:
             raise invalid_argument("seconds", f"must be 0 to {MAX_SECONDS:g}")
         started_at = time.monotonic()
         if (current := self._suspended.pop(context.call.id, None)) is None:
-            current = self._find(script) if script else self._start(context, code, language or self.language)
+            current = self._scripts.get(script) if script else self._start(context, code, language or self.language)
+        if current is None:
+            running = ", ".join(self._scripts) or "none"
+            message = f"exec cell {script} not found: it has ended, or its process is gone; running: {running}"
+            raise ToolError(message, kind="not_found", code="script_not_found")
         if stop:
             current.stop()
         try:
@@ -96,13 +101,6 @@ class ScriptHost:
         if current.state != "running":
             self._scripts.pop(current.id, None)
         return _make_output(current, time.monotonic() - started_at, max(1, min(max_output, MAX_OUTPUT)))
-
-    def _find(self, script: str) -> Script:
-        if script not in self._scripts:
-            running = ", ".join(self._scripts) or "none"
-            message = f"exec cell {script} not found: it has ended, or its process is gone; running: {running}"
-            raise ToolError(message, kind="not_found", code="script_not_found")
-        return self._scripts[script]
 
     def _start(self, context: Context, code: str, language: Language) -> Script:
         if len(self._scripts) >= MAX_SCRIPTS:
@@ -133,11 +131,13 @@ class ScriptHost:
         return script
 
 
-def _why_ask(arguments: dict[str, Any]) -> str:
+def explain_risk(arguments: dict[str, Any]) -> str:
+    """Return why a script needs an approval of its own; "" if it does not."""
     return "" if find_level() is not SandboxLevel.NONE else "no sandbox works here, so the script runs with all your rights"
 
 
-def _stop_all(scripts: dict[str, Script]) -> None:
+def stop_scripts(scripts: dict[str, Script]) -> None:
+    """Stop all of them: their conversation is gone."""
     for script in scripts.values():
         script.stop()
 
@@ -151,10 +151,10 @@ def _make_output(script: Script, seconds: float, limit: int) -> ToolOutput:
     if calls and script.state in ("failed", "stopped"):  # nothing is undone: the model has to know what was done
         parts.append(Text("Calls that it made: " + ", ".join(f"{name} ({outcome})" for name, outcome in calls)))
     data = {"state": script.state, "script": script.id, "seconds": seconds, "error": script.error, "calls": calls}
-    return ToolOutput([Text(header), *_limit_parts(parts, limit)], data, script.state == "failed")
+    return ToolOutput([Text(header), *limit_parts(parts, limit)], data, script.state == "failed")
 
 
-def _limit_parts(parts: list[Part], limit: int) -> list[Part]:
+def limit_parts(parts: list[Part], limit: int) -> list[Part]:
     """Keep the beginning and the end of texts that are too long together; images stay."""
     total = sum(len(part.text) for part in parts if isinstance(part, Text))
     if total <= limit:

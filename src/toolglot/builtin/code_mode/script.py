@@ -151,7 +151,7 @@ class Script:
             elif message.type == "yield":
                 return True
             elif message.type == "image":
-                self._parts.append(_make_image(message))
+                self._parts.append(make_image(message))
             else:
                 self._parts.append(Text(message.text))
                 if message.type == "notify":
@@ -179,7 +179,7 @@ class Script:
         try:
             if definition is None:
                 raise ValueError(f"there is no tool {message.name!r}")
-            call = _make_call(definition, f"script-{self.id}-{message.id}", message.input)
+            call = make_call(definition, f"script-{self.id}-{message.id}", message.input)
         except ValueError as e:
             record.outcome = "not run"
             self._process.send({"type": "answer", "id": message.id, "error": str(e)})
@@ -204,11 +204,11 @@ class Script:
             return
         result = outcome.result
         record.outcome = "not run" if not outcome.ran else "failed" if result.is_error else "ok"
-        answer: dict[str, Any] = {"error": result.text} if result.is_error else {"value": dumps_text(_to_value(result))}
+        answer: dict[str, Any] = {"error": result.text} if result.is_error else {"value": dumps_text(to_value(result))}
         self._process.send({"type": "answer", "id": message.id, **answer})
 
 
-def _make_call(definition: ToolDefinition, id: str, text: str | None) -> ToolCall:
+def make_call(definition: ToolDefinition, id: str, text: str | None) -> ToolCall:
     """Return the call that a script makes, as the model would have made it. Raises ValueError."""
     value: Any = None if text is None else msgspec.json.decode(text)
     if definition.kind == "freeform":
@@ -220,7 +220,7 @@ def _make_call(definition: ToolDefinition, id: str, text: str | None) -> ToolCal
     return ToolCall(id, definition.name, cast(dict[str, Any], value or {}), namespace=definition.namespace)
 
 
-def _to_value(result: ToolResult) -> Any:
+def to_value(result: ToolResult) -> Any:
     """Return what a script gets: data if there is some, otherwise the text; one image alone, or all of the content."""
     blocks = [block for block in result.content if isinstance(block, Text | Media)]
     if result.data is not None or not any(isinstance(block, Media) for block in blocks):
@@ -237,7 +237,7 @@ def _to_value(result: ToolResult) -> Any:
     }
 
 
-def _make_image(message: ScriptMessage) -> Part:
+def make_image(message: ScriptMessage) -> Part:
     opaque = {"detail": message.detail} if message.detail in ("auto", "low", "high", "original") else None
     if not message.url.lower().startswith("data:"):
         return Media("image", url=message.url, opaque=opaque)

@@ -32,11 +32,11 @@ class _Ended(Exception):
 
 def worker() -> None:
     """Run one script, which the first line of stdin describes."""
-    channel = _Channel()
+    channel = Channel()
     try:
         task = json.loads(channel.receive() or "{}")
-        _limit_resources(task)
-        (_run_javascript if task["language"] == "javascript" else _run_python)(task, channel)
+        limit_resources(task)
+        (run_javascript if task["language"] == "javascript" else run_python)(task, channel)
     except _Ended:
         pass
     except BaseException as e:  # whoever waits has to learn why
@@ -45,7 +45,7 @@ def worker() -> None:
     os._exit(0)  # V8 has threads that never end
 
 
-class _Channel:
+class Channel:
     """The pipes to the process that started this one."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class _Channel:
         return line
 
 
-def _limit_resources(task: dict[str, Any]) -> None:
+def limit_resources(task: dict[str, Any]) -> None:
     if sys.platform == "win32":
         return
     import resource
@@ -96,7 +96,7 @@ def _limit_resources(task: dict[str, Any]) -> None:
             resource.setrlimit(name, (limit, limit + (5 if name == resource.RLIMIT_CPU else 0)))
 
 
-def _give_up_rights(task: dict[str, Any], readable: list[str]) -> None:
+def give_up_rights(task: dict[str, Any], readable: list[str]) -> None:
     """From here on, no file can be opened but these, no socket, and no other process can be reached."""
     if not task["filter"]:
         return
@@ -120,7 +120,7 @@ def _give_up_rights(task: dict[str, Any], readable: list[str]) -> None:
 # ---- JavaScript
 
 
-def _run_javascript(task: dict[str, Any], channel: _Channel) -> None:
+def run_javascript(task: dict[str, Any], channel: Channel) -> None:
     import py_mini_racer as v8
 
     v8.init_mini_racer(flags=(*v8.DEFAULT_V8_FLAGS, "--jitless"))
@@ -130,7 +130,7 @@ def _run_javascript(task: dict[str, Any], channel: _Channel) -> None:
     bridge = f"bridge_{os.urandom(8).hex()}"
     source = Path(__file__).with_name("runtime.js").read_text(encoding="utf-8")
     engine.eval(f"Object.defineProperty(globalThis, '{bridge}', {{ value: {source} }}), 0")
-    _give_up_rights(task, [])
+    give_up_rights(task, [])
     message: str | None = json.dumps({**task, "type": "start"})
     try:
         while True:
@@ -154,10 +154,10 @@ def _run_javascript(task: dict[str, Any], channel: _Channel) -> None:
 # ---- Python
 
 
-def _run_python(task: dict[str, Any], channel: _Channel) -> None:
+def run_python(task: dict[str, Any], channel: Channel) -> None:
     import pydantic_monty as monty
 
-    _give_up_rights(task, task["readable"])  # it has to start its own process
+    give_up_rights(task, task["readable"])  # it has to start its own process
     numbers = iter(range(1, sys.maxsize))
 
     def make_function(tool: dict[str, Any]) -> Callable[..., Any]:
@@ -199,13 +199,5 @@ def _run_python(task: dict[str, Any], channel: _Channel) -> None:
             channel.finish(display() if display is not None else str(e))
         else:
             if value is not None:
-                text = value if isinstance(value, str) else _dump(value)
-                channel.send(type="text", text=text)
+                channel.send(type="text", text=value if isinstance(value, str) else json.dumps(value, default=repr))
             channel.finish()
-
-
-def _dump(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        return repr(value)

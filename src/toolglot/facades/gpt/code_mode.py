@@ -3,6 +3,8 @@
 Codex declares `exec` as free text that a first line `// @exec: {…}` may precede (observed with 0.166).
 """
 
+from collections.abc import Callable
+
 from toolglot.errors import ToolError
 from toolglot.facades.parameters import boolean, number, string
 from toolglot.facades.rows import to_milliseconds
@@ -12,7 +14,6 @@ from toolglot.jsontext import dumps_text, loads_object
 
 __all__ = ["EXEC", "WAIT"]
 
-CODE_MODE_MODELS = r"^gpt-(5\.([6-9]|\d\d)|[6-9](?!\d)|\d\d)"
 _CHARS_PER_TOKEN = 4
 _GRAMMAR = r"""start: first_line? SOURCE
 first_line: OPTIONS LF
@@ -21,7 +22,10 @@ LF: /\r?\n/
 SOURCE: /[\s\S]+/
 """
 _MARK = "// @exec:"
-_OPTIONS = (("yield_time_ms", "seconds", 0.001), ("max_output_tokens", "max_output", _CHARS_PER_TOKEN))
+_OPTIONS: dict[str, tuple[str, Callable[[int], float]]] = {
+    "yield_time_ms": ("seconds", lambda value: value / 1000),
+    "max_output_tokens": ("max_output", lambda value: value * _CHARS_PER_TOKEN),
+}
 _FORM = 'the first line may be `// @exec: {"yield_time_ms": 10000, "max_output_tokens": 10000}`; JavaScript follows it'
 
 
@@ -39,14 +43,14 @@ def exec_to_base(native: Arguments) -> Arguments:
             options = loads_object(first.lstrip().removeprefix(_MARK))
         except ValueError:
             raise _invalid("its options are not a JSON object") from None
-        if options.keys() - {"yield_time_ms", "max_output_tokens"}:
+        if options.keys() - _OPTIONS.keys():
             raise _invalid("it has other options than yield_time_ms and max_output_tokens")
-        for name, target, factor in _OPTIONS:
+        for name, (target, convert) in _OPTIONS.items():
             if (value := options.get(name)) is None:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise _invalid(f"{name} is not a number of at least 0")
-            base[target] = value * factor
+            base[target] = convert(value)
     if not code.strip():
         raise _invalid("there is no JavaScript in it")
     return {**base, "code": code}
@@ -85,7 +89,6 @@ EXEC = View(
     kind="freeform",
     grammar={"syntax": "lark", "definition": _GRAMMAR},
     cases={"": Case(base="run_code", to_base=exec_to_base, from_base=exec_from_base)},
-    models=CODE_MODE_MODELS,
     direct=True,
 )
 WAIT = make_view(
@@ -105,6 +108,5 @@ WAIT = make_view(
     },
     closed=True,
     from_base=wait_from_base,
-    models=CODE_MODE_MODELS,
     direct=True,
 )
