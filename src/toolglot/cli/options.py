@@ -59,6 +59,11 @@ FACADE = click.option(
     "--facade",
     help="Facade whose names and parameters the built-in tools have: an id, PROGRAM@VERSION, a TOML file or module:object.",
 )
+CODE_MODE = click.option(
+    "--code-mode",
+    type=click.Choice(["auto", "on", "off", "javascript", "python"]),
+    help="Let the model write code that calls the tools. Default: auto, as its own coding agent does.",
+)
 DEFER = click.option(
     "--defer",
     multiple=True,
@@ -88,6 +93,7 @@ AGENT = _combine(
     ),
     FACADE,
     DEFER,
+    CODE_MODE,
     NO_SANDBOX,
     LOGGING,
 )

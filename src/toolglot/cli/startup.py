@@ -64,6 +64,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     builtin: bool | None = None
     facade: str | None = None
     defer: tuple[str, ...] = ()
+    code_mode: str | None = None
     no_sandbox: bool = False
 
     def to_settings(self) -> dict[str, Any]:
@@ -79,6 +80,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "builtin.sandbox": False if self.no_sandbox else None,
             "facade": self.facade,
             "defer": self.defer or None,
+            "code_mode": self.code_mode,
         }
 
 

@@ -218,6 +218,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     defer: Annotated[tuple[str, ...], _FREE] = ("auto",)
     """Tools that a model is shown only when it finds them: auto (all but the built-in ones, if there are too many), all, none,
     or names, patterns (`crm_*`) and tags."""
+    code_mode: Annotated[Literal["auto", "on", "off", "javascript", "python"], _FREE] = "auto"
+    """Whether models write code that calls the tools: auto (as their own coding agent does), on, off, javascript or python."""
     audit: Annotated[bool | str, Setting(is_path=True)] = True
     """Log every tool call: true (in the user's state directory), false, or a file."""
     policy: PolicySettings = PolicySettings()

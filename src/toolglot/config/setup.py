@@ -53,6 +53,7 @@ log = getLogger("toolglot.config")
 SIMULATOR = "simulator"
 AUDIT_FILE = "audit.jsonl"
 Number = TypeVar("Number", int, float)
+_CODE_MODES = {"auto": None, "on": True, "off": False}
 _AGENT_OPTIONS = (
     AgentOptions.__annotations__.keys() - EngineOptions.__annotations__.keys()
 )  # the others are for `create_engine`
@@ -237,6 +238,7 @@ class Setup:
             "context": self.settings.context,
             "facade": self.resolve_facade(tools),
             "defer": self.defer_rule,
+            "code_mode": _CODE_MODES.get(self.settings.code_mode, self.settings.code_mode),
             **explicit,
             "audit": explicit["audit"] if "audit" in explicit else self.open_audit_log(),
             "fallbacks": tuple(self.engine(engine) if isinstance(engine, str) else engine for engine in fallbacks),
