@@ -62,7 +62,7 @@ def test_import_loads_nothing_else() -> None:
 
 # Types that users get from a method and pass on, or never see.
 INTERNAL = {
-    "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "Done", "Encoding",
+    "AskModel", "BaseCall", "BoundArguments", "CallTools", "CancelFlag", "Done", "Encoding", "InnerTools",
     "EngineState", "HeadCache", "HistoryRules", "HookChain", "InterpretedCall", "LoweredSchema",
     "NeedApproval", "PreparedCall", "ReplyDecoder", "ResultStore", "RunState", "SimulatedResponse", "UrlParameters",
 }  # fmt: skip

@@ -51,13 +51,8 @@ MODELS = {
 }
 
 
-<<<<<<< HEAD
-SHELLS = "codex-shell-command codex-shell"
-ON_REQUEST = ("claude-code-2.1", "claude-code-2.0", "anthropic-api", "agent-toolset", "openai-hosted")
-=======
 SHELLS, API = "codex-shell-command codex-shell", "openai openai-hosted"
-ON_REQUEST = ("claude-code-2.0", "anthropic-api", "agent-toolset", "openai-hosted")
->>>>>>> 7271d68 (Show code mode as a facade of its own)
+ON_REQUEST = ("claude-code-2.1", "claude-code-2.0", "anthropic-api", "agent-toolset", "openai-hosted")
 
 
 @pytest.mark.parametrize(("model", "facade"), [
