@@ -82,6 +82,11 @@ def render_providers() -> str:
             ("call ids", f"`{limits.call_id}`".replace("|", "\\|")),
             ("tool choice", ", ".join(sorted(features.choices))),
             ("parallel calls can be turned off", "yes" if features.parallel_off else "no"),
+            *(
+                [("calls in the text", "[read as calls](guides/local-models.md#calls-in-the-text)")]
+                if profile.text_calls
+                else []
+            ),
             ("media in tool results", ", ".join(sorted(features.result_media)) or "none: sent in a user message"),
             ("as of", f"{limits.as_of}, {limits.source}"),
         ]

@@ -141,6 +141,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """false: one tool call at a time."""
     strict: Annotated[bool, Setting(trust="enable")] = False
     """Raise an error if a request would lose something."""
+    text_calls: bool | None = None
+    """Whether to read tool calls that the server leaves in the text of a reply; unset: with local and compatible servers."""
     tools: ToolFilter = ToolFilter()
     generation: Annotated[GenerationSettings, _FREE] = GenerationSettings()
 

@@ -144,6 +144,7 @@ class Setup:
         """The arguments for `create_engine`."""
         section = _merge_provider_sections(self.settings, model)
         options = {"retry": self.settings.retry, "headers": section.headers or None, "strict": section.strict}
+        options["text_calls"] = section.text_calls
         if model.partition(":")[0] == SIMULATOR:
             if section.base_url or section.key_env or section.url_parameters:
                 raise UsageError("the simulator has no address and no key: remove them from [providers.simulator]")
@@ -319,6 +320,7 @@ def _merge_provider_sections(settings: Settings, model: str) -> ProviderSettings
             headers={**merged.headers, **section.headers},
             url_parameters={**merged.url_parameters, **section.url_parameters},
             strict=merged.strict or section.strict,
+            text_calls=merged.text_calls if section.text_calls is None else section.text_calls,
         )
     return merged
 

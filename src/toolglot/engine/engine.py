@@ -280,11 +280,12 @@ class EngineState:
             raise LossyEncoding(encoded.losses)
         return encoded
 
-    def open_reader(self, request: Request, *, content_type: str) -> ReplyReader:
+    def open_reader(self, request: Request, encoded: EncodedBody, *, content_type: str) -> ReplyReader:
         """Create the reader for the response."""
         profile, messages = self._profile, request.messages
         # The same call in a later turn gets another id; the id before it counts because older messages may have been left out.
         results = messages[-1].results if messages else ()
+        may_call = profile.text_calls and (request.tool_choice is None or request.tool_choice.mode != "none")
         self._reader = create_reader(
             profile.wire,
             streaming=bool(request.stream),
@@ -292,6 +293,8 @@ class EngineState:
             profile=profile.id,
             model=profile.model,
             id_seed=f"{len(messages)} {results[-1].call_id if results else ''} ",
+            text_calls=encoded.offered_schemas() if may_call else None,
+            bare_calls=request.output is None,
         )
         return self._reader
 
@@ -405,7 +408,7 @@ class _Exchange:
         self._first_byte_seconds = time.monotonic() - sent_at
         if response.status >= 300:  # a redirect, too: following it could send the key to another host
             raise error_from_response(response.status, await read_body(response, _MAX_ERROR_BYTES, keep_partial=True))
-        self._reader = state.open_reader(request, content_type=response.headers.get("content-type", ""))
+        self._reader = state.open_reader(request, encoded, content_type=response.headers.get("content-type", ""))
         self._restores_calls = needs_restoring(encoded)
 
     async def next(self) -> list[EngineEvent] | None:
@@ -468,7 +471,8 @@ class _Exchange:
         """The reply and what it took to get it. Logs it, too."""
         assert self._reply is not None
         assert self._reader is not None
-        losses, repairs = (*self._encoded.losses, *self._reader.losses), (*self._encoded.repairs, *self._heals)
+        losses = (*self._encoded.losses, *self._reader.losses)
+        repairs = (*self._encoded.repairs, *self._heals, *self._reader.repairs)
         seconds = time.monotonic() - self._started_at
         if self._slot is not None and (tokens := self._reply.usage.input + self._reply.usage.output):
             self._slot.tokens = tokens

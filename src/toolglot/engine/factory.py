@@ -71,6 +71,7 @@ class EngineOptions(UrlParameters, total=False):
     headers: Mapping[str, str] | None
     heal: bool
     strict: bool
+    text_calls: bool | None
 
 
 @cache
@@ -92,10 +93,12 @@ def create_engine(
     headers: Mapping[str, str] | None = None,
     heal: bool = True,
     strict: bool = False,
+    text_calls: bool | None = None,
     **url_parameters: Unpack[UrlParameters],
 ) -> Engine:
     """Create an engine for "PROVIDER:MODEL", or "simulator", "simulator:PROVIDER", "simulator:PROVIDER/MODEL".
 
+    `text_calls`: read calls that the server leaves in the text; None: as usual for the provider.
     `url_parameters`: the values of the placeholders in the provider's URL (resource, version, project, location).
     Raises UnknownName, UsageError.
     """
@@ -125,6 +128,8 @@ def create_engine(
             raise UsageError(f"{name!r} is not the name of a model")
         profile = resolve_profile(provider, name)
         _check_options(url_parameters, profile)
+    if text_calls is not None:
+        profile = replace(profile, text_calls=text_calls)
     return Engine(
         _fill_urls(profile, base_url, cast(Mapping[str, str], url_parameters)),
         transport=transport or default_transport(),
@@ -139,7 +144,7 @@ def create_engine(
 
 def _check_options(options: Mapping[str, object], profile: Profile) -> None:
     if unknown := set(options) - set(profile.url_parameter_env):
-        known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.url_parameter_env)
+        known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", "text_calls", *profile.url_parameter_env)
         raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
 
 

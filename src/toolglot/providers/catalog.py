@@ -167,6 +167,7 @@ _ROWS = (
         options=_ALL_SAMPLING,
         efforts=("none", "low", "medium", "high", "max"),
         result_name=True,
+        text_calls=True,
         notes=("No tool_choice: none leaves the tools out, a subset filters them.",),
     ),
     _chat_vendor(
@@ -258,6 +259,7 @@ _ROWS = (
         limits=ProviderLimits(as_of=_AS_OF, source="issues of llama.cpp, vLLM and LM Studio"),
         features=_COMPATIBLE_FEATURES,
         empty_content="empty",
+        text_calls=True,
         notes=("Every deviation seen in the field is tolerated when decoding.",),
     ),
 )

@@ -171,6 +171,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signatures: bool = False
     """Gemini 3: the first call of a turn carries a thoughtSignature."""
     call_ids: bool = True
+    text_calls: bool = False
+    """Servers may leave calls in the text, because they were not told the model's form of them. They are read from it."""
     state: Literal["model", "profile"] = "profile"
     """What opaque state is bound to."""
     headers: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Encoding and decoding by the name of a wire. A wire's modules are imported when they are first needed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, cast
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.definitions import Schema
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName, UsageError
 from toolglot.messages import Message, Origin, Text
 from toolglot.providers.catalog import resolve_profile
@@ -21,6 +22,7 @@ from toolglot.wire.reply_encoding import ReplyEncoder
 from toolglot.wire.spec import SPECS, WIRES
 from toolglot.wire.tool_encoding import reserve_names
 from toolglot.wire.tools_over_time import find_changes, plan_tools
+from toolglot.wire.tracker import ToolCallTracker
 from toolglot.wire.writer import EncodedRequest, Writer
 
 
@@ -60,15 +62,29 @@ def load_reply_encoder(wire: str) -> type[ReplyEncoder]:
 
 
 def create_reader(
-    wire: str, *, streaming: bool = True, content_type: str = "", profile: str = "", model: str = "", id_seed: str = ""
+    wire: str,
+    *,
+    streaming: bool = True,
+    content_type: str = "",
+    profile: str = "",
+    model: str = "",
+    id_seed: str = "",
+    text_calls: Mapping[str, Schema] | None = None,
+    bare_calls: bool = True,
 ) -> ReplyReader:
     """Create a reader for one reply of a wire.
 
     `id_seed`: calls without an id get one that depends on this and on their content. It should differ from turn to turn.
+    `text_calls`: tools (name on the wire -> schema) whose calls the server may leave in the text; they are read from it.
+    `bare_calls`: also calls without any mark, such as a JSON object. False if the reply itself is to be JSON.
     """
     decoder: type[ReplyDecoder] = _load(wire, "reply_decode", "ReplyDecoder")
-    origin = Origin(wire, profile, model)
-    return ReplyReader(decoder, origin, streaming=streaming, content_type=content_type, id_seed=id_seed)
+    tracker = ToolCallTracker(Origin(wire, profile, model), id_seed)
+    if text_calls:
+        from toolglot.wire.text_calls.tracker import TextCallTracker
+
+        tracker = TextCallTracker(tracker.origin, id_seed, text_calls, bare=bare_calls)
+    return ReplyReader(decoder, tracker, streaming=streaming, content_type=content_type)
 
 
 def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> EncodedRequest:

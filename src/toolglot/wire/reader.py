@@ -11,7 +11,7 @@ from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, Trunc
 from toolglot.events import Event
 from toolglot.jsontext import DECODE_ERRORS, decode_object, json_type_name, loads
 from toolglot.losses import Loss
-from toolglot.messages import Message, Origin, Reply, Role
+from toolglot.messages import Message, Reply, Role
 from toolglot.wire.framing import BOM, Frame, FrameDecoder, detect_framing
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body
@@ -60,19 +60,19 @@ class ReplyReader:
     """Reads one reply of status 200, streamed or whole: `feed` bytes, then `close`.
 
     `is_complete` tells whether the terminal event has arrived, `is_over` whether nothing more counts. After `close`, `reply`
-    is there, and `losses` has what of the provider's answer a reply cannot express or what came after its end.
+    is there, `losses` has what of the provider's answer a reply cannot express or what came after its end, and `repairs` what
+    was read differently than the server sent it.
     """
 
     def __init__(
         self,
         decoder: type[ReplyDecoder],
-        origin: Origin,
+        tracker: ToolCallTracker,
         *,
         streaming: bool = True,
         content_type: str = "",
-        id_seed: str = "",
     ) -> None:
-        self._tracker = ToolCallTracker(origin, id_seed)
+        self._tracker = tracker
         self._decoder = decoder(self._tracker)
         self._streaming = streaming
         self._read_document = self._decoder.read_frame if streaming else self._decoder.read_body
@@ -80,7 +80,7 @@ class ReplyReader:
         self._body: list[bytes] = []  # of a reply that is one document
         self._content_type = content_type
         self._start = b""
-        self.losses = self._tracker.losses
+        self.losses, self.repairs = self._tracker.losses, self._tracker.repairs
         self._reply: Reply | None = None
 
     @property

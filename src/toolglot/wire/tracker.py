@@ -28,7 +28,7 @@ from toolglot.events import (
     ToolCallStarted,
 )
 from toolglot.jsontext import DECODE_ERRORS, MAX_DEPTH, decode_object, dumps_verbatim, is_portable, loads
-from toolglot.losses import Loss
+from toolglot.losses import Loss, Repair
 from toolglot.messages import (
     Block,
     Foreign,
@@ -83,6 +83,7 @@ class ToolCallTracker:
         self.origin, self._id_seed = origin, id_seed
         self.events: list[Event] = []
         self.losses: list[Loss] = []
+        self.repairs: list[Repair] = []
         self.usage = Usage()
         self.opaque: Opaque | None = None  # of the whole message
         self.stop_reason: StopReason | None = None

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.definitions import ToolDefinition
+from toolglot.definitions import Schema, ToolDefinition
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Block, Media, Message, Opaque, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
@@ -40,6 +40,10 @@ class Encoding(msgspec.Struct, frozen=True, gc=False):
     names: dict[str, tuple[str, str]] = {}
     lowerings: dict[str, LoweredSchema] = {}
     freeform: frozenset[str] = frozenset()
+
+    def offered_schemas(self) -> dict[str, Schema]:
+        """Return the functions that the request offers: name on the wire -> schema."""
+        return {**{name: lowered.schema for name, lowered in self.lowerings.items()}, **{name: {} for name in self.freeform}}
 
 
 class EncodedRequest(Encoding, frozen=True, kw_only=True):

@@ -1,0 +1,169 @@
+"""Reads the body of a call that was written as text: finds its end in a stream, then parses it."""
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from toolglot.jsontext import is_portable
+from toolglot.schema.coerce import coerce
+from toolglot.schema.json_schema import Schema
+from toolglot.schema.tolerant_json import tolerant_loads
+from toolglot.wire.json_values import as_dict, join_surrogates
+from toolglot.wire.text_calls.forms import Head, TagStyle
+
+Tools = Mapping[str, Schema]
+"""The tools that a request offers: name on the wire -> schema."""
+
+_CALL_KEYS = frozenset({"name", "arguments", "parameters", "type", "function", "id"})
+_INSIDE = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
+_JSON_MARKS, _PYTHON_MARKS = re.compile(r'[{}\[\]"]'), re.compile(r"[{}\[\]()\"']")
+_MAX_SPACE = 64  # between the last parameter and the end of the call
+
+
+class TextCall(NamedTuple):
+    """A call that was found in text. `id`: "" if its form has none."""
+
+    name: str
+    arguments: dict[str, Any]
+    id: str = ""
+
+
+class ValueEnd:
+    """Finds the end of a JSON or Python value, over any number of pieces."""
+
+    def __init__(self, marks: re.Pattern[str]) -> None:
+        self._marks, self._depth, self._quote, self._is_escaped = marks, 0, "", False
+
+    def feed(self, text: str) -> int:
+        """Return the position after the value, -1 if it goes on."""
+        position = int(self._is_escaped)  # the first character is escaped by the last one of the piece before
+        self._is_escaped = False
+        while match := (_INSIDE[self._quote] if self._quote else self._marks).search(text, position):
+            mark, position = match[0], match.end()
+            if mark == "\\":
+                self._is_escaped = position == len(text)
+                position += 1
+            elif mark in "\"'":
+                self._quote = "" if self._quote else mark
+            else:
+                self._depth += 1 if mark in "{[(" else -1
+                if self._depth <= 0:
+                    return position
+        return -1
+
+
+class TagsEnd:
+    """Finds the end of a call whose parameters are tags. A value may hold the end as text: it must follow a parameter."""
+
+    def __init__(self, style: TagStyle) -> None:
+        self._first = re.compile(rf"\s{{0,{_MAX_SPACE}}}(?:{style.end})")
+        self._later = re.compile(rf"{re.escape(style.closing)}\s{{0,{_MAX_SPACE}}}(?:{style.end})")
+        self._window, self._size = "", len(style.closing) + _MAX_SPACE + len(style.end)
+        self._is_start = True
+
+    def feed(self, text: str) -> int:
+        """Return the position after the end, -1 if the call goes on."""
+        before, text = len(self._window), self._window + text
+        match = (self._first.match(text) if self._is_start else None) or self._later.search(text)
+        self._is_start = self._is_start and len(text) <= self._size
+        self._window = text if self._is_start else text[-self._size :]
+        return match.end() - before if match else -1
+
+
+def open_body(head: Head) -> ValueEnd | TagsEnd:
+    """Return what finds the end of the body after a head."""
+    if head.form.tags is not None:
+        return TagsEnd(head.form.tags)
+    return ValueEnd(_PYTHON_MARKS if head.form.body == "python" else _JSON_MARKS)
+
+
+def parse_body(head: Head, body: str, tools: Tools) -> list[TextCall] | None:
+    """Return the calls; None if they cannot be read, or if one is not of an offered tool."""
+    form, name, body = head.form, find_tool(head.name, tools), join_surrogates(body)
+    if form.body == "python":
+        return _parse_python(body, tools)
+    if form.tags is not None:
+        arguments = _parse_tags(body, form.tags, tools[name])
+    else:
+        try:
+            value: Any = tolerant_loads(body or "{}")[0]
+        except ValueError:
+            return None
+        if form.body == "calls":
+            values = cast(list[Any], value if isinstance(value, list) else [value])
+            calls = [_read_call(item, tools, bare=form.is_bare) for item in values]
+            return [call for call in calls if call] if all(calls) else None
+        arguments = cast(dict[str, Any], value) if isinstance(value, dict) else None
+    return [TextCall(name, arguments, head.name if ":" in head.name else "")] if arguments is not None else None
+
+
+def find_tool(name: str, tools: Tools) -> str:
+    """Return the offered tool that a name means, "" if there is none. Kimi and Harmony: `functions.NAME:0`."""
+    return next((part for part in (name, name.removeprefix("functions.").partition(":")[0]) if part in tools), "")
+
+
+def _read_call(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:
+    """Read an object with name and arguments, which some models put under `function`, as in OpenAI's format."""
+    call = as_dict(value)
+    if bare and not (call.keys() <= _CALL_KEYS):
+        return None  # other data, which only looks similar
+    inner = as_dict(call.get("function")) or call
+    name = inner.get("name", inner.get("function"))
+    key = "arguments" if "arguments" in inner else "parameters"
+    arguments = inner.get(key)
+    if isinstance(arguments, str):  # encoded twice (Granite 4)
+        try:
+            arguments, _ = tolerant_loads(arguments)
+        except ValueError:
+            return None
+    tool = find_tool(name, tools) if isinstance(name, str) else ""
+    if not tool or (bare and key not in inner) or not isinstance(arguments, dict | None):
+        return None
+    id = call.get("id")
+    return TextCall(tool, cast(dict[str, Any], arguments or {}), id if isinstance(id, str) else "")
+
+
+def _parse_tags(body: str, style: TagStyle, schema: Schema) -> dict[str, Any] | None:
+    """Read parameters that are tags. Their values are text, which the schema gives a type."""
+    body = re.sub(rf"\s*(?:{style.end})\Z", "", body)
+    opening, properties = re.compile(style.opening), as_dict(schema.get("properties"))
+    # A value may hold the closing tag as text: the one that counts is followed by another parameter or by the end.
+    closing = re.compile(rf"{re.escape(style.closing)}\s*(?={style.opening}|\Z)")
+    texts: dict[str, str] = {}
+    position = len(body) - len(body.lstrip())
+    while position < len(body):
+        match = opening.match(body, position)
+        end = closing.search(body, match.end()) if match else None
+        if match is None or end is None or match[1] in texts:
+            return None
+        stop, position = end.start(), end.end()
+        # A closing tag may be missing (Qwen3-Coder): then another parameter of the tool begins on a line of its own.
+        for other in opening.finditer(body, match.end(), stop) if style.trims else ():
+            if other[1] in properties and body[other.start() - 1] == "\n" and other[0] not in body[stop:]:
+                stop = position = other.start()
+                break
+        text = body[match.end() : stop]
+        texts[match[1]] = text.removeprefix("\n").removesuffix("\n") if style.trims else text
+    return coerce(texts, schema)[0]
+
+
+def _parse_python(body: str, tools: Tools) -> list[TextCall] | None:
+    """Read a list of Python calls with keyword arguments."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes that Python does not know
+            node = ast.parse(body.strip(), mode="eval").body
+        calls: list[TextCall] = []
+        for call in cast(ast.List, node).elts:
+            assert isinstance(call, ast.Call)
+            assert not call.args
+            values = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+            # Tuples become lists; bytes, sets and infinity are no JSON.
+            arguments = json.loads(json.dumps(values, allow_nan=False))
+            calls.append(TextCall(find_tool(ast.unparse(call.func), tools), arguments))
+    except (ValueError, SyntaxError, AttributeError, AssertionError, TypeError, RecursionError, MemoryError):
+        return None
+    return calls if calls and all(call.name and is_portable(call.arguments) for call in calls) else None

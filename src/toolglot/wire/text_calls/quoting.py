@@ -1,0 +1,114 @@
+"""Tells whether a place in a reply is quoted, so that what stands there is an example and not a call."""
+
+import re
+
+_FENCE = re.compile(r"(?:[\s>]|[-*+]\s|\d{1,9}[.)]\s)*(`{3,}|~{3,})(.*)")  # also in a list
+_INDENTED = re.compile(r" {4}| {0,3}\t")
+_QUOTATION_MARKS = tuple("\"'“‘„«‹「『")
+# Backticks; thoughts that a server left in the text; tags that quote. The names are the models' own.
+_MARK = re.compile(r"(`+)|<(/?)(think|thinking|thought|reasoning|reflection|code|pre|example|examples)>|\[(/?)(THINK)\]")
+_THOUGHTS = frozenset({"think", "thinking", "thought", "reasoning", "reflection", "THINK"})
+_KEPT = 300  # characters of the beginning and of the end of a line that are looked at again
+
+
+class _Line:
+    """The current line, as far as it is known: its beginning and its end, and what is open there."""
+
+    def __init__(self, region: str, backticks: str) -> None:
+        self.start = self.end = ""
+        self.is_blank = True
+        self.region = region
+        self.backticks = backticks  # a run that opened code, which the same run closes
+        self.run_count = self.stray_thoughts = 0
+
+
+class Quoting:
+    """Follows the Markdown of a reply. `feed` takes all text before a place, in pieces that do not split a mark."""
+
+    def __init__(self) -> None:
+        self._line = _Line("", "")
+        self._has_text = False  # there was something else than white space in the lines before
+        self._ends_with_colon = False  # the last of them that is not blank
+        self._stray_thoughts = 0
+        self._fence = ""
+        self._may_indent = True  # an indented line is code here: it does not continue a paragraph
+
+    def feed(self, text: str) -> None:
+        """Add text."""
+        first, *others = text.split("\n")
+        self._extend_line(first)
+        for other in others:
+            self._end_line()
+            self._extend_line(other)
+
+    def _extend_line(self, text: str) -> None:
+        line = self._line
+        line.start += text[: _KEPT - len(line.start)]
+        line.end = (line.end + text)[-_KEPT:]
+        line.is_blank = line.is_blank and not text.strip()
+        for match in _MARK.finditer(text) if not self._fence else ():
+            run, name = match[1], match[3] or match[5]
+            if run:
+                line.backticks = "" if run == line.backticks else line.backticks or run
+                line.run_count += 1
+            elif not (match[2] or match[4]):
+                line.region = line.region or name
+            elif name == line.region:
+                line.region = ""
+            elif not line.region and name in _THOUGHTS:
+                line.stray_thoughts += 1
+
+    def _end_line(self) -> None:
+        line, fence = self._line, _FENCE.match(self._line.start)
+        region, backticks = line.region, line.backticks
+        if self._fence:
+            if fence and fence[1].startswith(self._fence) and not fence[2].strip():
+                self._fence = ""
+        elif fence and line.run_count <= 1:
+            self._fence, backticks = fence[1], ""
+        self._stray_thoughts += line.stray_thoughts
+        self._may_indent = line.is_blank or (self._may_indent and bool(_INDENTED.match(line.start)))
+        if not line.is_blank:
+            self._has_text, self._ends_with_colon = True, line.end.rstrip().endswith((":", "："))
+        # Code in the text ends with its paragraph at the latest; <code> may be a word that is never closed.
+        self._line = _Line("" if region == "code" else region, "" if line.is_blank else backticks)
+
+    # ---- the place after all text
+
+    @property
+    def line_end(self) -> str:
+        """What stands before the place in its line, at most a few hundred characters."""
+        return self._line.end
+
+    @property
+    def thought_count(self) -> int:
+        """How many thoughts have ended whose beginning is unknown: it was part of the prompt."""
+        return self._stray_thoughts + self._line.stray_thoughts
+
+    @property
+    def is_line_start(self) -> bool:
+        """Whether nothing but white space stands before the place in its line."""
+        return self._line.is_blank
+
+    @property
+    def is_reply_start(self) -> bool:
+        """Whether nothing but white space stands before the place."""
+        return not self._has_text and self._line.is_blank
+
+    @property
+    def is_introduced(self) -> bool:
+        """Whether the text before the place ends with a colon."""
+        return self._ends_with_colon if self._line.is_blank else self._line.end.rstrip().endswith((":", "："))
+
+    @property
+    def is_after_quotation_mark(self) -> bool:
+        """Whether a quotation begins right before the place."""
+        return self._line.end.endswith(_QUOTATION_MARKS)
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether the place is in code, a block quote or a thought."""
+        line = self._line
+        if self._fence or line.region or line.backticks or line.start.lstrip().startswith(">"):
+            return True
+        return self._may_indent and bool(_INDENTED.match(line.start))

@@ -1,0 +1,432 @@
+"""Calls that a server left in the text: every documented form, in any pieces; never an example; never at the cost of text.
+
+The forms are those of the models' chat templates; the cases follow what vLLM documents of its tool parsers.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolglot.events import Event, TextDelta
+from toolglot.messages import Origin, Reply, Text, ToolCall
+from toolglot.wire.text_calls.tracker import TextCallTracker
+from toolglot.wire.tracker import ToolCallTracker
+
+TOOLS: dict[str, dict[str, Any]] = {
+    "look_up": {
+        "type": "object",
+        "properties": {
+            "word": {"type": "string"},
+            "limit": {"type": "integer"},
+            "deep": {"type": "boolean"},
+            "ratio": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "options": {"type": "object"},
+        },
+    },
+    "now": {"type": "object", "properties": {}},
+    "save": {"type": "object", "properties": {"path": {"type": "string"}, "text": {"type": "string"}}},
+}
+ORIGIN = Origin("openai-chat", "vllm", "m")
+Expected = list[tuple[str, dict[str, Any]]]
+
+
+def read(text: str, *cuts: int, bare: bool = True) -> tuple[Reply, list[Event], TextCallTracker]:
+    """Read text in pieces."""
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=bare)
+    bounds = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    for start, stop in pairwise(bounds):
+        tracker.add_text("content", text[start:stop])
+    reply = tracker.finish()
+    return reply, tracker.drain(), tracker
+
+
+def calls_of(reply: Reply) -> Expected:
+    return [(call.name, call.arguments or {}) for call in reply.calls]
+
+
+def shown(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+LOOK: tuple[str, dict[str, Any]] = ("look_up", {"word": "elm"})
+NOW: tuple[str, dict[str, Any]] = ("now", {})
+HERMES = '<tool_call>\n{"name": "look_up", "arguments": {"word": "elm"}}\n</tool_call>'
+QWEN = "<tool_call>\n<function=look_up>\n<parameter=word>\nelm\n</parameter>\n</function>\n</tool_call>"
+GLM = "<tool_call>look_up\n<arg_key>word</arg_key>\n<arg_value>elm</arg_value>\n</tool_call>"
+KIMI = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.look_up:0 <|tool_call_argument_begin|>"
+    '{"word": "elm"}<|tool_call_end|><|tool_calls_section_end|>'
+)
+DEEPSEEK3 = (
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>look_up\n```json\n"
+    '{"word": "elm"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
+)
+HARMONY = '<|channel|>commentary to=functions.look_up <|constrain|>json<|message|>{"word": "elm"}<|call|>'
+CASES: dict[str, tuple[str, str, Expected]] = {
+    "hermes": (HERMES, "", [LOOK]),
+    "hermes on one line": (HERMES.replace("\n", ""), "", [LOOK]),
+    "hermes after text": (f"Let me see.\n\n{HERMES}", "Let me see.\n\n", [LOOK]),
+    "hermes right after text": (f"Let me see.{HERMES}\n", "Let me see.", [LOOK]),
+    "hermes after a colon": (f"Let me see:\n{HERMES}", "Let me see:\n", [LOOK]),
+    "hermes twice": (f'{HERMES}\n<tool_call>{{"name": "now", "arguments": {{}}}}</tool_call>', "", [LOOK, NOW]),
+    "hermes without its end": (HERMES.removesuffix("\n</tool_call>"), "", [LOOK]),
+    "hermes, ends missing": (f'<tool_call>\n{{"name": "now"}}\n{HERMES}', "", [NOW, LOOK]),
+    "hermes, then text": (f"{HERMES}\n\nDone soon.", "\n\nDone soon.", [LOOK]),
+    "hermes, text between": (f"A\n{HERMES}\nB\n{HERMES}", "A\n\nB\n", [LOOK, LOOK]),
+    "hermes, encoded twice": ('<tool_call>{"name": "look_up", "arguments": "{\\"word\\": \\"elm\\"}"}</tool_call>', "", [LOOK]),
+    "hermes, arguments first": ('<tool_call>{"arguments": {"word": "elm"}, "name": "look_up"}</tool_call>', "", [LOOK]),
+    "hermes, end in a string": (
+        '<tool_call>{"name": "save", "arguments": {"path": "a", "text": "</tool_call>\\"}"}}</tool_call>',
+        "",
+        [("save", {"path": "a", "text": '</tool_call>"}'})],
+    ),
+    "hermes, a list": ('<tool_calls>[{"name": "now", "arguments": {}}]</tool_calls>', "", [NOW]),
+    "hermes, a comma too many": ('<tool_call>{"name": "look_up", "arguments": {"word": "elm",}}</tool_call>', "", [LOOK]),
+    "granite": ('<|tool_call|>[{"name": "look_up", "arguments": {"word": "elm"}}]', "", [LOOK]),
+    "qwen": (QWEN, "", [LOOK]),
+    "qwen after text": (f"Sure.{QWEN}", "Sure.", [LOOK]),
+    "qwen without its section": (QWEN.split("\n", 1)[1].removesuffix("\n</tool_call>"), "", [LOOK]),
+    "qwen without the first tag": (f"Sure.\n\n{QWEN.split(chr(10), 1)[1]}", "Sure.\n\n", [LOOK]),
+    "qwen without arguments": ("<tool_call>\n<function=now>\n</function>\n</tool_call>", "", [NOW]),
+    "qwen, all types": (
+        "<function=look_up><parameter=word>\n10\n</parameter><parameter=limit>\n10\n</parameter>\n<parameter=deep>\nTrue\n"
+        '</parameter>\n<parameter=ratio>\n0.5\n</parameter>\n<parameter=tags>\n["a", "b"]\n</parameter>\n'
+        '<parameter=options>\n{"x": 1}\n</parameter>\n</function>',
+        "",
+        [("look_up", {"word": "10", "limit": 10, "deep": True, "ratio": 0.5, "tags": ["a", "b"], "options": {"x": 1}})],
+    ),
+    "qwen, null": ("<function=look_up><parameter=ratio>\nnull\n</parameter></function>", "", [("look_up", {"ratio": None})]),
+    "qwen, a closing tag missing": (
+        "<tool_call>\n<function=look_up>\n<parameter=word>\nelm\n<parameter=limit>\n3\n</parameter>\n</function>\n</tool_call>",
+        "",
+        [("look_up", {"word": "elm", "limit": 3})],
+    ),
+    "qwen, tags in a value": (
+        "<function=save>\n<parameter=path>\na.xml\n</parameter>\n<parameter=text>\n<x></parameter>y</function>\n\n</parameter>\n"
+        "</function>",
+        "",
+        [("save", {"path": "a.xml", "text": "<x></parameter>y</function>\n"})],
+    ),
+    "seed": (f"<seed:tool_call>{QWEN[12:-12]}</seed:tool_call>", "", [LOOK]),
+    "glm": (GLM, "", [LOOK]),
+    "glm on one line": (GLM.replace("\n", ""), "", [LOOK]),
+    "glm without arguments": ("<tool_call>now</tool_call>", "", [NOW]),
+    "glm twice": (f"{GLM}\n    {GLM.replace('elm', 'oak')}", "", [LOOK, ("look_up", {"word": "oak"})]),
+    "glm, types": (
+        "<tool_call>look_up<arg_key>word</arg_key><arg_value>3</arg_value><arg_key>limit</arg_key>"
+        "<arg_value>3</arg_value></tool_call>",
+        "",
+        [("look_up", {"word": "3", "limit": 3})],
+    ),
+    "kimi": (KIMI, "", [LOOK]),
+    "kimi, two calls": (
+        KIMI.replace("<|tool_calls_section_end|>", "<|tool_call_begin|>now:1<|tool_call_argument_begin|>{}<|tool_call_end|>"),
+        "",
+        [LOOK, NOW],
+    ),
+    "kimi, stripped": ('functions.look_up:0{"word": "elm"}', "functions.look_up:0", [LOOK]),
+    "deepseek 3": (DEEPSEEK3, "", [LOOK]),
+    "deepseek 3, spaces": (DEEPSEEK3.replace("▁", " "), "", [LOOK]),
+    "deepseek 3.1": (
+        'Hm.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>look_up<｜tool▁sep｜>{"word": "elm"}<｜tool▁call▁end｜>'
+        "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜> And so on.",
+        "Hm. And so on.",
+        [LOOK, NOW],
+    ),
+    **{
+        f"deepseek {version}": (
+            f'<｜DSML｜{section}>\n<｜DSML｜invoke name="look_up">\n<｜DSML｜parameter name="word" string="true">elm'
+            '</｜DSML｜parameter>\n<｜DSML｜parameter name="limit" string="false">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+            f"</｜DSML｜{section}>",
+            "",
+            [("look_up", {"word": "elm", "limit": 2})],
+        )
+        for version, section in (("3.2", "function_calls"), ("4", "tool_calls"))
+    },
+    "llama": ('{"name": "look_up", "parameters": {"word": "elm"}}', "", [LOOK]),
+    "llama, twice": (
+        '{"name": "look_up", "parameters": {"word": "elm"}}; {"name": "now", "parameters": {}}\n'
+        '{"name": "now", "arguments": {}}',
+        "",
+        [LOOK, NOW, NOW],
+    ),
+    "llama, more text": (
+        '{"name": "look_up", "parameters": {"word": "elm"}} I used {look_up}.',
+        " I used {look_up}.",
+        [LOOK],
+    ),
+    "llama after text": (
+        'I need a tool.\n\n{"type": "function", "name": "now", "parameters": {}}\n',
+        "I need a tool.\n\n",
+        [NOW],
+    ),
+    "llama, python tag": ('<|python_tag|>{"name": "now", "parameters": {}}<|eom_id|>', "", [NOW]),
+    "llama, function tag": ('<function=look_up>{"word": "elm"}</function>', "", [LOOK]),
+    "openai's own": ('{"type": "function", "function": {"name": "now", "arguments": "{}"}}', "", [NOW]),
+    "pythonic": ("[look_up(word='elm'), now()]", "", [LOOK, NOW]),
+    "pythonic, types": (
+        r"""[look_up(word="Martha's \"]", limit=9, deep=True, ratio=None, tags=['a', 'b'], options={'x': 1.5})]""",
+        "",
+        [
+            (
+                "look_up",
+                {"word": "Martha's \"]", "limit": 9, "deep": True, "ratio": None, "tags": ["a", "b"], "options": {"x": 1.5}},
+            )
+        ],
+    ),
+    "pythonic, marked": ("<|python_start|>[look_up(word='elm')]<|python_end|>", "", [LOOK]),
+    "mistral": ('[TOOL_CALLS] [{"name": "look_up", "arguments": {"word": "elm"}}, {"name": "now"}]', "", [LOOK, NOW]),
+    "mistral, then text": ('Hi[TOOL_CALLS][{"name": "now", "arguments": {}}]\nmore', "Hi\nmore", [NOW]),
+    "mistral 11": ('[TOOL_CALLS]look_up{"word": "elm"}[TOOL_CALLS]now{}', "", [LOOK, NOW]),
+    "mistral 13": ('[TOOL_CALLS]look_up[ARGS]{"word": "elm"}', "", [LOOK]),
+    "mistral, with an id": ('[TOOL_CALLS]look_up[CALL_ID]aB3dE6gH9[ARGS]{"word": "elm"}', "", [LOOK]),
+    "harmony": (HARMONY, "", [LOOK]),
+    "harmony, role first": (HARMONY.replace("<|channel|>commentary", "<|start|>assistant<|channel|>commentary"), "", [LOOK]),
+    "harmony, recipient first": (
+        '<|start|>assistant to=functions.look_up<|channel|>commentary json<|message|>{"word": "elm"}<|call|>',
+        "",
+        [LOOK],
+    ),
+    "harmony without arguments": ("<|channel|>commentary to=functions.now <|message|><|call|>", "", [NOW]),
+    "harmony after a thought": (
+        f"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant{HARMONY}",
+        "<|channel|>analysis<|message|>Hm.<|end|>",
+        [LOOK],
+    ),
+    "harmony, stripped": (
+        'assistantcommentary to=functions.look_up json{"word": "elm"}',
+        "assistantcommentary to=functions.look_up json",
+        [LOOK],
+    ),
+    "minimax": (
+        '<minimax:tool_call>\n<invoke name="look_up">\n<parameter name="word">elm</parameter>\n</invoke>\n<invoke name="now">\n'
+        "</invoke>\n</minimax:tool_call>",
+        "",
+        [LOOK, NOW],
+    ),
+    "after a thought": (f"<think>Is it {HERMES}?</think>\n{HERMES}", f"<think>Is it {HERMES}?</think>\n", [LOOK]),
+    "after a code block": (f"```py\nx = {{}}\n```\n{HERMES}", "```py\nx = {}\n```\n", [LOOK]),
+    "before a code block": (f"{HERMES}\n```py\n{{}}\n```", "\n```py\n{}\n```", [LOOK]),
+    "after inline code": (f"I use `look_up` and ``a`b``.\n{HERMES}", "I use `look_up` and ``a`b``.\n", [LOOK]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_form_is_read_whole_and_in_pieces(case: str) -> None:
+    text, remaining, expected = CASES[case]
+    for cuts in ((), range(len(text)), range(0, len(text), 2), range(0, len(text), 3), range(0, len(text), 17)):
+        reply, events, tracker = read(text, *cuts)
+        assert (reply.text, calls_of(reply)) == (remaining, expected)
+        assert shown(events) == remaining
+        assert reply.stop == "tools"
+        assert [repair.subject for repair in tracker.repairs] == [f"tool call {name!r}" for name, _ in expected]
+        assert all(call.id for call in reply.calls)
+
+
+QUOTED = {
+    "a code block": f"Like this:\n```\n{HERMES}\n```\n",
+    "a code block with a language": f"~~~xml\n{QWEN}\n~~~",
+    "a code block in a list": f"- so:\n\n  ```json\n  {HERMES}\n  ```",
+    "a code block that is not closed": f"```\n{HERMES}",
+    "a longer fence": f"````\n```\n{HERMES}\n```\n{HERMES}\n````",
+    "indented code": f"So:\n\n    {HERMES.replace(chr(10), '')}\n\nDone.",
+    "inline code": f"Write `{HERMES.replace(chr(10), '')}` to call it.",
+    "inline code with text before": f"Write `so: {HERMES.replace(chr(10), '')}`.",
+    "two backticks": f"Write ``{QWEN}``",
+    "quotation marks": f'Write "{HERMES}".',
+    "quotation marks around lines": f"Write “{QWEN}”.\nNot ‘{GLM}’.",
+    "a block quote": f"> {HERMES.replace(chr(10), '')}\n> {GLM.replace(chr(10), '')}",
+    "a sentence": f"Models send {HERMES.replace(chr(10), '')} and wait.",
+    "an example with an explanation": f"For example:\n{HERMES}\nThis looks up a word.",
+    "code in a thought": f"<think>\n```\nx\n```\n{HERMES}\n</think>\nNo.",
+    "a thought": f"<think>\n{HERMES}\n</think>\nNo.",
+    "mistral's thought": f"[THINK]{HERMES}[/THINK]No.",
+    "a tag for examples": f"<example>\n{HERMES}\n</example>",
+    "a tool that is not offered": HERMES.replace("look_up", "rm"),
+    "qwen, not offered": QWEN.replace("look_up", "rm"),
+    "one of two is not offered": '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "rm", "arguments": {}}]',
+    "harmony's own tools": HARMONY.replace("functions.look_up", "python"),
+    "json in prose": 'Here it is: {"name": "now", "parameters": {}} Anything else?',
+    "json, then prose": 'So:\n{"name": "now", "parameters": {}}\nThat was it.',
+    "json with other keys": '{"name": "now", "arguments": {}, "age": 3}',
+    "json without arguments": '{"name": "now"}',
+    "json of something else": '{"name": "Ada", "parameters": {}}',
+    "a list of links": "[now](http://example.com/now())",
+    "python with positional arguments": "[look_up('elm')]",
+    "python with bytes": "[look_up(word=b'elm')]",
+    "python with infinity": "[look_up(ratio=1e999)]",
+    "wrong brackets": "[look_up(word=1])]",
+    "no json": "<tool_call>\nI would call look_up\n</tool_call>",
+    "broken json": '<tool_call>{"name": "look_up", "arguments": {word elm}}</tool_call>',
+    "cut off in a string": HERMES[:-25],
+    "cut off in a parameter": QWEN[:-40],
+    "cut off before its end": GLM[:-15],
+    "cut off in the head": "Hm <tool_ca",
+    "a value with a whole call": f"<function=save>\n<parameter=text>\n{QWEN}\n</parameter>\n</function>\n",
+    "an argument twice": QWEN.replace("</function>", "<parameter=word>\nash\n</parameter>\n</function>"),
+    "only the section": "<｜tool▁calls▁begin｜>look_up<｜tool▁sep｜>{}<｜tool▁calls▁end｜>",
+    "marks without a meaning": "a < b [TOOL] {x} <tool> <function> <|im_start|> [now] {\n}\n[\n1]\n<tool_call></tool_call>",
+}
+
+
+@pytest.mark.parametrize("case", QUOTED)
+def test_examples_and_other_text_stay_text(case: str) -> None:
+    text = QUOTED[case]
+    for cuts in ((), range(len(text)), range(0, len(text), 3), range(0, len(text), 17)):
+        reply, events, tracker = read(text, *cuts)
+        assert (reply.text, reply.calls, tracker.repairs) == (text, (), [])
+        assert shown(events) == text
+
+
+PIECES = [
+    HERMES,
+    QWEN,
+    GLM,
+    KIMI,
+    HARMONY,
+    "`",
+    "```",
+    "\n",
+    "\n\n",
+    "    ",
+    "> ",
+    "<think>",
+    "</think>",
+    "{",
+    "[",
+    "<",
+    "elm: ",
+    ".",
+]
+
+
+@given(st.lists(st.sampled_from([*PIECES, HERMES[:30], QWEN[20:50], '{"name": "now", "arguments": {}}', "[now()]"])), st.data())
+def test_pieces_do_not_matter(parts: list[str], data: st.DataObject) -> None:
+    text = "".join(parts)
+    cuts = data.draw(st.lists(st.integers(0, len(text))))
+    whole, cut = read(text), read(text, *cuts)
+    assert cut[0] == whole[0]
+    assert cut[2].repairs == whole[2].repairs
+    assert shown(cut[1]) == whole[0].text
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="<[{", exclude_categories=[]))))
+def test_text_without_marks_is_passed_on_as_it_comes(deltas: list[str]) -> None:
+    plain, tracker = ToolCallTracker(ORIGIN), TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    for delta in deltas:
+        plain.add_text("content", delta)
+        tracker.add_text("content", delta)
+        assert tracker.drain() == plain.drain()
+    assert tracker.finish() == plain.finish()
+
+
+@given(st.text(st.sampled_from('<[{`"\n tool_call>|now(){}:function=/')))
+def test_nothing_is_lost_of_any_text(text: str) -> None:
+    reply, events, _ = read(text, *range(len(text)))
+    if not reply.calls:
+        assert reply.text == shown(events) == text
+
+
+def test_marks_in_ordinary_text_do_not_delay_it() -> None:
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    for delta in (
+        "if a <b and ",
+        "c[0] ",
+        "= {1: 2}",
+        " <p>",
+        "<table",
+        "[x]",
+        "f(",
+        "{a}",
+        "\n```\n",
+        "{",
+        '"name"',
+        "[now",
+        "<tool_call>",
+    ):
+        tracker.add_text("content", delta)
+        assert shown(tracker.drain()) == delta
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    for delta, expected in (
+        ("Hm <", "Hm "),
+        ("t", ""),
+        ("able>", "<table>"),
+        (" and <tool_call>", " and "),
+        ("x<", "<tool_call>x"),
+        ("b", "<b"),
+    ):
+        tracker.add_text("content", delta)
+        assert shown(tracker.drain()) == expected
+
+
+def test_calls_of_the_server_make_text_text() -> None:
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    tracker.add_text("content", f"A {HERMES}\nB {GLM} ")
+    tracker.update_call("call", "c1", "now", {})
+    tracker.add_text("content", KIMI)
+    reply = tracker.finish()
+    assert reply.calls == (ToolCall("c1", "now", {}),)
+    assert sorted(reply.text) == sorted(f"A {HERMES}\nB {GLM} {KIMI}")
+    assert tracker.repairs == []
+
+
+def test_an_interrupted_reply_keeps_its_text() -> None:
+    for length in range(len(QWEN)):
+        tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+        tracker.add_text("content", "So: " + QWEN[:length])
+        assert tracker.visible_text == "So: " + QWEN[:length]
+
+
+def test_thoughts_whose_beginning_is_in_the_prompt_hold_no_calls() -> None:
+    reply, _, _ = read(f"I could send\n{HERMES}\nbut no.\n</think>\n{GLM}")
+    assert calls_of(reply) == [LOOK]
+    assert HERMES in reply.text
+    assert GLM not in reply.text
+
+
+def test_refusals_and_thinking_are_not_read() -> None:
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    tracker.add_thinking("reasoning", HERMES)
+    tracker.add_text("refusal", HERMES)
+    assert not tracker.finish().calls
+
+
+def test_bare_forms_are_not_read_where_json_is_the_answer() -> None:
+    text = '{"name": "now", "arguments": {}}'
+    assert read(text, bare=False)[0].blocks == (Text(text),)
+    assert calls_of(read(HERMES, bare=False)[0]) == [LOOK]
+
+
+def test_characters_outside_the_basic_plane_in_halves() -> None:
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    for piece in ('<tool_call>{"name": "look_up", "arguments": {"word": "\ud83c', '\udf33"}}</tool_call><t\ud83c', "\udf33"):
+        tracker.add_text("content", piece)
+    reply = tracker.finish()
+    assert calls_of(reply) == [("look_up", {"word": "🌳"})]
+    assert reply.text == "<t🌳"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "<tool_call>",
+        "<tool_call>{",
+        '{"name":',
+        "[now(",
+        "</tool_call>",
+        " ",
+        "`<tool_call>now</tool_call>",
+        "<|channel|>a to=",
+    ],
+)
+def test_hostile_replies_take_linear_time(piece: str) -> None:
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    tracker.add_text("content", "<tool_call>now</tool_call>" if piece in (" ", "</tool_call>") else "x\n")
+    for _ in range(1_000):
+        tracker.add_text("content", piece)
+    tracker.add_text("content", "\n{" * 10_000)
+    tracker.finish()
