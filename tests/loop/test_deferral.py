@@ -442,6 +442,35 @@ def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
     assert ran == []
 
 
+@EVERYWHERE
+def test_tools_of_a_namespace_are_found_and_called(provider: str) -> None:
+    """With a search and without, by the name that the wire has for them."""
+    tools = [tool.replace(namespace=space) for tool in (early, late) for space in ("crm", "wiki")]
+    tap = Wiretap(
+        asks("crm__late", x="1"),  # not declared yet
+        asks("search_tools", "c2", query="select:wiki.late"),
+        says("found"),
+    )
+    talker = agent(provider, tap, tools=tools, defer=True)
+    run(talker.run("Go."))
+    assert results_of(talker.conversation)[0].text == "late 1"
+    assert talker.loaded_tools == ("wiki.late",)
+    offered = effective_tools(Request("", talker.conversation, talker.view().tools()))
+    assert [item.qualified_name for item in offered.declared] == ["search_tools", "wiki.late"]
+    if provider in ("openai-chat", "gemini", "ollama"):
+        assert {*declared_in(tap.bodies[-1])} == {"search_tools", "crm__late", "wiki__late"}
+    check_bodies(talker.engine, tap)
+
+
+def test_tools_that_were_added_count_in_the_context() -> None:
+    talker = agent("anthropic", Wiretap(says("a"), says("b")), tools=[early])
+    run(talker.run("Hi."))
+    before = run(talker.context_usage()).parts["tools"]
+    talker.add_tools([late])
+    run(talker.run("Ho."))
+    assert run(talker.context_usage()).parts["tools"] > before
+
+
 def test_every_facade_can_search(tmp_path: Path) -> None:
     tools = [*coding_tools(tmp_path), *SOME]
     for facade in FACADE_MODULES:

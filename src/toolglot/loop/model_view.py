@@ -266,9 +266,18 @@ class ModelView:
         """Return what a call means; a call of a tool that is not built in means itself."""
         return call if self.facade is None else self.facade.interpret(call)
 
+    def _qualify_call(self, block: Block) -> Block:
+        """Return a call of a deferred tool with its namespace: a wire restores only names that a request has declared."""
+        if not isinstance(block, ToolCall) or block.namespace or block.name in self._own_names:
+            return block
+        namespace, _, name = block.name.replace("__", ".", 1).partition(".")
+        return replace(block, name=name, namespace=namespace) if f"{namespace}.{name}" in self._own_names else block
+
     def annotate(self, reply: Reply) -> tuple[Reply, Mapping[str, InterpretedCall]]:
         """Return a reply with the base call attached to each call, and the interpretations by call id."""
         facade = self.facade
+        if self.deferral is not None and any("__" in call.name or "." in call.name for call in reply.calls):
+            reply = replace(reply, blocks=tuple(map(self._qualify_call, reply.blocks)))
         if facade is None or not reply.calls:
             return reply, {}
         interpreted = {call.id: facade.interpret(call) for call in reply.calls}

@@ -171,10 +171,11 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         head = state.head_tools(view, view.tools(self.loop_tools(state)))
         tools = sum(map(estimate_tool, state.timeline.offered_tools(head, state.meter.truncation.start)))
         meter = state.meter
+        parts = meter.tokens_by_part(state.conversation, profile)  # with tools that messages have added
         parts = {
+            **parts,
             "instructions": meter.scale_tokens(profile, instructions),
-            "tools": meter.scale_tokens(profile, tools),
-            **meter.tokens_by_part(state.conversation, profile),
+            "tools": meter.scale_tokens(profile, tools) + parts.get("tools", 0),
         }
         return ContextUsage(
             meter.estimate_tokens(state.conversation, profile, instructions + tools),
