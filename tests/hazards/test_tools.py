@@ -261,7 +261,7 @@ def test_a_model_that_repeats_itself_is_stopped(provider: str, habit: Callable[[
     scripted = ScriptedRun(provider, [ledger.write], *[unless_forbidden(habit)] * 60, max_iterations=50)
     result = scripted.run()
     assert len(ledger.ran) <= 12
-    assert len(scripted.transport.bodies) <= 15
+    assert len(scripted.transport.bodies) <= 16
     assert result.text == "enough"
 
 
