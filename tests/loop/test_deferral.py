@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from bench.many_tools import many_tools
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolDefinition, coding_tools, tool
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES
@@ -487,3 +489,21 @@ def test_every_facade_can_search(tmp_path: Path) -> None:
         assert [result.text for result in results_of(talker.conversation) if result.is_error] == [], facade
         assert "github_create_issue" in talker.loaded_tools, facade
         check_bodies(talker.engine, tap)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["load", "call"]), st.integers(0, 5)), max_size=8), st.data())
+def test_whatever_was_loaded_or_called_is_offered_wherever_the_history_begins(
+    events: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    tools = (ToolDefinition("search_tools", finds_tools=True), *few(6, deferred=True))
+    conversation, used = Conversation([user("hi")]), set[str]()
+    timeline = ToolTimeline(conversation)
+    for count, (event, number) in enumerate(events):
+        name, id = f"tool_{number}", f"c{count}"
+        call = [Message("assistant", (ToolCall(id, name, {}),)), tool_results(ToolResult(id, (Text("ok"),), name))]
+        conversation.append(*(searched(name, id=id) if event == "load" else call))
+        used.add(name)
+        start = data.draw(st.integers(0, len(conversation)))
+        head = timeline.head_tools(tools, start, None, lambda name: (name,))
+        assert declared(Request("", conversation[start:], head)) == {"search_tools", *used}
+        assert {item.qualified_name for item in timeline.offered_tools(head, start)} == {"search_tools", *used}
