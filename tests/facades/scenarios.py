@@ -12,6 +12,7 @@ from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
 from toolglot.facades.view import View
 from toolglot.messages import ToolCall
+from toolglot.tools.search import search_tools_tool
 
 Arguments = dict[str, Any]
 HERE = Path(__file__).parent
@@ -74,7 +75,8 @@ def base_schemas() -> dict[str, Arguments]:
     """The parameters of the base tools, internal ones too."""
     tools = builtins(HERE, state_dir=HERE / "never")
     tools.close()
-    return {tool.name: cast(Arguments, tool.definition.parameters) for tool in (*tools.all_tools, ScriptHost().tool)}
+    all_tools = (*tools.all_tools, search_tools_tool(()), ScriptHost().tool)
+    return {tool.name: cast(Arguments, tool.definition.parameters) for tool in all_tools}
 
 
 def without_prose(node: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from toolglot import Orchestrator, ToolConfig
 from toolglot.builtin.tools import builtins
 from toolglot.jsontext import dumps_text, loads_object
-from toolglot.messages import Media
+from toolglot.messages import Media, ToolsChanged
 
 from .conftest import site_options
 from .scenarios import MODELS, Arguments
@@ -141,6 +141,28 @@ def test_gemini_sees_a_fifth_of_long_output_from_its_start(start: StartSession) 
     assert 7000 < len(head) < 9000
     assert 30_000 < len(tail) < 34_000
     assert text.startswith("Output too large. Showing first 8,000 and last 32,000 characters. For full output see: /")
+
+
+# ---- tools that are deferred
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-8", "claude-sonnet-4-5"])
+def test_claude_finds_most_of_its_tools_with_a_search(model: str, tmp_path: Path) -> None:
+    tools = builtins(tmp_path, state_dir=tmp_path.parent / "state").tools
+    agent = Orchestrator(f"simulator:anthropic/{model}", tools=tools, defer=True)
+    shown = {definition.name: definition for definition in agent.view().tools()}
+    names = {"Read", "Write", "Edit", "Bash", "ToolSearch"}
+    assert {name for name, definition in shown.items() if not definition.deferred} & {
+        "Grep",
+        "Glob",
+        "TaskStop",
+        *names,
+    } == names
+    assert shown["ToolSearch"].finds_tools
+    result = agent.run_sync('call ToolSearch {"query": "select:Glob,Grep"}\nthen call Glob {"pattern": "*"}')
+    assert [outcome.result.is_error for outcome in result.outcomes] == [False, False]
+    assert result.outcomes[0].result.content == (ToolsChanged(loaded=("Glob", "Grep")),)
+    assert "ToolSearch" not in {definition.name for definition in Orchestrator(agent.engine, tools=tools).view().tools()}
 
 
 # ---- commands

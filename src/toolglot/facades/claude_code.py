@@ -297,6 +297,22 @@ _TODO = _view(
     result=claude.render_todo,
 )
 
+# ---- tools that are deferred
+
+_TOOL_SEARCH = _view(
+    "ToolSearch",
+    "Find deferred tools and load them: they are known by name only, and can be called once they are loaded. Search by what a "
+    "tool does, or load tools by name with select:NAME,NAME.",
+    "search_tools",
+    {
+        "query!": string("What the tool should do, in a few words, or select:NAME,NAME."),
+        "max_results!": field("limit", number("Tools to load at most.", default=5), int, default=5, base_default=5),
+    },
+    result=claude.render_tool_search,
+    required_schema={"required": ["query"]},
+)
+_LOADED = frozenset({"Bash", "Edit", "Read", "Write", "ToolSearch"})  # the others are deferred, if the agent defers any
+
 # ---- the facades
 
 _HIDES = frozenset(
@@ -362,6 +378,7 @@ def _make_facade(
         failure=failure,
         note=_NOTE.format(background=background) + (_PLAN_NOTE if "todo" in covered else ""),
         hides=_HIDES - covered,
+        defers=frozenset(view.name for view in views) - _LOADED if _TOOL_SEARCH in views else frozenset(),
         differences={view.name: differences[view.name] for view in views if view.name in differences},
         refuses_unknown_parameters=True,
     )
@@ -382,7 +399,10 @@ TABLES = (
     _make_facade(
         "claude-code",
         "Claude Code",
-        _make_today_views({"allow_large": _ALLOW_LARGE}, "current", "none", {"offset": _FETCH_OFFSET}, (_BASH,)),
+        (
+            *_make_today_views({"allow_large": _ALLOW_LARGE}, "current", "none", {"offset": _FETCH_OFFSET}, (_BASH,)),
+            _TOOL_SEARCH,
+        ),
         _OUTPUT_FILE_NOTE,
     ),
     _make_facade(
@@ -390,7 +410,7 @@ TABLES = (
         "Claude Code, models before Opus 4.8",
         (
             *_make_today_views({"allow_large": _ALLOW_LARGE}, "required", "once", {"offset": _FETCH_OFFSET}, (_BASH,)),
-            _TODO,
+            *(_TODO, _TOOL_SEARCH),
         ),
         _OUTPUT_FILE_NOTE,
     ),

@@ -357,6 +357,14 @@ def render_stop(context: RenderContext, noun: str, verb: str, more: Sequence[str
     return dumps_text({"message": f"Successfully {verb} {noun}: {handle} ({command})", **fields})
 
 
+# ---- tools
+
+
+def render_tool_search(context: RenderContext) -> str:
+    """Nothing beside the tools that were loaded, which are part of the result; else what could be searched for."""
+    return "" if context.data["loaded"] else context.text
+
+
 # ---- web
 
 

@@ -271,6 +271,14 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(view.definition for view in self.views if not view.hidden)
 
     @property
+    def deferred_base_tools(self) -> frozenset[str]:
+        """The base tools that the model sees only under names that are deferred."""
+        names: dict[bool, set[str]] = {True: set(), False: set()}
+        for view in self.views:
+            names[view.name in self.defers] |= view.base_tools
+        return frozenset(names[True] - names[False])
+
+    @property
     def base_tools(self) -> frozenset[str]:
         """The base tools that its views call."""
         return frozenset(case.base for view in self.views for case in view.cases.values())

@@ -45,10 +45,20 @@ class Deferral(msgspec.Struct, frozen=True):
         return f"{count} deferred, which saves about {self.tokens:,} tokens per request: {self.reason}"
 
 
-def plan_deferral(tools: Iterable[ToolDefinition], profile: Profile, defer: Defer) -> Deferral | None:
-    """Return which tools to defer for a model, by their qualified names; None if all of them are shown."""
+def plan_deferral(
+    tools: Iterable[ToolDefinition], profile: Profile, defer: Defer, builtin: Collection[str] = ()
+) -> Deferral | None:
+    """Return which tools to defer for a model, by their qualified names; None if all of them are shown.
+
+    `builtin`: the built-in tools that the model's own harness defers, too; only if the agent says that it defers tools.
+    """
     tools = tuple(tools)
-    selected = [tool for tool in tools if tool.kind != "hosted" and defer is not False and _is_selected(tool, defer)]
+    others = builtin if defer is True else ()
+    selected = [
+        tool
+        for tool in tools
+        if tool.kind != "hosted" and defer is not False and (_is_selected(tool, defer) or tool.name in others)
+    ]
     marked = [tool for tool in selected if tool.deferred]
     if not selected or (defer is None and len(selected) < _MIN_TOOLS and not marked):  # nearly every agent
         return None

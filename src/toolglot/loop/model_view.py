@@ -100,9 +100,15 @@ class ModelView:
             base_tools.append(SEARCH_TOOLS)
         if self.code_language is not None:
             base_tools.append(RUN_CODE)
-        if isinstance(facade, str):
-            facade = facade_for_model(model) if facade == "auto" else find_facade(facade, model)
-        return BoundFacade(facade, model, base_tools, other_names)
+        return BoundFacade(self._table, model, base_tools, other_names)
+
+    @property
+    def _table(self) -> Facade:
+        """The facade by itself, whatever tools there are."""
+        if not isinstance(self._facade, str):
+            return self._facade
+        model = self.profile.model
+        return facade_for_model(model) if self._facade == "auto" else find_facade(self._facade, model)
 
     # ---- tools
 
@@ -113,7 +119,8 @@ class ModelView:
         if not self.config.enabled or self._defer is False:
             return None
         usable = (definition for definition in definitions if allowed is None or definition.name in allowed)
-        deferral = plan_deferral(usable, self.profile, self._defer)
+        builtin = self._table.deferred_base_tools if self._defer is True else ()
+        deferral = plan_deferral(usable, self.profile, self._defer, builtin)
         if deferral is not None and SEARCH_TOOLS in self.registry:
             log.warning("no tools are deferred: a tool of the agent is called %s", SEARCH_TOOLS)
             return None
