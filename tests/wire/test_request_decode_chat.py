@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from toolglot.definitions import CacheMark
 from toolglot.errors import MalformedRequest
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
@@ -254,7 +255,9 @@ def test_tools() -> None:
         {"type": "function"},
     ]
     assert decode(tools=tools).tools == (
-        ToolDefinition("f", strict=True, wire="openai-chat", opaque={"cache_control": {"type": "ephemeral"}}),
+        ToolDefinition(
+            "f", strict=True, wire="openai-chat", opaque={"cache_control": {"type": "ephemeral"}}, cache=CacheMark()
+        ),
         ToolDefinition("g", parameters={}, wire="openai-chat"),
         ToolDefinition("t", kind="freeform", wire="openai-chat"),
         ToolDefinition(

@@ -57,10 +57,20 @@ FACTS = (
             "OpenAI's guide to the local shell tool: codex-mini-latest, Responses only",
         ),
         (r"^gpt-(5\.[4-9]|[6-9])", {"features.tool_search": True}, "OpenAI's guide to tool search: GPT-5.4 and newer"),
+        (
+            r"^gpt-(5\.[6-9]|[6-9])",
+            {"cache_field": "prompt_cache_breakpoint", "cache_ttls": ("30m", "12h")},
+            "openai SDK 3.49: GPT-5.6 and newer",
+        ),
     ),
     *_facts_about(
         _CHAT,
         (r"^o1-mini", {"system_role": "user"}, "recorded 400"),
+        (
+            r"^gpt-(5\.[6-9]|[6-9])",
+            {"cache_field": "prompt_cache_breakpoint", "cache_ttls": ("30m",)},
+            "openai SDK 3.49: GPT-5.6 and newer; 12h is refused on Chat (live-tested 2026)",
+        ),
         (r"audio", {"media": frozenset({"image", "file", "audio"})}, "recorded 400"),
     ),
     *_facts_about(
@@ -105,7 +115,11 @@ FACTS = (
     # Behind a router the model's family decides
     *_facts_about(
         ("openrouter",),
-        (r"^~?anthropic/", {"limits.cache_marks": 4}, "OpenRouter's documentation: cache_control passes through"),
+        (
+            r"^~?anthropic/",
+            {"limits.cache_marks": 4, "cache_field": "cache_control", "cache_ttls": ("5m", "1h")},
+            "OpenRouter's documentation: cache_control passes through",
+        ),
         (r"^~?google/", {"dialect": "GEMINI_OPENAPI"}, _LIVE_TESTS),
     ),
     *_facts_about(

@@ -157,6 +157,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     efforts: tuple[str, ...] = ()
     """Levels of reasoning effort, lowest first."""
     thinking_budget: bool = False
+    cache_field: Literal["", "cache_control", "prompt_cache_breakpoint"] = ""
+    """The field of a part that marks it for the prompt cache; "": none, the provider chooses what it caches."""
+    cache_ttls: tuple[str, ...] = ()
+    """Times to live that a mark can ask for, shortest first."""
     media: frozenset[str] = frozenset({"image"})
     """Kinds of media that a user message may hold."""
     json_output: Literal["schema", "object", "none"] = "schema"

@@ -14,6 +14,7 @@ from toolglot.messages import Message, Origin, Text
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
+from toolglot.wire.cache_marks import count_head_marks, lift_marks
 from toolglot.wire.history import filter_visible, prepare_history
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reader import ReplyDecoder, ReplyReader
@@ -94,6 +95,7 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
     count = writer.leading_count = encoder.leading_count(request.messages)
     writer.plan = plan_tools(request, find_changes(request.messages, count), writer)
     request = replace(request, tools=writer.plan.head)
+    writer.mark_count = count_head_marks(request, count)
     reserve_names(writer.plan.head, writer)
     reserve_names(writer.plan.inline.values(), writer)
     stateful = is_stateful(request, profile)
@@ -134,7 +136,7 @@ def decode_request(wire: str, body: Any, *, profile: str = "", model: str = "") 
         raise MalformedRequest("the request body must be a JSON object")
     decode, resolved = _load(wire, "request_decode").decode, resolve_profile(profile or SPECS[wire].default_profile, model)
     try:
-        request: Request = decode(cast(Doc, body), resolved)
+        request: Request = lift_marks(decode(cast(Doc, body), resolved))
         # Decoders copy values without looking at their types; a client may have sent anything.
         msgspec.convert(msgspec.to_builtins(request), Request)
     except UsageError as e:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from toolglot.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.wire.cache_marks import can_carry, drop_mark
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.tools_over_time import describe_loaded, is_native
@@ -58,18 +59,22 @@ def _is_plain(message: Message) -> bool:
     for block in message.blocks:
         kind = type(block)
         if kind is ToolCall:
-            if not is_assistant:
+            if not is_assistant or block.cache is not None:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
                 return False
         elif kind is ToolResult:
+            if block.cache is not None:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+                return False
             for part in block.content:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-                if type(part) is not Text or not part.text:  # pyright: ignore[reportUnknownArgumentType]
+                if type(part) is not Text or not part.text or part.cache is not None:  # pyright: ignore[reportUnknownArgumentType]
                     return False
-        elif kind is not Text or not block.text:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        elif kind is not Text or not block.text or block.cache is not None:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
             return False
     return True
 
 
 def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
+    if isinstance(block, Text | Media | ToolCall | ToolResult) and block.cache and not can_carry(block, writer.place, writer):
+        block = drop_mark(block, writer)
     match block:
         case Thinking():
             # Never sent as text instead: Claude starts to imitate <thinking> tags that it finds in the history.

@@ -3,6 +3,7 @@
 from typing import Any, get_args
 
 from toolglot.request import Effort, Options, Request
+from toolglot.wire.json_values import as_dict
 from toolglot.wire.spec import SAMPLING, SPECS
 from toolglot.wire.writer import Writer
 
@@ -63,6 +64,8 @@ def select_extras(request: Request, writer: Writer) -> dict[str, Any]:
             accepted.update(fields)  # the caller's own fields are never checked
             continue
         for field, value in fields.items():
+            if field in ("cache_control", "prompt_cache_options") and as_dict(value).keys() <= {"type", "ttl"}:
+                continue  # `Options.cache` says it
             if value is not None:
                 writer.record_loss(field, f"{writer.profile.title} has no equivalent of this {family} field", at="request")
     return accepted

@@ -13,6 +13,7 @@ from toolglot.jsontext import dumps
 from toolglot.messages import Message, Text
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
+from toolglot.wire.cache_marks import count_head_marks
 from toolglot.wire.codec import encode_messages, encode_request, is_stateful, load_request_encoder
 from toolglot.wire.history import filter_visible
 from toolglot.wire.repair import HistoryRepairer, split_turns
@@ -127,7 +128,9 @@ class PrefixEncoder:
         key = (self._head_key, bare, system, plan.head_key(request.tool_choice))
         if cache.writer is None or cache.key != key:
             reserve_names(plan.head, writer)
-            body = self._encoder.encode_body(replace(request, tools=plan.head), writer, filter_visible(system, writer, 0), [])
+            planned = replace(request, tools=plan.head)
+            writer.mark_count = count_head_marks(planned, count)
+            body = self._encoder.encode_body(planned, writer, filter_visible(system, writer, 0), [])
             head = dumps(body)[:-2]  # without "]}": the items come last in every body
             cache.key, cache.writer, cache.head = key, writer, head if head[-1:] == b"[" else head + b","
         self._writer, self._head, self._request = cache.writer.copy(), cache.head, bare

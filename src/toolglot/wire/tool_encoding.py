@@ -14,6 +14,7 @@ from toolglot.schema import dialects
 from toolglot.schema.arguments import find_issues
 from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.lowering_result import LoweredSchema
+from toolglot.wire.cache_marks import check_tool_mark
 from toolglot.wire.writer import Writer
 
 
@@ -77,6 +78,7 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
                 writer.record_loss(f"tool {tool.name!r}", "another tool has the same name; the first one is kept", at="tools")
             continue
         seen[tool.namespace, tool.name] = tool
+        tool = check_tool_mark(tool, writer)
         if is_usable(tool, writer):
             tools.append(tool)
     limit = writer.profile.limits.tools

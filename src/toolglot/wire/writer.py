@@ -20,7 +20,7 @@ _SILENT_KEYS = frozenset(
     {
         *("id", "status", "index", "object", "type", "role", "field", "part", "source", "legacy", "item", "prefix", "phase"),
         *("caller", "signature", "thoughtSignature", "encrypted_content", "redacted", "summary", "content", "thought"),
-        *("annotations", "logprobs", "cache_control", "refusal", "namespace"),
+        *("annotations", "logprobs", "cache_control", "prompt_cache_breakpoint", "refusal", "namespace"),
     }
 )
 # What grows while messages are encoded. Everything else is settled with the head and shared between copies.
@@ -97,6 +97,7 @@ class Writer:
         self.native_item_types: dict[str, str] = {}  # Responses: call -> type of its item, if it is not a function call
         self.item_ids: set[str] = set()  # Responses: ids of items that were sent
         self.native_types: dict[str, str] = {}  # tools that the target's models are trained on: name -> type
+        self.mark_count = 0  # marks for the prompt cache
         self.plan = ToolPlan()
         self.place: Place = "start"
         self.leading_count = 0  # messages that are sent outside of the history

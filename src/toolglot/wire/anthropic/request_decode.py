@@ -12,6 +12,7 @@ from toolglot.messages import Block, Foreign, Media, Message, Origin, ResultBloc
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample, parse_effort
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
+from toolglot.wire.cache_marks import read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.request_decoding import decode_options, define_tool
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
@@ -44,13 +45,14 @@ def decode(body: Doc, profile: Profile) -> Request:
     schema = as_dict(config.get("format")).get("schema")
     instructions = [Message("system", tuple(decode_blocks(system)), origin)] if system else []
     messages = [*instructions, *decode_messages(body.get("messages"), origin)]
+    cache = read_mark(body)
     return Request(
         model=as_text(body.get("model")),
         messages=messages,
         tools=_mark_searches([decode_tool(tool) for tool in iter_dicts(body.get("tools"))], messages),
         tool_choice=decode_choice(choice),
         parallel=None if parallel is None else not parallel,
-        options=Options(**decode_options(body, ANTHROPIC_MESSAGES), effort=effort, thinking_budget=budget),
+        options=Options(**decode_options(body, ANTHROPIC_MESSAGES), effort=effort, thinking_budget=budget, cache=cache),
         output=Output(as_dict(schema), strict=True) if schema is not None else None,
         stream=body.get("stream"),
         extras={ANTHROPIC_MESSAGES: extras} if extras else {},

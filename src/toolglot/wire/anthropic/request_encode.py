@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from toolglot.definitions import CacheMark
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
+from toolglot.wire.cache_marks import encode_mark, format_mark
 from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, unknown_fields
 from toolglot.wire.media import extract_file_text, guess_media_type
@@ -20,7 +22,6 @@ __all__ = ["encode_block", "encode_body", "encode_end", "encode_message", "head_
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # the types that the API knows
 _MIN_THINKING_BUDGET = 1024
 _DEFAULT_MAX_TOKENS = 4096
-_CACHE_CONTROL = {"type": "ephemeral"}
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
@@ -64,7 +65,7 @@ def _encode_blocks(blocks: Sequence[Block], writer: Writer, place: str) -> list[
     for block in blocks:
         if isinstance(block, ToolsChanged):
             encoded += _encode_change(block, writer, place)
-        elif item := encode_block(block, writer):
+        elif item := encode_block(block, writer, is_head=place == "start"):
             encoded.append(item)
     return encoded
 
@@ -95,11 +96,12 @@ def _reference_name(name: str, writer: Writer) -> str:
     return writer.map_tool_name(tool.name, tool.namespace) if tool else name
 
 
-def encode_block(block: Block, writer: Writer) -> Doc | None:
-    """Encode one block of a message or a reply."""
+def encode_block(block: Block, writer: Writer, *, is_head: bool = False) -> Doc | None:
+    """Encode one block of a message or a reply. `is_head`: it is sent outside of the history."""
     match block:
         case Text():
-            return {"type": "text", "text": block.text, **writer.echo_opaque(block.opaque)}
+            mark = encode_mark(block, writer, is_head=is_head)
+            return {"type": "text", "text": block.text, **mark, **writer.echo_opaque(block.opaque)}
         case Thinking():
             # Sent back byte for byte, even without text: 400 "`thinking` or `redacted_thinking` blocks … cannot be modified".
             state = block.opaque or {}
@@ -110,9 +112,9 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
             name = writer.map_tool_name(block.name, block.namespace)
             head: Doc = {"type": "tool_use", "id": writer.map_call_id(block.id), "name": name}
             arguments = writer.to_arguments_object(block)
-            return {**head, "input": arguments, **writer.echo_opaque(block.opaque)}
+            return {**head, "input": arguments, **encode_mark(block, writer), **writer.echo_opaque(block.opaque)}
         case Media():
-            return encode_media(block, writer)
+            return {**encode_media(block, writer), **encode_mark(block, writer, is_head=is_head)}
         case Foreign():
             return block.item
         case ToolsChanged():  # of a reply
@@ -130,7 +132,7 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
     if result.is_error:
         encoded["is_error"] = True
         encoded.setdefault("content", "Error")  # an error without content is believed to be refused
-    return {**encoded, **writer.echo_opaque(result.opaque)}
+    return {**encoded, **encode_mark(result, writer), **writer.echo_opaque(result.opaque)}
 
 
 def encode_media(media: Media, writer: Writer) -> Doc:
@@ -181,13 +183,21 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
         body["stream"] = request.stream
     if options.cache and "cache_control" not in extras:
         # The API moves the top-level mark to the last block by itself: what was sent before stays byte-identical.
-        body["cache_control"] = _CACHE_CONTROL
-        encoded[-1:] = [{"cache_control": _CACHE_CONTROL, **tool} for tool in encoded[-1:]]
+        body |= _mark_head(options, encoded, writer)
     if encoded:
         body["tools"] = encoded
     if wire_choice:
         body["tool_choice"] = wire_choice
     return {**body, **extras, "messages": messages}
+
+
+def _mark_head(options: Options, tools: list[Doc], writer: Writer) -> Doc:
+    """Return the mark of the body, and put one on the last tool that is a part of the cached prompt: not a deferred one."""
+    mark = format_mark(options.cache if isinstance(options.cache, CacheMark) else CacheMark(), writer)
+    last = max((index for index, tool in enumerate(tools) if not tool.get("defer_loading")), default=None)
+    if last is not None:
+        tools[last] = {**mark, **tools[last]}
+    return mark
 
 
 def _encode_system(system: Sequence[Message], writer: Writer) -> Any:
@@ -279,7 +289,11 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
         encoded["input_examples"] = function.examples
     if tool.deferred:
         encoded["defer_loading"] = True
-    return {**encoded, **function.extra}  # `cache_control`, `eager_input_streaming` …
+    return {
+        **encoded,
+        **encode_mark(tool, writer, is_head=True),
+        **function.extra,
+    }  # `cache_control`, `eager_input_streaming` …
 
 
 def encode_choice(

@@ -6,6 +6,7 @@ from typing import Any, cast
 from toolglot.jsontext import dumps, dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.wire.cache_marks import encode_cache_option
 from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.media import guess_media_type
@@ -136,6 +137,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], con
     """Encode the body around the encoded contents, which come last."""
     body: Doc = {}
     extras = select_extras(request, writer)
+    encode_cache_option(request.options, writer)  # a time to live is a Loss
     tools, choice = select_tools(request, writer)
     parts: list[Doc] = []
     for message in system:

@@ -5,6 +5,7 @@ from typing import Any
 
 from toolglot.messages import Block, Media, Message, Text, Thinking, ToolCall
 from toolglot.request import Request
+from toolglot.wire.cache_marks import encode_cache_option
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, native_definition, select_tools
@@ -63,6 +64,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     """Encode the body around the encoded messages, which come last."""
     body: Doc = {"model": request.model or writer.model}
     extras = select_extras(request, writer)
+    encode_cache_option(request.options, writer)  # a time to live is a Loss
     options = encode_sampling(request.options, writer)
     if request.options.max_tokens is not None:
         options["num_predict"] = request.options.max_tokens

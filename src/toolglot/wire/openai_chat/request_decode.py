@@ -3,9 +3,12 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
+from toolglot.wire.cache_marks import decode_cache_option, read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_chat.reply_decode import ChatReplyDecoder
@@ -41,6 +44,7 @@ def decode(body: Doc, profile: Profile) -> Request:
             **decode_options(body, OPENAI_CHAT),
             max_tokens=body.get("max_tokens") if max_tokens is None else max_tokens,
             effort=effort,
+            cache=read_mark(body) or decode_cache_option(body),
         ),
         output=decode_output(as_dict(body.get("response_format")), "json_schema"),
         stream=body.get("stream"),
@@ -83,7 +87,12 @@ def decode_content(content: Any) -> Iterable[Block]:
 
 
 def decode_part(part: Doc) -> Block:
-    """Decode one part of the content."""
+    """Decode one part of the content, with its mark for the prompt cache."""
+    block, mark = _decode_part(part), read_mark(part)
+    return replace(block, cache=mark) if mark and isinstance(block, Media) else block
+
+
+def _decode_part(part: Doc) -> Block:
     match part.get("type"):
         case "text" if isinstance(part.get("text"), str):
             return Text(part["text"], unknown_fields(part, ("type", "text")))

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall
+from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
 from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
@@ -114,7 +115,11 @@ def encode_results(message: Message, writer: Writer) -> list[Doc]:
         head: Doc = {"role": "tool", "tool_call_id": writer.map_call_id(result.call_id)}
         if writer.profile.result_name and (name := writer.result_tool_name(result)):
             head["name"] = name  # Mistral
-        messages.append({**head, **state, "content": format_result_text(result)})
+        marks = [block for block in (*result.content, result) if isinstance(block, Text | ToolResult) and block.cache]
+        content: Any = format_result_text(result)
+        if marks and (mark := encode_mark(marks[-1], writer)):
+            content = [{"type": "text", "text": content, **mark}]
+        messages.append({**head, **state, "content": content})
     if media := writer.detach_media(message):  # text only (openai SDK 3.49); the media must follow all results
         if writer.profile.history.filler_after_results:
             messages.append({"role": "assistant", "content": FILLER_TEXT})
@@ -129,13 +134,14 @@ def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
 
 def _encode_part(block: Block, writer: Writer) -> Iterable[Doc]:
     if isinstance(block, Text):
-        yield {"type": "text", "text": block.text, **writer.echo_opaque(block.opaque)}
+        yield {"type": "text", "text": block.text, **encode_mark(block, writer), **writer.echo_opaque(block.opaque)}
     elif isinstance(block, Foreign):
         yield block.item
     elif isinstance(block, Media):
         part = encode_media(block, writer.echo_opaque(block.opaque), writer)
         reason = f"{writer.model or writer.profile.title} does not accept it"
-        yield part or {"type": "text", "text": writer.replace_media(block, reason)}
+        part = part or {"type": "text", "text": writer.replace_media(block, reason)}
+        yield {**part, **encode_mark(block, writer)}
 
 
 def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
@@ -173,8 +179,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
         if output.schema is not None:
             writer.record_loss("output schema", f"{writer.profile.title} supports only JSON without a schema", at="output")
         body["response_format"] = {"type": "json_object"}
-    if options.cache and writer.profile.limits.cache_marks:  # a router that passes the mark on to Anthropic
-        body["cache_control"] = {"type": "ephemeral"}
+    body.update(encode_cache_option(options, writer))
     body.update(encode_tools(request, writer))
     if writer.prompt_hints:
         messages = [{"role": writer.profile.system_role, "content": " ".join(writer.prompt_hints)}, *messages]
@@ -209,7 +214,7 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
     fields = function.to_fields()
     if function.strict or (tool.strict is False and writer.profile.features.strict):
         fields["strict"] = function.strict
-    return {"type": "function", "function": fields, **function.extra}
+    return {"type": "function", "function": fields, **encode_mark(tool, writer, is_head=True), **function.extra}
 
 
 def encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> Any:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from toolglot.messages import Block, Foreign, Media, Message, Origin, ResultBlock, Text, ToolResult, ToolsChanged
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, parse_effort
+from toolglot.wire.cache_marks import decode_cache_option
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
@@ -43,7 +44,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         tools=decode_tools(body.get("tools")),
         tool_choice=choice,
         parallel=body.get("parallel_tool_calls"),
-        options=Options(**decode_options(body, OPENAI_RESPONSES), effort=effort),
+        options=Options(**decode_options(body, OPENAI_RESPONSES), effort=effort, cache=decode_cache_option(body)),
         output=output,
         stream=body.get("stream"),
         extras=decode_extras(extras, OPENAI_RESPONSES),

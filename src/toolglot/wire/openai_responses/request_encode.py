@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.history import count_leading_system
 from toolglot.wire.ids import hash_id
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
@@ -203,12 +204,10 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
         return {**item, "call_id": id}
     call, native_type = writer.calls.get(result.call_id), writer.native_item_types.get(result.call_id)
     changes = [block for block in result.content if isinstance(block, ToolsChanged)]
-    if native_type == "tool_search_call" and (changes or isinstance(result.data, list)):
-        tools = (
-            as_list(result.data)
-            if not changes
-            else [tool for change in changes for tool in _encode_definitions(change, writer, deferred=True)]
-        )
+    marks = [block for block in (*result.content, result) if isinstance(block, Text | Media | ToolResult) and block.cache]
+    if native_type == "tool_search_call" and (changes or as_list(result.data)):
+        tools = [tool for change in changes for tool in _encode_definitions(change, writer, deferred=True)]
+        tools = tools if changes else as_list(result.data)
         return {"type": "tool_search_output", "call_id": id, "execution": "client", "status": "completed", "tools": tools}
     # Codex (0.77) answers a local_shell_call as a function: the schema of its own output has no call_id.
     if native_type and native_type not in ("tool_search_call", "local_shell_call") and "type" not in state:
@@ -218,9 +217,12 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
     output: Any = format_result_text(result)
     if changes and not result.text.strip():
         output = describe_loaded(changes, writer)
-    elif any(not isinstance(block, Text | ToolsChanged) for block in result.content):
+    elif (marks and result.content) or any(not isinstance(block, Text | ToolsChanged) for block in result.content):
         flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error and not result.is_rendered else ()
-        output = _encode_content((*flag, *result.content), writer)
+        *parts, last = result.content
+        if result.cache and isinstance(last, Text | Media):  # the mark of the whole result stands on its last part
+            last = replace(last, cache=result.cache)
+        output = _encode_content((*flag, *parts, last), writer)
     kind = "custom_tool_call_output" if is_freeform else "function_call_output"
     return {"type": kind, "call_id": id, "output": output, **state}
 
@@ -242,15 +244,16 @@ def _native_output(native_type: str, result: ToolResult, call: ToolCall | None) 
 
 
 def _encode_content(blocks: Sequence[Block], writer: Writer) -> Any:
-    if len(blocks) == 1 and isinstance(blocks[0], Text) and not writer.echo_opaque(blocks[0].opaque):
+    if len(blocks) == 1 and isinstance(blocks[0], Text) and not (blocks[0].cache or writer.echo_opaque(blocks[0].opaque)):
         return blocks[0].text
     parts: list[Doc] = []
     for block in blocks:
         match block:
             case Text():
-                parts.append({"type": "input_text", "text": block.text, **writer.echo_opaque(block.opaque)})
+                mark = encode_mark(block, writer)
+                parts.append({"type": "input_text", "text": block.text, **mark, **writer.echo_opaque(block.opaque)})
             case Media():
-                parts.append(encode_media(block, writer))
+                parts.append({**encode_media(block, writer), **encode_mark(block, writer)})
             case Foreign():
                 parts.append(block.item)
             case _:
@@ -289,6 +292,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], inp
             reason = f"{options.max_tokens} is below the minimum of {writer.profile.title}; sent as {_MIN_MAX_TOKENS}"
             writer.record_repair("max_tokens", reason, at="options")
     body.update(encode_sampling(options, writer))
+    body.update(encode_cache_option(options, writer))
     reasoning = as_dict(extras.pop("reasoning", None))
     if effort := encode_effort(options, writer):
         reasoning = {"effort": effort, **reasoning}

@@ -1,0 +1,149 @@
+"""Marks for prompt caches: `cache_control` of Anthropic and of routers, and `prompt_cache_breakpoint` of OpenAI.
+
+A decoder leaves a mark in a block's opaque fields; `lift_marks` makes it neutral. `Profile.cache_field` names the field that
+the target takes, and `can_carry` says where. A mark that has no form there is a Loss.
+"""
+
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from toolglot.definitions import CacheMark, ToolDefinition
+from toolglot.messages import Block, Foreign, Media, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.request import Options, Request
+from toolglot.wire.json_values import Doc, as_dict, as_text
+from toolglot.wire.spec import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
+from toolglot.wire.writer import Place, Writer
+
+_FORMS: dict[str, Doc] = {"cache_control": {"type": "ephemeral"}, "prompt_cache_breakpoint": {"mode": "explicit"}}
+_MINUTES = {"m": 1, "h": 60, "d": 1440}
+AnyBlock = TypeVar("AnyBlock", bound=Block | ToolDefinition)
+
+
+def read_mark(fields: Doc) -> CacheMark | None:
+    """Return the mark among the fields of a block, a tool or a body."""
+    for field, form in _FORMS.items():
+        value = as_dict(fields.get(field))
+        if value and form.items() <= value.items():
+            return CacheMark(as_text(value.get("ttl")))
+    return None
+
+
+def decode_cache_option(body: Doc) -> CacheMark | None:
+    """Return the time to live that an OpenAI body asks for."""
+    ttl = as_text(as_dict(body.get("prompt_cache_options")).get("ttl"))
+    return CacheMark(ttl) if ttl else None
+
+
+def lift_marks(request: Request) -> Request:
+    """Make the marks of a decoded request neutral. Their own wire also gets them back as they came."""
+    messages = [replace(message, blocks=tuple(map(_lift, message.blocks))) for message in request.messages]
+    return replace(request, messages=messages, tools=tuple(map(_lift, request.tools)))
+
+
+def _lift(block: AnyBlock) -> AnyBlock:
+    if isinstance(block, ToolResult) and block.content:
+        block = replace(block, content=tuple(map(_lift, block.content)))
+    mark = _read_own_mark(block)
+    return replace(block, cache=mark) if mark and not isinstance(block, Thinking | ToolsChanged) else block
+
+
+def _read_own_mark(block: Block | ToolDefinition) -> CacheMark | None:
+    """Return the mark that a block has in the form of its own wire."""
+    opaque = None if isinstance(block, Foreign) else block.opaque
+    return (read_mark(opaque) or read_mark(as_dict(opaque.get("more")))) if opaque else None  # `more`: of OpenAI's media
+
+
+def can_carry(block: Block, place: Place, writer: Writer) -> bool:
+    """Return whether the target takes a mark on a block."""
+    if writer.is_own and _read_own_mark(block):
+        return True
+    match writer.profile.cache_field:
+        case "cache_control":  # Chat has no field on a call
+            return writer.profile.wire == ANTHROPIC_MESSAGES or not isinstance(block, ToolCall)
+        case "prompt_cache_breakpoint" if writer.profile.wire == OPENAI_RESPONSES:  # instructions and answers are plain text
+            return not isinstance(block, ToolCall) and place not in ("start", "assistant")
+        case "prompt_cache_breakpoint":
+            return not isinstance(block, ToolCall)
+        case _:
+            return False
+
+
+def drop_mark(block: AnyBlock, writer: Writer, reason: str = "", *, at: str = "") -> AnyBlock:
+    """Return a block without its mark, with a Loss."""
+    title = writer.profile.title
+    missing = f"{title} has no marks here" if writer.profile.cache_field else f"{title} chooses itself what it caches"
+    writer.record_loss("cache mark", reason or missing, at=at)
+    return replace(block, cache=None)
+
+
+def check_tool_mark(tool: ToolDefinition, writer: Writer) -> ToolDefinition:
+    """Return a tool without its mark if the target does not take it."""
+    if not tool.cache or (tool.wire == writer.profile.wire and _read_own_mark(tool)):  # the latter goes back as it came
+        return tool
+    if writer.profile.cache_field != "cache_control":
+        return drop_mark(tool, writer, at=f"tool {tool.name!r}")
+    if tool.deferred:  # recorded 400
+        return drop_mark(tool, writer, "a deferred tool cannot have one", at=f"tool {tool.name!r}")
+    return tool
+
+
+def encode_mark(block: Text | Media | ToolCall | ToolResult | ToolDefinition, writer: Writer, *, is_head: bool = False) -> Doc:
+    """Return the field for a block's mark. Those of the head were counted before."""
+    if block.cache is None:
+        return {}
+    writer.mark_count += not is_head
+    if writer.is_own and _read_own_mark(block):
+        return {}  # it goes back as it came
+    limit = writer.profile.limits.cache_marks
+    if not is_head and limit and writer.mark_count > limit:  # 400 "A maximum of 4 blocks with cache_control may be provided."
+        writer.record_loss("cache mark", f"{writer.profile.title} accepts at most {limit}")
+        return {}
+    return format_mark(block.cache, writer)
+
+
+def format_mark(mark: CacheMark, writer: Writer) -> Doc:
+    """Return the target's field for a mark, {} if it has none."""
+    field = writer.profile.cache_field
+    return {field: {**_FORMS[field], **encode_ttl(mark, writer)}} if field else {}
+
+
+def encode_cache_option(options: Options, writer: Writer) -> Doc:
+    """Return the field of OpenAI's bodies that asks for caching: a router's mark, or a time to live. Else it is automatic."""
+    mark = options.cache if isinstance(options.cache, CacheMark) else CacheMark()
+    if not options.cache:
+        return {}
+    writer.enter("options")
+    if writer.profile.cache_field == "cache_control":  # a router that passes the mark on to Anthropic
+        return format_mark(mark, writer)
+    ttl = encode_ttl(mark, writer)
+    return {"prompt_cache_options": ttl} if ttl else {}
+
+
+def encode_ttl(mark: CacheMark, writer: Writer) -> Doc:
+    """Return the time to live: the shortest that the target offers and that is long enough, or the longest."""
+    ttls = writer.profile.cache_ttls
+    if not mark.ttl or mark.ttl in ttls:
+        return {"ttl": mark.ttl} if mark.ttl else {}
+    if not ttls:
+        writer.record_loss("cache ttl", f"{writer.profile.title} has no time to live")
+        return {}
+    ttl = next((ttl for ttl in ttls if _minutes(ttl) >= _minutes(mark.ttl)), ttls[-1])
+    writer.record_repair(f"cache ttl {mark.ttl!r}", f"not offered by {writer.profile.title}; sent as {ttl!r}")
+    return {"ttl": ttl}
+
+
+def count_head_marks(request: Request, leading_count: int) -> int:
+    """Count the marks outside of the history, which are always sent."""
+    marked: list[Any] = [*request.tools, *(block for message in request.messages[:leading_count] for block in message.blocks)]
+    count = sum(1 for block in marked if not isinstance(block, Foreign) and getattr(block, "cache", None) is not None)
+    if not request.options.cache:
+        return count
+    if any("cache_control" in fields for fields in request.extras.values()):  # the caller's own
+        return count + 1
+    return count + 1 + any(not tool.deferred for tool in request.tools)  # of the body, and on the last tool
+
+
+def _minutes(ttl: str) -> float:
+    number, unit = ttl[:-1], ttl[-1:]
+    return int(number) * _MINUTES[unit] if number.isdigit() and unit in _MINUTES else 0

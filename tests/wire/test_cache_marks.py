@@ -1,0 +1,166 @@
+"""Marks for prompt caches: neutral, on every wire that has them; elsewhere each one is a Loss."""
+
+from typing import Any
+
+import pytest
+from anthropic.types import MessageCreateParams
+from msgspec.structs import replace
+from openai.types.chat import ChatCompletionContentPartTextParam
+from openai.types.responses import ResponseInputTextParam
+from pydantic import TypeAdapter
+
+from toolglot.definitions import CacheMark, ToolDefinition
+from toolglot.jsontext import dumps, dumps_text
+from toolglot.messages import Conversation, Media, Message, Text, ToolCall, ToolResult, assistant, system, tool_results, user
+from toolglot.providers.catalog import resolve_profile
+from toolglot.request import Options, Request
+from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.prefix import PrefixEncoder
+
+Doc = dict[str, Any]
+MARK: Doc = {"type": "ephemeral"}
+HOUR: Doc = {"type": "ephemeral", "ttl": "1h"}
+SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}}
+PNG = "iVBORw0KGgo="
+# As Claude Code sends it: two marks in the instructions, one on the last message.
+CLAUDE: Doc = {
+    "model": "claude-sonnet-4-5",
+    "max_tokens": 100,
+    "system": [
+        {"type": "text", "text": "Who you are.", "cache_control": {**MARK, "scope": "global"}},
+        {"type": "text", "text": "Where you are.", "cache_control": HOUR},
+    ],
+    "tools": [{"name": "f", "input_schema": SCHEMA}],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Read.", "cache_control": MARK}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "a", "cache_control": MARK}]},
+    ],
+}
+EVERYWHERE = Request(
+    "m",
+    [
+        system(Text("Be kind.", cache=CacheMark())),
+        user([Text("Look."), Media("image", "image/png", PNG, cache=CacheMark("1h"))]),
+        assistant([ToolCall("c1", "f", {"x": "1"}, cache=CacheMark())]),
+        tool_results(ToolResult("c1", (Text("one"),), "f", cache=CacheMark("5m"))),
+    ],
+    (ToolDefinition("f", "Gets.", SCHEMA, cache=CacheMark()),),
+)
+
+
+def encode(request: Request, provider: str, model: str) -> Any:
+    return encode_request(replace(request, model=model), resolve_profile(provider, model))
+
+
+def count(body: Doc) -> int:
+    text = dumps_text(body)
+    return text.count('"cache_control"') + text.count('"prompt_cache_breakpoint"')
+
+
+def test_marks_of_claude_code_go_back_as_they_came() -> None:
+    encoded = encode(decode_request("anthropic-messages", CLAUDE), "anthropic", CLAUDE["model"])
+    assert encoded.body == CLAUDE
+    assert (encoded.losses, encoded.repairs) == ((), ())
+
+
+@pytest.mark.parametrize(("provider", "model", "sent", "lost"), [
+    ("anthropic", "claude-opus-4-8", 4, 0),  # another model: the marks are no state of the one before
+    ("openrouter", "anthropic/claude-sonnet-4.5", 4, 0),
+    ("openai-responses", "gpt-5.6", 2, 2),  # instructions have no parts
+    ("openai-chat", "gpt-5.6", 4, 0),
+    ("openai-responses", "gpt-5", 0, 4),
+    ("openai-chat", "gpt-4.1", 0, 4),
+    ("gemini", "gemini-2.5-pro", 0, 4),
+    ("ollama", "qwen3", 0, 4),
+])  # fmt: skip
+def test_every_mark_of_claude_code_is_sent_or_lost(provider: str, model: str, sent: int, lost: int) -> None:
+    encoded = encode(decode_request("anthropic-messages", CLAUDE), provider, model)
+    assert count(encoded.body) == sent
+    assert [loss.subject for loss in encoded.losses].count("cache mark") == lost
+
+
+@pytest.mark.parametrize(("provider", "model", "sent"), [
+    ("anthropic", "claude-sonnet-4-5", 4),  # the limit is four: the fifth is a Loss
+    ("openrouter", "anthropic/claude-sonnet-4.5", 4),
+    ("openai-responses", "gpt-5.6", 2),
+    ("openai-chat", "gpt-5.6", 3),
+    ("gemini", "gemini-2.5-pro", 0),
+])  # fmt: skip
+def test_any_block_can_have_a_mark(provider: str, model: str, sent: int) -> None:
+    encoded = encode(EVERYWHERE, provider, model)
+    assert count(encoded.body) == sent
+    assert [loss.subject for loss in encoded.losses].count("cache mark") == 5 - sent
+    # A prefix encoder writes the same, and reads it back.
+    profile = resolve_profile(provider, model)
+    step = PrefixEncoder(profile).encode(replace(EVERYWHERE, model=model, messages=Conversation(EVERYWHERE.messages)))
+    assert step.body == dumps(encoded.body)
+    assert len(step.losses) == len(encoded.losses)
+    back = decode_request(profile.wire, encoded.body, profile=profile.id, model=model)
+    blocks = [*back.tools, *(part for message in back.messages for part in (*message.blocks, *results_of(message)))]
+    assert len([block for block in blocks if getattr(block, "cache", None)]) == sent
+
+
+def results_of(message: Message) -> list[Any]:
+    return [part for result in message.results for part in result.content]
+
+
+def test_times_to_live_are_those_of_the_target() -> None:
+    encoded = encode(decode_request("anthropic-messages", CLAUDE), "openai-chat", "gpt-5.6")
+    first, second = encoded.body["messages"][0]["content"]
+    assert first["prompt_cache_breakpoint"] == {"mode": "explicit"}
+    assert second["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "30m"}
+    assert [repair.subject for repair in encoded.repairs] == ["cache ttl '1h'"]
+    there = encode(EVERYWHERE, "openai-responses", "gpt-5.6")
+    image, result = there.body["input"][0]["content"][1], there.body["input"][2]["output"][0]
+    assert (image["prompt_cache_breakpoint"]["ttl"], result["prompt_cache_breakpoint"]["ttl"]) == ("12h", "30m")
+    back = encode(decode_request("openai-responses", there.body), "anthropic", "claude-opus-4-8")
+    assert back.body["messages"][0]["content"][1]["cache_control"] == HOUR
+
+
+@pytest.mark.parametrize(("provider", "model", "cache", "fields"), [
+    ("anthropic", "claude-sonnet-4-5", CacheMark("1h"), {"cache_control": HOUR}),
+    ("openrouter", "anthropic/claude-sonnet-4.5", CacheMark("1h"), {"cache_control": HOUR}),
+    ("openai-responses", "gpt-5.6", CacheMark("1h"), {"prompt_cache_options": {"ttl": "12h"}}),
+    ("openai-chat", "gpt-5.6", CacheMark("30m"), {"prompt_cache_options": {"ttl": "30m"}}),
+    ("openai-responses", "gpt-5.6", True, {}),
+    ("gemini", "gemini-2.5-pro", True, {}),
+])  # fmt: skip
+def test_an_option_asks_for_a_whole_request(provider: str, model: str, cache: bool | CacheMark, fields: Doc) -> None:
+    request = Request(model, [user("hi")], (ToolDefinition("f", "", SCHEMA),), options=Options(cache=cache))
+    encoded = encode_request(request, resolve_profile(provider, model))
+    assert {key: encoded.body[key] for key in fields} == fields
+    assert encoded.losses == ()
+    if provider == "anthropic":
+        assert encoded.body["tools"][-1]["cache_control"] == HOUR
+
+
+def test_a_body_that_asks_for_caching_asks_for_it_elsewhere() -> None:
+    body = {"model": "claude-opus-4-8", "max_tokens": 9, "cache_control": HOUR, "messages": [{"role": "user", "content": "hi"}]}
+    request = decode_request("anthropic-messages", body)
+    assert encode(request, "anthropic", "claude-opus-4-8").body == body
+    there = encode(request, "openai-responses", "gpt-5.6")
+    assert there.body["prompt_cache_options"] == {"ttl": "12h"}
+    back = encode(decode_request("openai-responses", there.body), "anthropic", "claude-opus-4-8")
+    assert back.body["cache_control"] == HOUR
+    assert [loss.subject for loss in encode(request, "gemini", "gemini-2.5-pro").losses] == ["cache ttl"]
+
+
+def test_a_deferred_tool_has_no_mark() -> None:
+    tools = (
+        ToolDefinition("search", "", SCHEMA, finds_tools=True),
+        ToolDefinition("f", "", SCHEMA, deferred=True, cache=CacheMark()),
+    )
+    request = Request("claude-sonnet-4-5", [user("hi")], tools, options=Options(cache=True))
+    encoded = encode_request(request, resolve_profile("anthropic", "claude-sonnet-4-5"))
+    assert [tool.get("cache_control") for tool in encoded.body["tools"]] == [MARK, None]
+    assert [loss.reason for loss in encoded.losses] == ["a deferred tool cannot have one"]
+
+
+def test_official_clients_know_the_marks() -> None:
+    anthropic = encode(EVERYWHERE, "anthropic", "claude-sonnet-4-5").body
+    TypeAdapter[Any](MessageCreateParams).validate_python(anthropic)
+    responses = encode(EVERYWHERE, "openai-responses", "gpt-5.6").body
+    TypeAdapter[Any](ResponseInputTextParam).validate_python(responses["input"][2]["output"][0])
+    chat = encode(EVERYWHERE, "openai-chat", "gpt-5.6").body
+    TypeAdapter[Any](ChatCompletionContentPartTextParam).validate_python(chat["messages"][0]["content"][0])
