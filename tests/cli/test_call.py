@@ -368,6 +368,25 @@ def test_a_failure_is_flagged_as_the_program_flags_it(facade: str, name: str, is
     assert (outcome.code, record["ok"], record["error"]["kind"]) == (1, is_ok, "validation")
 
 
+_WRITE = {"path": "a.txt", "content": "new\n"}
+_CLAUDE_WRITE = {"file_path": "a.txt", "content": "new\n"}
+
+
+@pytest.mark.parametrize(("flags", "write", "read", "is_written"), [
+    ((), ("write", _WRITE), ("read", READ), True),  # whoever calls has decided
+    (("-m", "claude-sonnet-4-5"), ("Write", _CLAUDE_WRITE), ("Read", {"file_path": "a.txt"}), False),
+    (("-m", "claude-opus-4-8"), ("Write", _CLAUDE_WRITE), ("Read", {"file_path": "a.txt"}), True),
+    (("-m", "gemini-3-pro"), ("write_file", _CLAUDE_WRITE), ("read_file", {"file_path": "a.txt"}), True),
+], ids=str)  # fmt: skip
+def test_the_lines_share_what_was_read_and_each_program_has_its_rule(
+    flags: tuple[str, ...], write: tuple[str, Any], read: tuple[str, Any], is_written: bool, directory: Path
+) -> None:
+    lines = [{"id": i, "tool": tool, "arguments": arguments} for i, (tool, arguments) in enumerate((write, read, write))]
+    records = run_cli("call", "--jsonl", "--yes", *flags, stdin=json_lines(*lines)).records()
+    assert [record["ok"] for record in records] == [is_written, True, True]
+    assert (directory / "a.txt").read_text() == "new\n"
+
+
 class TestRules:
     """Rules decide on calls from the shell as they do in a conversation."""
 
