@@ -47,7 +47,7 @@ def test_an_expressible_call_survives_a_round_trip(facade_id: str, scenario: Arg
     required, optional = ({name: draw_from(value) for name, value in scenario[key].items()} for key in ("required", "optional"))
     accepted = SchemaBinder(view.accepted_schema)
 
-    @settings(max_examples=25)
+    @settings(max_examples=12)
     @given(st.fixed_dictionaries(required, optional=optional))
     def law(arguments: Arguments) -> None:
         expression = view.from_base(base, arguments)

@@ -291,13 +291,13 @@ def _no_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_no_collector")
 class TestARefusalAtEveryCall:
-    OTHERS = (
-        pytest.param(number, marks=pytest.mark.untraced) for number in (errno.EIO, errno.EACCES, errno.EINTR, errno.EPERM)
-    )
+    OTHERS = (errno.EIO, errno.EACCES, errno.EINTR, errno.EPERM)  # in turn: each call is refused for one of them
 
-    @pytest.mark.parametrize("number", [errno.ENOSPC, *OTHERS])
+    @pytest.mark.parametrize(
+        "numbers", [(errno.ENOSPC,), pytest.param(OTHERS, marks=pytest.mark.untraced)], ids=["full", "in turn"]
+    )
     @pytest.mark.parametrize("with_backups", [True, False], ids=["backups", "no backups"])
-    def test_changes_everything_or_nothing(self, top: Path, way: str, number: int, with_backups: bool) -> None:
+    def test_changes_everything_or_nothing(self, top: Path, way: str, numbers: tuple[int, ...], with_backups: bool) -> None:
         changes, new = SCENARIOS["several files"]
         root, backups = top / "work", top / "backups"
         fill(root)
@@ -306,7 +306,7 @@ class TestARefusalAtEveryCall:
         for call in itertools.count(1):
             workspace = Workspace(root, backup_dir=backups if with_backups else None)
             handles = len(os.listdir("/proc/self/fd"))
-            failed, was_met = self.attempt(workspace, changes, call, number)
+            failed, was_met = self.attempt(workspace, changes, call, numbers[call % len(numbers)])
             assert len(os.listdir("/proc/self/fd")) == handles, f"a handle is left after call {call}"
             workspace.close()
             outcomes.add(failed)
