@@ -8,11 +8,12 @@ import asyncio
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from toolglot.jsontext import dumps, loads_object
+from toolglot.jsontext import dumps, dumps_text, loads_object
 from toolglot.simulator.core import SimulatedResponse, Simulator
 from toolglot.simulator.server import serve
 
@@ -25,10 +26,15 @@ CODEX = (
     "-m",
 )
 CLAUDE = ("--dangerously-skip-permissions", "--model", "claude-opus-4-8", "-p")
-# name -> (program, its arguments, its environment, a call that reads the file, what follows)
+SEARCH = {"ENABLE_TOOL_SEARCH": "true"}
+SCRIPT = 'const result = await tools.exec_command({cmd: "cat note.txt"}); text(result.output)'
+BASH = 'call Bash {"command": "cat note.txt", "description": "Read the note"}'
+# name -> (program, its arguments, its environment, calls of which one reads the file)
 PROGRAMS: dict[str, tuple[str, tuple[str, ...], dict[str, str], str]] = {
     "codex": ("codex", (*CODEX, "gpt-5.5"), {}, 'call exec_command {"cmd": "cat note.txt"}'),
-    "claude": ("claude", CLAUDE, {}, 'call Bash {"command": "cat note.txt", "description": "Read the note"}'),
+    "codex in code mode": ("codex", (*CODEX, "gpt-5.6-sol"), {}, f"call exec {dumps_text({'input': SCRIPT})}"),
+    "claude": ("claude", CLAUDE, {}, BASH),
+    "claude with deferred tools": ("claude", CLAUDE, SEARCH, f"call TaskList {{}}\nthen {BASH}"),
     "gemini": ("gemini", ("--yolo", "-p"), {}, 'call read_file {"file_path": "note.txt"}'),
 }
 
@@ -40,7 +46,7 @@ class Tap(Simulator):
         super().__init__()
         self.exchanges: list[tuple[str, int, bytes, bytes]] = []
 
-    def handle(self, method: str, path: str, headers: "dict[str, str]", body: bytes) -> SimulatedResponse:  # type: ignore[override]
+    def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> SimulatedResponse:
         answer = super().handle(method, path, headers, body)
         self.exchanges.append((f"{method} {path}", answer.status, body, answer.body))
         return answer
@@ -92,3 +98,5 @@ async def test_a_whole_tool_loop(name: str, tmp_path: Path) -> None:
     assert "swordfish" in last.decode()
     assert loads_object(last)
     assert b"It is done." in answer
+    if "deferred" in name:
+        assert any(b'"tool_reference"' in body for _, _, body, _ in tap.exchanges)

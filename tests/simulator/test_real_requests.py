@@ -131,3 +131,95 @@ def test_added_and_removed_tools() -> None:
     assert calls_of(Request("m", [added, asked], (ADD,))) == [PARIS]
     assert calls_of(Request("m", [asked, added], (ADD,))) == [PARIS]
     assert calls_of(Request("m", [asked, removed], (ADD, WEATHER), options=Options())) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("profile", "model", "search"), [
+    ("anthropic", "claude-opus-5", {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}),
+    ("anthropic", "claude-opus-5", {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}),
+    ("openai-responses", "gpt-5.6-sol", {"type": "tool_search"}),
+])  # fmt: skip
+def test_the_providers_own_search(profile: str, model: str, search: dict[str, Any], stream: bool) -> None:
+    """It is run within the reply, and what it found comes back with the history."""
+    wire = "anthropic-messages" if profile == "anthropic" else profile
+    name = str(search.get("name", "tool_search"))
+    finder = ToolDefinition(name, kind="hosted", wire=wire, opaque=search, finds_tools=True)
+    conversation = Conversation([user('call get_weather {"city": "Paris"}\nthen say Done.')])
+    first = ask(Simulator(), profile, conversation, tools=(finder, LATER), model=model, stream=stream)
+    assert [call.name for call in first.calls] == ["get_weather"]
+    (changed,) = [block for block in first.blocks if isinstance(block, ToolsChanged)]
+    assert changed.loaded == ("get_weather",)
+    result = tool_results(ToolResult(first.calls[0].id, (Text("sunny"),), "get_weather"))
+    conversation.append(first.message, result)
+    assert ask(Simulator(), profile, conversation, tools=(finder, LATER), model=model, stream=stream).text == "Done."
+
+
+OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def reference_body(**reference: Any) -> dict[str, Any]:
+    content = [{"type": "tool_reference", **reference}]
+    return {
+        "model": "claude-opus-5",
+        "max_tokens": 100,
+        "tools": [{"name": "find", "input_schema": OBJECT}, {"name": "late", "input_schema": OBJECT, "defer_loading": True}],
+        "messages": [
+            {"role": "user", "content": "say hi"},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "t1", "name": "find", "input": {"type": "tool_reference"}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": content}]},
+        ],
+    }
+
+
+def responses_body(**fields: Any) -> dict[str, Any]:
+    return {"model": "gpt-5.6-sol", "input": [{"role": "user", "content": "say hi"}], **fields}
+
+
+def function(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "function", "name": name, "parameters": OBJECT, "strict": False, **fields}
+
+
+DEFERRED = function("late", defer_loading=True)
+ADDITIONAL = [
+    {"type": "additional_tools", "role": "developer", "tools": [function("f")]},
+    {"role": "user", "content": "say hi"},
+]
+CHOSEN = {"tool_choice": {"type": "function", "name": "f"}, "input": ADDITIONAL}
+REQUESTS: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/messages", reference_body(tool_name="late"), ""),
+    ("/v1/messages", reference_body(tool_name="nobody"), "tool_reference_unresolved"),
+    ("/v1/messages", reference_body(tool_name="x" * 65), "at most 64 characters"),
+    ("/v1/responses", responses_body(tools=[DEFERRED]), "Deferred tools require tools.tool_search"),
+    (
+        "/v1/responses",
+        responses_body(tools=[{"type": "namespace", "name": "n", "tools": [DEFERRED]}]),
+        "Deferred tools require",
+    ),
+    ("/v1/responses", responses_body(tools=[DEFERRED, {"type": "tool_search"}]), ""),
+    ("/v1/responses", responses_body(tools=[*(function(f"t{n}") for n in range(129))]), "array too long"),
+    (
+        "/v1/responses",
+        responses_body(tools=[{"type": "tool_search"}, *({**DEFERRED, "name": f"t{n}"} for n in range(300))]),
+        "",
+    ),
+    ("/v1/responses", responses_body(**CHOSEN), ""),
+    ("/v1/responses", responses_body(**CHOSEN) | {"model": "gpt-5.5"}, "Tool choice 'f' not found"),
+    # what Codex sends beside the published fields
+    ("/v1/responses", responses_body(client_metadata={"thread_id": "t"}, parallel_tool_calls=False, input=ADDITIONAL), ""),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "problem"), REQUESTS)
+def test_rules_of_tools_over_time(path: str, body: dict[str, Any], problem: str) -> None:
+    answer = Simulator().handle("POST", path, KEYS, dumps(body))
+    assert (answer.status, problem in answer.body.decode()) == (400 if problem else 200, True), answer.body
+
+
+def test_a_search_of_claude_code_is_made_first() -> None:
+    """It names its deferred tools in a text only, and declares them when they were found."""
+    search = ToolDefinition("ToolSearch", "Fetches tools.", FINDER.parameters)
+    prompt = user("call TaskList {}\nthen say Done.")
+    assert calls_of(Request("m", [prompt], (search,))) == [("ToolSearch", {"query": "select:TaskList"})]

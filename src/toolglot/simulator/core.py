@@ -21,7 +21,7 @@ from toolglot.simulator import faults as on_demand
 from toolglot.simulator.endpoints import answer_action, answer_probe
 from toolglot.simulator.faults import Part, Reset, Stall
 from toolglot.simulator.model import Script, Situation, add_thought, estimate_usage, play_script, respond
-from toolglot.simulator.opaque_state import add_state, shows_thinking
+from toolglot.simulator.opaque_state import add_searches, add_state, shows_thinking
 from toolglot.simulator.prompt_cache import PromptCache
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
@@ -176,6 +176,7 @@ class Simulator:
         id = f"{spec.SPECS[profile.wire].reply_id_prefix}{self._next_number():06d}{mark}"
         usage = estimate_usage(reply, self._prompt_cache.use(profile, accepted.body))
         blocks = add_state(reply.blocks, profile, self._next_number)
+        blocks = add_searches(blocks, profile.wire, accepted.body, self._next_number)
         if fault == "duplicate-ids":
             blocks = on_demand.duplicate_ids(blocks)
         return replace(reply, blocks=blocks, usage=usage, id=reply.id or id, origin=Origin(profile.wire, "", profile.model))

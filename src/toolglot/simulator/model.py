@@ -107,7 +107,7 @@ class Situation(msgspec.Struct):
                 break
         if request.parallel is False:
             planned = [part for turn in planned for part in _split_calls(turn)]
-        finders = {tool.name for tool in effective_tools(request).declared if tool.finds_tools}
+        finders = {tool.name for tool in effective_tools(request).declared if _finds_tools(tool)}
         return cls(text, prompt, planned, messages[last + 1 :], finders)
 
     @property
@@ -133,6 +133,11 @@ class Situation(msgspec.Struct):
         names = {call.id: call.name for message in self.messages_since for call in message.calls}
         results = [result for message in self.messages_since for result in message.results]
         return [replace(result, name=result.name or names.get(result.call_id, "")) for result in results]
+
+
+def _finds_tools(tool: ToolDefinition) -> bool:
+    """Whether a tool of the client finds others. Claude Code's is a function like any other."""
+    return tool.kind != "hosted" and (tool.finds_tools or tool.name == "ToolSearch")
 
 
 def _is_filler(message: Message) -> bool:
@@ -211,6 +216,15 @@ def _improvise(request: Request, situation: Situation) -> Reply:
     wanted = [block for block in blocks if isinstance(block, ToolCall)]
     callable_tools = offered.declared if choice.mode != "none" else ()
     allowed = {(tool.name, tool.namespace) for tool in callable_tools if not choice.names or choice.includes(tool)}
+    if allowed and any(tool.finds_tools and tool.kind == "hosted" for tool in offered.declared):
+        # The provider searches by itself, in the same reply.
+        found = [
+            tool
+            for tool in offered.deferred
+            if any((call.name, call.namespace) == (tool.name, tool.namespace) for call in wanted)
+        ]
+        allowed |= {(tool.name, tool.namespace) for tool in found}
+        blocks = [ToolsChanged(loaded=tuple(tool.qualified_name for tool in found)), *blocks] if found else blocks
     blocks = [block for block in blocks if not isinstance(block, ToolCall) or (block.name, block.namespace) in allowed]
     has_calls = any(isinstance(block, ToolCall) for block in blocks)
     if search := None if has_calls else _search_tool(wanted, request, situation):
@@ -295,13 +309,20 @@ def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
 def _search_tool(wanted: Sequence[ToolCall], request: Request, situation: Situation) -> ToolCall | None:
     """Return the search for the first wanted tool that is deferred, if the model may search and has not done so."""
     offered, choice = effective_tools(request), request.tool_choice or ToolChoice()
-    names = [tool.qualified_name for tool in offered.deferred for call in wanted if tool.name == call.name]
-    finder = next((tool for tool in offered.declared if tool.finds_tools and tool.kind != "hosted"), None)
+    deferred = {tool.name: tool.qualified_name for tool in offered.deferred}
+    declared = {tool.name for tool in offered.declared}
+    # Without any deferred tool in the request, a program may still have some that it did not declare.
+    names = [
+        deferred.get(call.name, call.name) for call in wanted if call.name in deferred or not {*deferred, call.name} & declared
+    ]
+    names = [name for name in names if name in deferred.values() or not deferred]
+    finder = next(filter(_finds_tools, offered.declared), None)
     if not names or finder is None or choice.mode == "none" or (choice.names and not choice.includes(finder)):
         return None
     search = _make_call(finder, ArgumentFiller(f"`{names[0]}`"))
     field = next(iter(as_dict((finder.parameters or {}).get("properties"))), "query")
-    search = replace(search, arguments={**(search.arguments or {}), field: names[0]})
+    query = f"select:{names[0]}" if finder.name == "ToolSearch" else names[0]
+    search = replace(search, arguments={**(search.arguments or {}), field: query})
     done = [(call.name, call.arguments) for message in situation.messages_since for call in message.calls]
     return None if (search.name, search.arguments) in done else search
 

@@ -11,14 +11,14 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Thinking, ToolCall
+from toolglot.messages import Block, Foreign, Thinking, ToolCall, ToolsChanged
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
 from toolglot.wire import spec
 from toolglot.wire.ids import hash_id
-from toolglot.wire.json_values import as_dict
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 
-__all__ = ["add_state", "shows_thinking", "sign_state"]
+__all__ = ["add_searches", "add_state", "shows_thinking", "sign_state"]
 
 # Models that think by default; others, all of Anthropic's among them, do if the request asks for it.
 _THINKING_MODELS = re.compile(r"(^|/)o\d|gpt-[5-9]|gemini-[3-9]|deepseek")
@@ -67,6 +67,35 @@ def add_state(blocks: tuple[Block, ...], profile: Profile, next_number: Callable
             is_first = False
         else:
             out.append(block)
+    return tuple(out)
+
+
+def add_searches(blocks: tuple[Block, ...], wire: str, body: Doc, next_number: Callable[[], int]) -> tuple[Block, ...]:
+    """Return the blocks of a reply with the provider's own searches for tools, in the form of the wire."""
+    out: list[Block] = []
+    for block in blocks:
+        if not isinstance(block, ToolsChanged) or block.opaque:
+            out.append(block)
+            continue
+        number, names = next_number(), [name.rpartition(".")[2] for name in block.loaded]
+        if wire == spec.ANTHROPIC_MESSAGES:
+            tools = [tool for tool in iter_dicts(body.get("tools")) if as_text(tool.get("type")).startswith("tool_search_tool")]
+            id, name = f"srvtoolu_{number:06d}", as_text(tools[0].get("name")) if tools else ""
+            query = {"pattern" if "regex" in name else "query": "|".join(names)}
+            call: Doc = {"type": "server_tool_use", "id": id, "name": name, "input": query, "caller": {"type": "direct"}}
+            references = [{"type": "tool_reference", "tool_name": name} for name in names]
+            content = {"type": "tool_search_tool_search_result", "tool_references": references}
+            item: Doc = {"type": "tool_search_tool_result", "tool_use_id": id, "content": content}
+        else:
+            state = {"execution": "server", "call_id": None, "status": "completed"}
+            call = {"type": "tool_search_call", "id": f"tsc_{number:06d}", **state, "arguments": {"paths": list(block.loaded)}}
+            tools = [tool for tool in iter_dicts(body.get("tools")) if tool.get("name") in names]
+            spaces = {tuple(loaded.split(".")) for loaded in block.loaded if "." in loaded}
+            for tool in iter_dicts(body.get("tools")):
+                inner = [part for part in iter_dicts(tool.get("tools")) if (tool.get("name"), part.get("name")) in spaces]
+                tools += [{**tool, "tools": inner}] if inner else []
+            item = {"type": "tool_search_output", "id": f"tso_{number:06d}", **state, "tools": tools}
+        out += [Foreign(wire, call), replace(block, opaque={"item": item})]
     return tuple(out)
 
 

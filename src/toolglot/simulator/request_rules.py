@@ -13,7 +13,7 @@ from toolglot.errors import MalformedRequest
 from toolglot.jsontext import json_type_name, loads
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request
+from toolglot.request import Options, Request, effective_tools
 from toolglot.simulator.routes import Route
 from toolglot.simulator.wires.base import Refusal, WireRules, load_rules
 from toolglot.simulator.wires.openai_chat import OPENAI_ROWS
@@ -30,6 +30,8 @@ _KEY_HEADERS = {
     "x-api-key": ("x-api-key", "authorization"),
     "x-goog-api-key": ("x-goog-api-key", "authorization"),
 }
+# OpenAI's models that can be told to call a tool of `additional_tools`; older ones look for it in `tools`.
+_LATER_CHOICE = re.compile(r"gpt-(5\.([6-9]|\d\d)|[6-9])")
 _SAMPLING = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty")
 
 
@@ -106,8 +108,9 @@ def _check_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> No
 def _check_tools(request: Request, rules: WireRules) -> None:
     """Check names, number and schemas of the tools, and the choice among them."""
     limits = rules.profile.limits
-    if limits.tools and len(request.tools) > limits.tools:
-        raise rules.refuse("long array", "tools", param="tools", limit=limits.tools, length=len(request.tools))
+    count = sum(not tool.deferred for tool in request.tools)  # there may be any number of others
+    if limits.tools and count > limits.tools:
+        raise rules.refuse("long array", "tools", param="tools", limit=limits.tools, length=count)
     for tool in request.tools:
         rules.check_native_type(str((tool.opaque or {}).get("type", "")))
     seen: set[str] = set()
@@ -126,6 +129,8 @@ def _check_choice(request: Request, rules: WireRules) -> None:
     if choice is None:
         return
     names = {tool.qualified_name for tool in request.tools}
+    if profile.wire != spec.OPENAI_RESPONSES or _LATER_CHOICE.search(profile.model):
+        names |= {tool.qualified_name for tool in effective_tools(request).declared}
     if unknown := next((name for name in choice.names if name not in names), None):
         raise rules.refuse("unknown choice", unknown, param="tool_choice")
     modes = {"required"} if choice.mode == "required" else set[str]()

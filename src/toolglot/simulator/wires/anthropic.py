@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -119,9 +119,33 @@ class Rules(WireRules):
         if effort is not None and effort not in profile.efforts:
             levels = ", ".join(profile.efforts)
             raise Refusal(f"This model does not support effort level '{effort}'. Supported levels: {levels}.")
+        self.check_references()
         marks, limit = str(doc).count("'cache_control': {"), profile.limits.cache_marks
         if limit is not None and marks > limit:
             raise Refusal(f"A maximum of {limit} blocks with cache_control may be provided. Found {marks}.")
+
+    def check_references(self) -> None:
+        """A reference to a tool names a tool of the request. Its name may have 64 characters, though tools may have 128."""
+        blocks = [block for message in iter_dicts(self.doc.get("messages")) for block in iter_dicts(message.get("content"))]
+        inline = [as_dict(block.get("tool")) for block in blocks if block.get("type") == "tool_addition"]
+        tools = [*iter_dicts(self.doc.get("tools")), *(tool for tool in inline if tool.get("type") != "tool_reference")]
+        names = {as_text(tool.get("name")) for tool in tools}
+        pending: list[tuple[str, Any]] = [("messages", self.doc.get("messages"))]
+        while pending:
+            path, value = pending.pop()
+            if isinstance(value, list):
+                pending += [(f"{path}.{index}", item) for index, item in enumerate(as_list(value))]
+                continue
+            doc = as_dict(value)
+            if doc.get("type") == "tool_reference":
+                name = as_text(doc.get("tool_name") or doc.get("name"))
+                if len(name) > 64:
+                    raise Refusal(f"{path}.tool_reference.tool_name: String should have at most 64 characters")
+                if name not in names:
+                    text = f"{path}: Tool reference '{name}' not found in available tools"
+                    raise Refusal(text, code="tool_reference_unresolved")
+            # Arguments of calls are not looked into: they may hold anything.
+            pending += [(f"{path}.{key}", doc[key]) for key in ("content", "tool", "tool_references") if key in doc]
 
     def check_thinking(self) -> None:
         doc = self.doc

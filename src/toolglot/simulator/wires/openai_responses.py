@@ -57,6 +57,12 @@ class Rules(OpenAIRules):
             expected = f"Expected a value >= {_MIN_OUTPUT_TOKENS}, but got {limit} instead."
             text = f"Invalid 'max_output_tokens': integer below minimum value. {expected}"
             raise Refusal(text, code="integer_below_min_value")
+        tools = list(iter_dicts(doc.get("tools")))
+        inner = [tool for space in tools for tool in iter_dicts(space.get("tools"))]
+        if any(tool.get("defer_loading") for tool in [*tools, *inner]) and not any(
+            t.get("type") == "tool_search" for t in tools
+        ):
+            raise Refusal("Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search.", param="tools")
         self.check_effort("reasoning.effort", as_dict(doc.get("reasoning")).get("effort"))
         format = as_dict(as_dict(doc.get("text")).get("format"))
         if format.get("type") == "json_schema":
