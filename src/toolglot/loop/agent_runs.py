@@ -253,6 +253,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         """Return decisions by the index of the call, each with the fingerprint of what it was made on. Raises UsageError."""
         executor, view, rulings = state.executor, self.view(), dict[int, Ruling]()
         suspended = executor.suspended  # what waits then is a call of their code
+        inner_ids = {request.call.id for _, request in suspended.values()}
         waiting = {index: suspended[call.id][1].call if call.id in suspended else call for index, call in run.waiting_calls}
         ids = {call.id: index for index, call in waiting.items()}
         fingerprints = {run.shown[index]: index for index in waiting if index in run.shown}
@@ -274,7 +275,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             answer = rulings[index].answer if index in rulings else None
             if isinstance(answer, Deny) or (answer is None and self.approve is None):
                 continue
-            interpreted = call if call.caller else view.interpret(call)
+            interpreted = call if call.id in inner_ids else view.interpret(call)
             if executor.find_tool(interpreted) is None:
                 name = base_call(interpreted).name
                 raise UsageError(f"the run waits to call {name}, which is not among the agent's tools: pass tools=[…]")

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolglot.messages import Message, Role
 from toolglot.request import ToolDefinition
-from toolglot.wire.json_values import Doc, as_text
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text
 from toolglot.wire.spec import SPECS
 
 
@@ -32,4 +32,7 @@ def decode_options(doc: Doc, wire: str) -> Doc:
 def define_tool(fields: Doc, wire: str, opaque: Doc | None, *, schema_key: str = "parameters", **more: Any) -> ToolDefinition:
     """Define a tool by the fields that wires agree on. `opaque` are the others, which only this wire understands."""
     name, description = as_text(fields.get("name")), as_text(fields.get("description"))
+    # OpenAI: direct, programmatic. Anthropic: direct, or the type of its code execution (openai 3.49, anthropic 2.8).
+    callers = ("model" if caller == "direct" else "code" for caller in as_list(fields.get("allowed_callers")))
+    more |= {"callers": tuple(dict.fromkeys(callers)), "output_schema": as_dict(fields.get("output_schema")) or None}
     return ToolDefinition(name, description, fields.get(schema_key), wire=wire, opaque=opaque, **more)

@@ -1,5 +1,6 @@
 """Tools for a target: which ones are sent, under which names and schemas, and how the choice among them is expressed."""
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -44,6 +45,9 @@ _FREEFORM_SCHEMA: dict[str, Any] = {
 
 
 _REFERENCE_LENGTH = 64
+# Hosted tools that run code which calls tools. Anthropic names the caller by the type (not the first one of 2025-05).
+_RUNS_CODE = re.compile(r"programmatic_tool_calling$|code_execution_(?!20250522)\d+$")
+_CODE_CALLERS = {"programmatic_tool_calling": "programmatic"}
 
 
 def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
@@ -69,6 +73,8 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
     A choice that it cannot express is emulated: tools are omitted, and a prompt hint tells the model.
     """
     writer.enter("tools")
+    types = [str(tool.opaque.get("type")) for tool in request.tools if tool.kind == "hosted" and tool.opaque]
+    writer.code_caller = next((_CODE_CALLERS.get(kind, "") or kind for kind in types if _RUNS_CODE.match(kind)), "")
     tools: list[ToolDefinition] = []
     seen: dict[tuple[str, str], ToolDefinition] = {}
     for tool in request.tools:
@@ -159,7 +165,7 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
         writer.record_loss("freeform", "sent as a function with one text parameter", at=f"tool {tool.name!r}")
         writer.freeform.add(name)
         return EncodedFunction(name, _describe(tool), _FREEFORM_SCHEMA, False, {})
-    extra = (tool.opaque or {}) if tool.wire == writer.profile.wire else {}
+    extra = {**encode_callers(tool, writer), **((tool.opaque or {}) if tool.wire == writer.profile.wire else {})}
     is_strict = bool(tool.strict)
     if is_strict and not (writer.profile.features.strict and writer.profile.strict_dialect):
         writer.record_loss("strict", f"{writer.profile.title} has no strict mode", at=f"tool {tool.name!r}")
@@ -180,6 +186,20 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
     described = replace(tool, examples=tuple(example for example in tool.examples if example not in native))
     description, inputs = _describe(described, lowered.root_description), [example.input for example in native]
     return EncodedFunction(name, description, lowered.schema, is_strict, extra, inputs)
+
+
+def encode_callers(tool: ToolDefinition, writer: Writer) -> dict[str, Any]:
+    """Return who may call a tool, if the target runs code that calls tools; and what that code gets."""
+    if tool.callers and not writer.code_caller and "model" not in tool.callers and tool.wire != writer.profile.wire:
+        reason = f"{writer.profile.title} runs no code in this request that could call it; the model calls it itself"
+        writer.record_loss("callers", reason, at=f"tool {tool.name!r}")
+    if not writer.code_caller:
+        return {}
+    callers = [writer.code_caller if caller == "code" else "direct" for caller in tool.callers]
+    # Only OpenAI's programmatic calling has a field for results (openai 3.49).
+    has_schema = tool.output_schema is not None and writer.code_caller == "programmatic"
+    schema = {"output_schema": tool.output_schema} if has_schema else {}
+    return {**({"allowed_callers": callers} if callers else {}), **schema}
 
 
 def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: Writer) -> None:

@@ -359,7 +359,16 @@ def make_call(
 ) -> ToolCall:
     """Make a call from arguments as a wire has them: text, an object, or nothing."""
     if value is None or (isinstance(value, dict) and is_portable(value)):
-        return ToolCall(id, name, cast(dict[str, Any], value or {}), None, freeform, namespace, opaque)
+        return ToolCall(
+            id, name, cast(dict[str, Any], value or {}), None, freeform, namespace, opaque, caller=_find_caller(opaque)
+        )
     raw = dumps_verbatim(value) if isinstance(value, dict) else to_text(value)
     arguments = parse_arguments(raw) if isinstance(value, str) and not freeform else None
-    return ToolCall(id, name, arguments, raw, freeform, namespace, opaque)
+    return ToolCall(id, name, arguments, raw, freeform, namespace, opaque, caller=_find_caller(opaque))
+
+
+def _find_caller(opaque: Opaque | None) -> str:
+    """Return the id of the program that made a call: OpenAI's `caller_id`, or the `tool_id` of Anthropic's code execution."""
+    caller = opaque.get("caller") if opaque else None
+    id = (caller.get("caller_id") or caller.get("tool_id")) if isinstance(caller, dict) else ""
+    return id if isinstance(id, str) else ""

@@ -104,6 +104,7 @@ class Writer:
         self.held_items: list[dict[str, Any]] = []  # Anthropic: blocks that must stand right before the next assistant message
         self.prompt_hints: list[str] = []  # instructions that replace fields the target does not have
         self.freeform: set[str] = set()  # wire names of freeform tools that are sent as functions
+        self.code_caller = ""  # what the target calls code that it runs and that calls tools
         self.non_strict: dict[str, str] = {}  # tools that cannot be strict in this request -> reason
 
     def copy(self) -> "Writer":

@@ -18,7 +18,14 @@ from toolglot.wire.openai_common import encode_output_schema
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.spec import OPENAI_RESPONSES
-from toolglot.wire.tool_encoding import encode_function, is_usable, native_definition, select_chosen, select_tools
+from toolglot.wire.tool_encoding import (
+    encode_callers,
+    encode_function,
+    is_usable,
+    native_definition,
+    select_chosen,
+    select_tools,
+)
 from toolglot.wire.tools_over_time import describe_loaded
 from toolglot.wire.writer import Writer, format_result_text
 
@@ -352,7 +359,7 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
         given = {key: value for key, value in fields.items() if value}
         return {"type": "tool_search", "execution": "client", **given, **(tool.opaque or {})}
     if tool.kind == "freeform":
-        extra = (tool.opaque or {}) if tool.wire == OPENAI_RESPONSES else {}
+        extra = {**encode_callers(tool, writer), **((tool.opaque or {}) if tool.wire == OPENAI_RESPONSES else {})}
         encoded: Doc = {"type": "custom", "name": writer.map_tool_name(tool.name, tool.namespace)}
         if tool.description:
             encoded["description"] = tool.description
