@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.wire.reply_reading import read_whole
-from tests.wire.reply_writing import write_and_read
+from tests.wire.reply_writing import MODELS, write_and_read
 
 from toolglot.definitions import ToolDefinition
 from toolglot.messages import Foreign, ToolCall
@@ -136,7 +136,13 @@ def test_a_reply_tells_which_program_made_a_call() -> None:
         again = write_and_read("openai-responses", reply, streaming=streaming)
         assert [call.caller for call in again.calls] == ["call_p"]
         assert [block.item for block in again.blocks if isinstance(block, Foreign)] == [PROGRAM, OUTPUT]
-    message = {"id": "m", "type": "message", "role": "assistant", "model": "claude-opus-4-8", "stop_reason": "tool_use"}
+    message = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": MODELS["anthropic-messages"],
+        "stop_reason": "tool_use",
+    }
     content = ANTHROPIC["messages"][1]["content"]
     reply = read_whole("anthropic-messages", {**message, "content": content, "usage": {}}).reply
     for streaming in (False, True):
