@@ -476,7 +476,7 @@ def test_tools_that_were_added_count_in_the_context() -> None:
 def test_every_facade_can_search(tmp_path: Path) -> None:
     tools = [*coding_tools(tmp_path), *SOME]
     for facade in FACADE_MODULES:
-        view = agent("anthropic", tools=tools, facade=facade, defer=True).view()
+        view = agent("anthropic", tools=tools, facade=facade, defer=True, code_mode=False).view()
         finder = next(item for item in view.tools() if item.finds_tools)
         parameter = (finder.parameters or {})["required"][0]
         tap = Wiretap(
@@ -484,7 +484,7 @@ def test_every_facade_can_search(tmp_path: Path) -> None:
             asks("github_create_issue", "c2", repository="a/b"),
             says("ok"),
         )
-        talker = agent("anthropic", tap, tools=tools, facade=facade, defer=True)
+        talker = agent("anthropic", tap, tools=tools, facade=facade, defer=True, code_mode=False)
         run(talker.run("Go."))
         assert [result.text for result in results_of(talker.conversation) if result.is_error] == [], facade
         assert "github_create_issue" in talker.loaded_tools, facade
@@ -507,3 +507,16 @@ def test_whatever_was_loaded_or_called_is_offered_wherever_the_history_begins(
         head = timeline.head_tools(tools, start, None, lambda name: (name,))
         assert declared(Request("", conversation[start:], head)) == {"search_tools", *used}
         assert {item.qualified_name for item in timeline.offered_tools(head, start)} == {"search_tools", *used}
+
+
+def test_in_code_mode_tools_that_were_added_are_for_code() -> None:
+    pytest.importorskip("pydantic_monty")
+    tap = Wiretap(says("a"), says("b"))
+    talker = agent("openai-chat", tap, tools=[early], code_mode="python")
+    run(talker.run("Hi."))
+    if declared_in(tap.bodies[0]) != ["run_code"]:
+        pytest.skip("no sandbox for code here")
+    talker.add_tools([late])
+    run(talker.run("Ho."))
+    assert declared_in(tap.bodies[1]) == ["run_code"]
+    assert "def late(" in tap.bodies[1]["tools"][0]["function"]["description"]

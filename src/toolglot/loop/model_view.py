@@ -264,7 +264,8 @@ class ModelView:
             return block if content == block.content else replace(block, content=content)
         if not isinstance(block, ToolsChanged):
             return block
-        added = tuple(tool for tool in block.added if self._own_names.get(tool.qualified_name))
+        is_direct = self.code_language is None  # otherwise the description of the tool that runs code has them
+        added = tuple(tool for tool in block.added if is_direct and self._own_names.get(tool.qualified_name))
         loaded = tuple(name for used in block.loaded for name in self.translate_name(used))
         is_same = (added, loaded) == (block.added, block.loaded)
         return block if is_same else replace(block, added=added, loaded=loaded)
