@@ -243,6 +243,9 @@ QUOTED = {
     "a sentence": f"Models send {HERMES.replace(chr(10), '')} and wait.",
     "an example with an explanation": f"For example:\n{HERMES}\nThis looks up a word.",
     "code in a thought": f"<think>\n```\nx\n```\n{HERMES}\n</think>\nNo.",
+    "an example at the end": f"For example, one could write:\n\n{HERMES}",
+    "an example, abbreviated": f"E.g.:\n{GLM}",
+    "an example in json": 'It looks like this:\n{"name": "now", "parameters": {}}',
     "a thought": f"<think>\n{HERMES}\n</think>\nNo.",
     "mistral's thought": f"[THINK]{HERMES}[/THINK]No.",
     "a tag for examples": f"<example>\n{HERMES}\n</example>",
@@ -372,6 +375,20 @@ def test_calls_of_the_server_make_text_text() -> None:
     assert reply.calls == (ToolCall("c1", "now", {}),)
     assert sorted(reply.text) == sorted(f"A {HERMES}\nB {GLM} {KIMI}")
     assert tracker.repairs == []
+
+
+def test_control_tokens_in_the_name_of_a_call_are_removed() -> None:
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    for _ in range(2):  # llama.cpp repeats the name
+        tracker.update_call("a", "c1", "look_up<|channel|>commentary", '{"word":')
+    tracker.add_arguments("a", ' "elm"}')
+    tracker.set_block("b", ToolCall("c2", "now<|constrain|>json", {}))
+    tracker.set_block("c", ToolCall("c3", "rm<|constrain|>json", {}))
+    assert [call.name for call in tracker.finish().calls] == ["look_up", "now", "rm<|constrain|>json"]
+    assert [repair.subject for repair in tracker.repairs] == [
+        "tool name 'look_up<|channel|>commentary'",
+        "tool name 'now<|constrain|>json'",
+    ]
 
 
 def test_an_interrupted_reply_keeps_its_text() -> None:

@@ -8,6 +8,10 @@ _QUOTATION_MARKS = tuple("\"'“‘„«‹「『")
 # Backticks; thoughts that a server left in the text; tags that quote. The names are the models' own.
 _MARK = re.compile(r"(`+)|<(/?)(think|thinking|thought|reasoning|reflection|code|pre|example|examples)>|\[(/?)(THINK)\]")
 _THOUGHTS = frozenset({"think", "thinking", "thought", "reasoning", "reflection", "THINK"})
+# Words that introduce an example.
+_EXAMPLE = re.compile(
+    r"\b(?:(?:examples?|instance|such as|like (?:this|so)|looks? like|formats?|syntax)\b|e\.g\.).*[:：]\s*\Z", re.IGNORECASE
+)
 _KEPT = 300  # characters of the beginning and of the end of a line that are looked at again
 
 
@@ -28,7 +32,7 @@ class Quoting:
     def __init__(self) -> None:
         self._line = _Line("", "")
         self._has_text = False  # there was something else than white space in the lines before
-        self._ends_with_colon = False  # the last of them that is not blank
+        self._last_text = ""  # the end of the last of them that is not blank
         self._stray_thoughts = 0
         self._fence = ""
         self._may_indent = True  # an indented line is code here: it does not continue a paragraph
@@ -69,7 +73,7 @@ class Quoting:
         self._stray_thoughts += line.stray_thoughts
         self._may_indent = line.is_blank or (self._may_indent and bool(_INDENTED.match(line.start)))
         if not line.is_blank:
-            self._has_text, self._ends_with_colon = True, line.end.rstrip().endswith((":", "："))
+            self._has_text, self._last_text = True, line.end
         # Code in the text ends with its paragraph at the latest; <code> may be a word that is never closed.
         self._line = _Line("" if region == "code" else region, "" if line.is_blank else backticks)
 
@@ -98,7 +102,16 @@ class Quoting:
     @property
     def is_introduced(self) -> bool:
         """Whether the text before the place ends with a colon."""
-        return self._ends_with_colon if self._line.is_blank else self._line.end.rstrip().endswith((":", "："))
+        return self._text_before.rstrip().endswith((":", "："))
+
+    @property
+    def is_introduced_as_example(self) -> bool:
+        """Whether the text before the place says that an example follows."""
+        return bool(_EXAMPLE.search(self._text_before))
+
+    @property
+    def _text_before(self) -> str:
+        return self._last_text if self._line.is_blank else self._line.end
 
     @property
     def is_after_quotation_mark(self) -> bool:

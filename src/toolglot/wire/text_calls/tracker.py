@@ -9,8 +9,10 @@ import re
 from collections.abc import Hashable
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from toolglot.losses import Repair
-from toolglot.messages import Origin, Reply
+from toolglot.messages import Origin, Reply, ToolCall
 from toolglot.wire.json_values import join_surrogates
 from toolglot.wire.text_calls.bodies import TagsEnd, TextCall, Tools, ValueEnd, find_tool, open_body, parse_body
 from toolglot.wire.text_calls.forms import TAILS, TRIGGER, Form, Head, find_head, find_stripped_head
@@ -32,7 +34,8 @@ class _Group:
         self.raw: list[str] = []  # as the server sent it
         self.space: list[str] = []  # after the last call
         self.is_reply_start, self.is_line_start = quoting.is_reply_start, quoting.is_line_start
-        self.is_quoted = quoting.is_after_quotation_mark
+        is_example = not form.is_control and quoting.is_introduced_as_example
+        self.is_quoted = quoting.is_after_quotation_mark or is_example
         self.is_introduced, self.thought_count = quoting.is_introduced, quoting.thought_count
 
     def is_example(self) -> bool:
@@ -104,6 +107,24 @@ class TextCallTracker(ToolCallTracker):
                     reason = f"the server sent it as text ({form.title}); read as a call"
                     self.repairs.append(Repair(f"tool call {call.name!r}", "reply", reason))
         return super().finish()
+
+    def update_call(self, slot: Hashable, id: object = None, name: object = None, *rest: Any, **options: Any) -> None:
+        super().update_call(slot, id, self._clean_name(name) if isinstance(name, str) else name, *rest, **options)
+
+    def set_block(self, slot: Hashable, block: Any) -> None:
+        if isinstance(block, ToolCall):
+            block = replace(block, name=self._clean_name(block.name))
+        super().set_block(slot, block)
+
+    def _clean_name(self, name: str) -> str:
+        """Remove control tokens that vLLM leaves in names of gpt-oss (vllm#32587): `look_up<|channel|>commentary`."""
+        start = name.partition("<|")[0].strip()
+        if name in self._tools or start not in self._tools:
+            return name
+        repair = Repair(f"tool name {name!r}", "reply", f"control tokens removed; read as {start!r}")
+        if repair not in self.repairs:
+            self.repairs.append(repair)
+        return start
 
     def _start_call(self, state: Any, id: str) -> None:
         if self._is_active:  # the server reads calls itself: what it left in the text is text
