@@ -223,3 +223,22 @@ def test_a_search_of_claude_code_is_made_first() -> None:
     search = ToolDefinition("ToolSearch", "Fetches tools.", FINDER.parameters)
     prompt = user("call TaskList {}\nthen say Done.")
     assert calls_of(Request("m", [prompt], (search,))) == [("ToolSearch", {"query": "select:TaskList"})]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_search_that_the_client_of_openai_runs(stream: bool) -> None:
+    """As Codex declares it: the search is an item of its own, and its output brings the tools."""
+    search = {"type": "tool_search", "execution": "client", "description": "Finds tools.", "parameters": FINDER.parameters}
+    finder = ToolDefinition(
+        "tool_search", "Finds tools.", FINDER.parameters, wire="openai-responses", opaque=search, finds_tools=True
+    )
+    conversation, simulator = Conversation([user('call get_weather {"city": "Paris"}\nthen say Done.')]), Simulator()
+    names: list[str] = []
+    for _ in range(3):
+        reply = ask(simulator, "openai-responses", conversation, tools=(finder,), model="gpt-5.5", stream=stream)
+        conversation.append(reply.message)
+        for call in reply.calls:
+            names.append(call.name)
+            content = (ToolsChanged(added=(WEATHER,)),) if call.name == "tool_search" else (Text("sunny"),)
+            conversation.append(tool_results(ToolResult(call.id, content, call.name)))
+    assert (names, conversation[-1].text) == (["tool_search", "get_weather"], "Done.")

@@ -281,6 +281,14 @@ def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
         elif tool.wire == spec.OPENAI_RESPONSES and (kind := f"{(tool.opaque or {}).get('type')}_call") in NATIVE_ITEMS:
             item = {"type": kind, NATIVE_ITEMS[kind][1]: block.arguments or {}, "status": "completed"}
             yield replace(block, opaque={"item": item})
+        elif tool.wire == spec.OPENAI_RESPONSES and tool.finds_tools:  # `tool_search` that the client runs
+            item = {
+                "type": "tool_search_call",
+                "execution": "client",
+                "status": "completed",
+                "arguments": block.arguments or {},
+            }
+            yield replace(block, opaque={"item": item})
         else:
             yield replace(block, namespace=tool.namespace)
 
