@@ -146,7 +146,11 @@ async def test_without_the_packages_the_tools_are_offered_directly(
     from toolglot.loop import code_mode
 
     code_mode._warn.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(code_mode, "find_runtime", lambda language: "")
+
+    def find_nothing(language: str) -> str:
+        return ""
+
+    monkeypatch.setattr(code_mode, "find_runtime", find_nothing)
     with caplog.at_level(logging.WARNING, "toolglot"):
         orchestrator, tap = agent("anthropic:claude-opus-4-8", "hi", tools=[double], code_mode=True)
         await orchestrator.run("go")

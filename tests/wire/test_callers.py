@@ -123,6 +123,8 @@ def test_a_new_tool_says_who_may_call_it_in_the_words_of_the_provider() -> None:
     assert ("output_schema" in sent["weather"], losses) == (False, [])
     for profile, model in (("openai", "gpt-5.6"), ("anthropic", "claude-opus-4-8"), ("openai-chat", "gpt-5.1")):
         sent, losses = tools(profile, model)
+        elsewhere = tools(profile, model, runner if profile.startswith("openai") else program)[0]
+        assert sent == elsewhere  # code that another provider runs is not there
         assert not any("allowed_callers" in item or "output_schema" in item for item in sent.values())
         assert [loss for loss in losses if "runs no code" in loss] == [loss for loss in losses if "'only'" in loss] != []
 

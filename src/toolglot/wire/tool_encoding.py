@@ -73,7 +73,8 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
     A choice that it cannot express is emulated: tools are omitted, and a prompt hint tells the model.
     """
     writer.enter("tools")
-    types = [str(tool.opaque.get("type")) for tool in request.tools if tool.kind == "hosted" and tool.opaque]
+    hosted = (tool for tool in request.tools if tool.kind == "hosted" and tool.wire == writer.profile.wire)
+    types = [str((tool.opaque or {}).get("type")) for tool in hosted]
     writer.code_caller = next((_CODE_CALLERS.get(kind, "") or kind for kind in types if _RUNS_CODE.match(kind)), "")
     tools: list[ToolDefinition] = []
     seen: dict[tuple[str, str], ToolDefinition] = {}

@@ -369,6 +369,6 @@ def make_call(
 
 def _find_caller(opaque: Opaque | None) -> str:
     """Return the id of the program that made a call: OpenAI's `caller_id`, or the `tool_id` of Anthropic's code execution."""
-    caller = opaque.get("caller") if opaque else None
-    id = (caller.get("caller_id") or caller.get("tool_id")) if isinstance(caller, dict) else ""
+    caller: Any = opaque.get("caller") if opaque else None
+    id: Any = (caller.get("caller_id") or caller.get("tool_id")) if hasattr(caller, "get") else ""
     return id if isinstance(id, str) else ""
