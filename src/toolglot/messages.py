@@ -78,6 +78,8 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     name: str = ""
     opaque: Opaque | None = None
     cache: CacheMark | None = None
+    detail: Literal["", "auto", "low", "high", "original"] = ""
+    """At which resolution a model looks at an image: a hint, which only OpenAI's APIs have."""
 
     def __post_init__(self) -> None:
         check_values(self)

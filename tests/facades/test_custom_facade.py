@@ -150,7 +150,10 @@ def test_a_result_may_be_an_error_without_a_renderer() -> None:
 
 
 def test_a_failure_may_be_a_success_of_this_harness() -> None:
-    table = view({"successes": {"not_text"}, "result": lambda context: f"binary: {context.code}"})
+    def name_code(context: RenderContext) -> str:
+        return f"binary: {context.code}"
+
+    table = view({"successes": {"not_text"}, "result": name_code})
     face = BoundFacade(mine(table), "m", ["read"])
     for code, expected in (("not_text", ("binary: not_text", False, "")), ("io_error", ("no", True, "io_error"))):
         result = ToolResult("c", (Text("no"),), is_error=True, error_kind="execution", error_code=code)

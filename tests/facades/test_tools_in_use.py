@@ -10,9 +10,9 @@ import pytest
 from toolglot import Orchestrator, ToolConfig
 from toolglot.builtin.tools import builtins
 from toolglot.jsontext import dumps_text, loads_object
-from toolglot.messages import Media, ToolsChanged
+from toolglot.messages import Media, ToolCall, ToolsChanged
 
-from .conftest import site_options
+from .conftest import Desk, site_options
 from .scenarios import MODELS, Arguments
 
 
@@ -270,3 +270,20 @@ def test_an_image_is_attached_beside_the_text(facade_id: str, name: str, paramet
     (call.root / "pixel.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + b"\0" * 20)
     (outcome,) = call.agent.run_sync(f'call {name} {{"{parameter}": "pixel.png"}}').outcomes
     assert isinstance(outcome.result.content[-1], Media)
+
+
+@pytest.mark.parametrize(("place", "arguments", "detail"), [
+    ("openai-responses/gpt-5.5", {}, "high"),
+    ("openai-responses/gpt-5.5", {"detail": "original"}, "original"),
+    ("openai-responses/gpt-5", {}, None),
+    ("openrouter/openai/gpt-5.5", {}, "high"),
+    ("anthropic/gpt-5.5", {}, None),
+])  # fmt: skip
+def test_codex_says_at_which_resolution_an_image_is_looked_at(
+    desk: Desk, tmp_path: Path, place: str, arguments: dict[str, str], detail: str | None
+) -> None:
+    (tmp_path / "a.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + b"\0" * 20)
+    (outcome,) = desk.work(place, ToolCall("", "view_image", {"path": "a.png", **arguments}))
+    assert [type(block).__name__ for block in outcome.result.content][-1] == "Media"
+    assert re.findall(r'"detail":"(\w+)"', dumps_text(desk.last)) == ([detail] if detail else [])
+    desk.check()

@@ -210,7 +210,7 @@ class _FileTools:
         with self._open(path) as entry:
             head = read_all(entry.fd, _HEAD_SIZE)
             if (media := detect_media(head)) is not None:
-                return self._attach_media(path, entry, media, pages=pages, detail="")
+                return self._attach_media(path, entry, media, pages=pages, detail="auto")
             if pages:
                 message = f"{path!r} is not a PDF document: read it by line numbers instead"
                 raise ToolError(message, kind="validation", code="pages_not_pdf")
@@ -284,7 +284,7 @@ class _FileTools:
         )
 
     def _attach_media(
-        self, path: str, entry: WorkspaceEntry, media: tuple[MediaKind, str], *, pages: str | None, detail: str
+        self, path: str, entry: WorkspaceEntry, media: tuple[MediaKind, str], *, pages: str | None, detail: Detail
     ) -> ToolOutput:
         kind, media_type = media
         if pages and kind == "image":
@@ -300,6 +300,8 @@ class _FileTools:
         display_path, size = self._state.display_path(entry.path), pluralize(len(data), "byte")
         label = Text(f"[{display_path}: {media_type}, {size}{f'; look at pages {pages}' if pages else ''}]")
         block = Media.from_bytes(data, media_type, name=entry.path.name)
+        if detail != "auto":
+            block = msgspec.structs.replace(block, detail=detail)
         fields = {"kind": kind, "path": display_path, "size": len(data), "media_type": media_type}
         return ToolOutput([label, block], {**fields, "pages": pages or "", "detail": detail})
 

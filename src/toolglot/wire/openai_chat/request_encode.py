@@ -149,7 +149,7 @@ def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
         return None
     extra = as_dict(state.get("more"))
     if media.kind == "image" and (url := to_data_url(media)):
-        return {"type": "image_url", "image_url": {"url": url, **extra}}
+        return {"type": "image_url", "image_url": {"url": url, **({"detail": media.detail} if media.detail else {}), **extra}}
     if media.kind == "audio" and media.data and media.media_type in _AUDIO_FORMATS:
         return {"type": "input_audio", "input_audio": {"data": media.data, "format": _AUDIO_FORMATS[media.media_type]}}
     if media.kind == "file" and media.file_id and state:

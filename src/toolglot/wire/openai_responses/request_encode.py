@@ -275,7 +275,7 @@ def encode_media(media: Media, writer: Writer) -> Doc:
         return {"type": kind, "file_id": media.file_id, **extra}
     url = to_data_url(media)
     if media.kind == "image" and url:
-        return {"type": kind, "image_url": url, **extra}
+        return {"type": kind, "image_url": url, **({"detail": media.detail} if media.detail else {}), **extra}
     if media.kind == "file" and media.data and media.media_type == "application/pdf":
         return {"type": kind, "filename": media.name or "file.pdf", "file_data": url, **extra}
     if media.kind == "file" and media.url and media.url.startswith("http"):
