@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolglot import Orchestrator, SimulatedTransport, tool
+from toolglot import Options, Orchestrator, SimulatedTransport, tool
 from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.core import Simulator
@@ -124,10 +124,14 @@ def look_up(word: str) -> str:
     return f"{word}: {LONG}"
 
 
-@pytest.mark.parametrize("profile", ["openai-chat/gpt-4o", "openai-responses/gpt-5.1", "gemini/gemini-2.5-flash", "deepseek"])
+@pytest.mark.parametrize(
+    "profile",
+    ["anthropic", "openai-chat/gpt-4o", "openai-responses/gpt-5.6-sol", "gemini/gemini-2.5-flash", "deepseek"],
+)
 def test_an_agent_hits_the_cache_with_every_turn(profile: str) -> None:
-    simulator = Simulator()
-    agent = Orchestrator(f"simulator:{profile}", tools=[look_up], transport=SimulatedTransport(simulator), system=LONG)
+    """Marks are written where a provider needs them."""
+    transport, options = SimulatedTransport(Simulator()), Options(cache=True)
+    agent = Orchestrator(f"simulator:{profile}", tools=[look_up], transport=transport, system=LONG, options=options)
     first = agent.run_sync('call look_up {"word": "a"} then call look_up {"word": "b"}')
     second = agent.run_sync("say Thanks.")
     assert first.usage.cached > 1500  # the second request repeats the first one
