@@ -55,7 +55,7 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     unprotected: Collection[str] = frozenset()
     """Protected names that may be changed nevertheless: .vscode, .git …"""
     require_read: bool = True
-    """A file must be read before it is overwritten."""
+    """A file must be read before it is changed, unless the model's own agent does not ask for that."""
     backups: bool = True
     """Keep a copy of every file that is overwritten or removed: for 30 days, 1 GB at most."""
     shared_memory: bool = False

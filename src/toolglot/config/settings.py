@@ -163,7 +163,7 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
     visible: tuple[str, ...] = ()
     """Paths in the home directory that commands may read, besides toolchains, such as ~/.m2/settings.xml."""
     require_read: bool = True
-    """A file must be read before it is overwritten."""
+    """A file must be read before it is changed, unless the model's own agent does not ask for that."""
     shared_memory: bool = False
     """Whether all projects share the notes of the tool `memory`; by default, each directory has its own."""
     network: bool = False
