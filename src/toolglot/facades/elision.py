@@ -6,8 +6,7 @@ __all__ = ["find_elision"]
 
 # As Gemini CLI decides: a phrase, then an ellipsis, bare or in brackets or a comment. A line such as "# ... rest of code ..."
 # is accepted: real files have comments like that.
-_CODE = r"(?:code|methods?|functions?|file|class|implementation)"
-_PHRASE = rf"(?:(?:the\s+)?rest\s+of(?:\s+(?:the\s+)?{_CODE})?|(?:unchanged|existing|remaining)\s+{_CODE})"
+_PHRASE = r"(?:rest\s+of(?:\s+(?:code|methods?))?|unchanged\s+(?:code|methods?))"
 _ELISION = re.compile(
     rf"^\s*(?://|#|--|;)?\s*(?:/\*|<!--|\(|\[)?\s*{_PHRASE}\s*(?:\.{{3,}}|…)\s*(?:\*/|-->|\)|\])?\s*$", re.IGNORECASE
 )

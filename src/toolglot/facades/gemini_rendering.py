@@ -99,13 +99,13 @@ _ENTRIES = {"directory": "[DIR] {name}", "link": "{name} -> {target}"}
 
 
 def render_list(context: RenderContext) -> str:
-    """A directory, with sizes: directories first, then names, regardless of case. Git's own directory counts as ignored."""
+    """A directory, with sizes: directories first, then names, regardless of case; never git's own directory."""
     data = context.data
-    hidden_name = ".git" if context.base.get("respect_gitignore", True) else ""
-    shown: list[Arguments] = [entry for entry in data["entries"] if entry["name"] != hidden_name]
-    ignored = data["ignored"] + len(data["entries"]) - len(shown)
+    shown: list[Arguments] = [entry for entry in data["entries"] if entry["name"] != ".git"]
+    is_respected = context.base.get("respect_gitignore", True)
+    ignored = data["ignored"] + (len(data["entries"]) - len(shown) if is_respected else 0)
     note = f"\n\n({ignored} ignored)" if ignored else ""
-    if not data["total"] and not ignored:
+    if not data["total"] and not ignored and not context.base.get("ignore"):
         return f"Directory {data['path']} is empty."
     shown.sort(key=lambda entry: (entry["kind"] != "directory", entry["name"].casefold(), entry["name"]))
     lines = [_ENTRIES.get(entry["kind"], "{name} ({size} bytes)").format(**entry) for entry in shown]
@@ -176,7 +176,7 @@ def render_command(context: RenderContext) -> str:
     data: Arguments = context.data or {}
     if "command" not in data:
         return render_failure(context)
-    output, notes = data["output"].rstrip("\n"), [f"Note: {note}" for note in data["notes"]]
+    output, notes = data["output"].strip(), [f"Note: {note}" for note in data["notes"]]
     if data["running"]:
         text = f"Command moved to background (PID: {data['pid']}). Output hidden; read it with read_background_output."
         return join_lines(_wrap_untrusted(text), *notes)

@@ -149,7 +149,7 @@ CASES: list[tuple[str, str, str, ExpectedCount, str, str]] = [
     ("a\r\nb\r\n", "b\n", "B", "one", "exact", "a\r\nB\r\n"),
     ("a\n\nb\n", "   ", "x", "one", "not_found", ""),
     ("", "x", "y", "one", "not_found", ""),
-    ("a\n", "a", "A\n# rest of the code ...", "one", "elision", ""),
+    ("a\n", "a", "A\n# rest of code ...", "one", "elision", ""),
     ("a\n# ... rest ...\n", "a\n# ... rest ...", "b\n# ... rest ...", "one", "exact", "b\n# ... rest ...\n"),
 ]
 
@@ -187,8 +187,9 @@ class TestTolerant:
     @pytest.mark.parametrize(
         ("line", "is_one"),
         [
-            *((line, True) for line in ("rest of code...", "# rest of the methods ...", "/* existing code ... */")),
-            *((line, True) for line in ("(rest of methods ...)", "<!-- rest of the file ... -->", "// Unchanged functions…")),
+            *((line, True) for line in ("rest of code...", "# rest of methods ....", "/* unchanged method ... */")),
+            *((line, True) for line in ("(rest of methods ...)", "<!-- rest of ... -->", "// Unchanged  code…")),
+            *((line, False) for line in ("# existing code ...", "(rest of the file ...)", "rest of code ... and more")),
             # Comments that begin with an ellipsis are in real files, too.
             *((line, False) for line in ("// ... rest of code ...", "# ... existing imports", "... the rest stays the same")),
             *((line, False) for line in ("rest of the day", "print('...')", "x = [1, ...]", "# and so on...", "...", "")),

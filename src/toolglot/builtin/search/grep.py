@@ -218,7 +218,7 @@ class _GrepTool:
                 file
                 for file in matches.files
                 if not closed.find_reason(prefix + file.path, reading=True)
-                and (query.hidden or query.is_file or "/." not in f"/{file.path[query.prefix_length :]}")
+                and (query.hidden or query.is_file or not _is_hidden(file.path[query.prefix_length :], query.include))
             ]
             if not matches.complete and not matches.files:
                 message = f"the search took longer than {TIMEOUT_SECONDS:.0f} seconds"
@@ -241,6 +241,13 @@ def _check_pattern(pattern: str, name: str, *, multiline: bool = False) -> str:
     if "\n" in pattern and not multiline:
         raise invalid_argument(name, "contains a newline, but is matched line by line")
     return check_text(pattern, name, MAX_PATTERN_LENGTH)
+
+
+def _is_hidden(path: str, include: list[str]) -> bool:
+    """Tell whether a path is hidden. As in ripgrep, a glob that asks for a file finds it whatever its name begins with."""
+    directories, _, name = f"/{path}".rpartition("/")
+    is_requested = any(not glob.startswith("!") for glob in include)
+    return "/." in directories + "/" or (name.startswith(".") and not is_requested)
 
 
 # ---- the result
