@@ -112,7 +112,8 @@ class PrefixEncoder:
 
     def _set_plan(self, plan: ToolPlan, changes: list[PlacedChange]) -> None:
         self._changes, self._writer.plan = changes, plan
-        reserve_names(plan.inline.values(), self._writer)
+        if plan.inline:
+            reserve_names(plan.inline.values(), self._writer)
 
     def _start_prefix(self, request: Request) -> None:
         """Encode the head, and keep the writer that knows its names."""
