@@ -1,7 +1,7 @@
 """Neutral values of a conversation: immutable, and a superset of what every wire can express.
 
-- A block keeps what all wires share in typed fields. What only its own wire understands (signatures, item ids, citations,
-  cache marks) is kept verbatim in `opaque`, and is sent back only to the `Origin` that produced it.
+- A block keeps what all wires share in typed fields. What only its own wire understands (signatures, item ids, citations)
+  is kept verbatim in `opaque`, and is sent back only to the `Origin` that produced it.
 - `Foreign` is content without a neutral form: kept whole, and sent back only to its own wire.
 - No provider is known here.
 - A value holds plain data only and can never be part of a reference cycle, so the garbage collector skips it (`gc=False`).
