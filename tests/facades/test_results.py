@@ -6,14 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.handover.harness import make_engine, make_transport
 
 from toolglot import Orchestrator, ToolConfig
 from toolglot.base_errors import EditFailed, InvalidArgument, LineOutOfRange, MissingPath, SessionNotFound
 from toolglot.builtin.tools import builtins
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.view import RenderContext
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Text, ToolCall, ToolResult
+from toolglot.messages import Reply, Text, ToolCall, ToolResult
+from toolglot.simulator.core import Script
 
 from .scenarios import FACADES, Arguments, bind, is_updating, load, save, scenarios, view_of
 
@@ -50,17 +51,19 @@ def test_real_calls_read_as_the_model_expects(facade_id: str, tmp_path: Path) ->
         pytest.skip("its tools are those of another facade")
     root = tmp_path / "workspace"
     make_workspace(root)
+    # Said by a script, because the simulated model calls no tools that it was not offered.
+    replies = [Reply((ToolCall(f"c{number}", *record["call"]),), "tools") for number, record in enumerate(calls)]
+    replies.append(Reply((Text("Done."),)))
     tools = builtins(root, state_dir=tmp_path / "state", ask=lambda questions: ["yes" for _ in questions])
     agent = Orchestrator(
-        "simulator:anthropic/claude-opus-4-8",
+        make_engine("anthropic", make_transport(Script(replies)), model="claude-opus-4-8"),
         tools=tools.tools,
         facade=facade_id,
         approve=lambda request: True,
         config=ToolConfig(approval_effects=(), max_iterations=100, max_repeats=0),
     )
-    script = "\nthen ".join(f"call {name} {dumps_text(arguments)}" for name, arguments in (record["call"] for record in calls))
     try:
-        outcomes = agent.run_sync(script).outcomes
+        outcomes = agent.run_sync("Go on.").outcomes
     finally:
         tools.close()
     assert len(outcomes) == len(calls)
