@@ -20,12 +20,13 @@ from toolglot.config.loading import load_facade_by_name
 from toolglot.config.setup import Setup
 from toolglot.errors import UsageError
 from toolglot.facades.catalog import GENERATIONS, list_facades
+from toolglot.loop.code_mode import choose_language, make_code_tool
 from toolglot.loop.deferral import Defer
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolDefinition
+from toolglot.request import BUILTIN_TAG, Options, Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.spec import SPECS
@@ -106,8 +107,13 @@ def show_tools(
     else:
         name = profile.model if profile is not None else ""
         chosen = facade if facade == "auto" else load_facade_by_name(facade, registry, directory, model=name)
-        view = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen, defer=defer)
-        definitions, deferral = view.tools(), view.deferral
+        target = profile or resolve_profile("compatible")
+        # As an agent offers them: a model whose harness is code mode calls the built-in ones from code.
+        has_builtins = any(BUILTIN_TAG in tool.tags for tool in registry)
+        language = choose_language(None, chosen if has_builtins else None, target.model)
+        view = ModelView(target, registry, facade=chosen, defer=defer, code_language=language)
+        definitions = view.tools([make_code_tool(language)] if language is not None else ())
+        deferral = view.deferral
         title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
