@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import PurePosixPath
+from posixpath import basename, splitext
 from typing import Any, cast
 
 from toolglot.base_errors import FileTooLarge, InvalidPattern, MissingPath
@@ -88,7 +88,7 @@ def _describe(context: RenderContext, *, is_today: bool) -> str:
             if context.tool in ("Grep", "Glob"):
                 noun = "Path" if context.tool == "Grep" else "Directory"
                 return f"{noun} does not exist: {path}{'.' if note else ''}{note}"
-            names = [PurePosixPath(name).name for name in details.suggestions[:1]]
+            names = [basename(name) for name in details.suggestions[:1]]
             return f"File does not exist.{note}" + "".join(f" Did you mean {name}?" for name in names)
         case FileTooLarge():
             advice = "Use offset and limit to read parts of the file, or search for what you need in it."
@@ -107,7 +107,7 @@ def _describe(context: RenderContext, *, is_today: bool) -> str:
                 _FAILURES,
                 tool=context.tool,
                 guess="".join(f". Did you mean {name}?" for name in guesses),
-                suffix=PurePosixPath(path).suffix or "data",
+                suffix=splitext(path)[1] or "data",
                 verb="read" if context.tool == "Read" else "open",
                 difference=_describe_difference(context),
                 cell=str(context.base.get("cell_id", "")),

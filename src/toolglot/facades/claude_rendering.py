@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
+from posixpath import basename
 from typing import Any
 
 from toolglot.base_errors import LineOutOfRange
@@ -294,7 +294,7 @@ def exited_with_error(context: RenderContext) -> bool:
     if not data.get("exit_code"):
         return False
     commands = split_command(context.base.get("command", "")).commands
-    program = PurePosixPath(commands[-1][0]).name if commands else ""
+    program = basename(commands[-1][0]) if commands else ""
     return not (data["exit_code"] == 1 and program in _TELLS_BY_STATUS)
 
 
