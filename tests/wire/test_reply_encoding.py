@@ -26,7 +26,8 @@ from toolglot.events import (
 from toolglot.jsontext import dumps
 from toolglot.messages import Block, Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from toolglot.wire.codec import create_reader, load_reply_encoder
-from toolglot.wire.reply_encoding import EventSequencer, ReplyBlock, ReplyEncoder, split_reply
+from toolglot.wire.reply_encoding import EventSequencer, ReplyEncoder, split_reply
+from toolglot.wire.tracker import ReplyBlock
 
 
 def thoughts(reply: Reply) -> str:

@@ -44,7 +44,7 @@ from toolglot.messages import (
     Usage,
 )
 from toolglot.wire.ids import hash_id
-from toolglot.wire.json_values import join_surrogates, require_text, to_text
+from toolglot.wire.json_values import as_dict, join_surrogates, require_text, to_text
 
 _HIGH_SURROGATES = ("\ud800", "\udbff")
 # The fields of a block that are text or null.
@@ -369,6 +369,6 @@ def make_call(
 
 def _find_caller(opaque: Opaque | None) -> str:
     """Return the id of the program that made a call: OpenAI's `caller_id`, or the `tool_id` of Anthropic's code execution."""
-    caller: Any = opaque.get("caller") if opaque else None
-    id: Any = (caller.get("caller_id") or caller.get("tool_id")) if hasattr(caller, "get") else ""
+    caller = as_dict(opaque.get("caller")) if opaque else {}
+    id = caller.get("caller_id") or caller.get("tool_id")
     return id if isinstance(id, str) else ""

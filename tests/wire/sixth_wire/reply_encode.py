@@ -4,7 +4,8 @@ from typing import ClassVar
 from toolglot.messages import Reply, StopReason, Text, ToolCall
 from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc
-from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
+from toolglot.wire.reply_encoding import ReplyEncoder
+from toolglot.wire.tracker import ReplyBlock
 
 
 class SixthReplyEncoder(ReplyEncoder):
