@@ -90,7 +90,7 @@ def test_the_description_has_no_links_that_are_dead_on_pypi(metadata: Message) -
 
 def test_only_extras_for_users_are_published(metadata: Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == {
-        "all", "ast", "azure", "copilot", "keyring", "rich", "vertex", "web",
+        "all", "ast", "azure", "code", "copilot", "keyring", "rich", "vertex", "web",
     }  # fmt: skip
     assert metadata.get_all("Project-URL")
 
@@ -99,7 +99,9 @@ def test_the_wheel_has_the_package_and_nothing_else(distributions: Path) -> None
     with zipfile.ZipFile(next(distributions.glob("*.whl"))) as wheel:
         files = {name for name in wheel.namelist() if ".dist-info/" not in name}
     package = ROOT / "src" / "toolglot"
-    expected = {path.relative_to(ROOT / "src").as_posix() for path in package.rglob("*") if path.suffix in (".py", ".typed")}
+    expected = {
+        path.relative_to(ROOT / "src").as_posix() for path in package.rglob("*") if path.suffix in (".py", ".typed", ".js")
+    }
     assert files == expected
 
 

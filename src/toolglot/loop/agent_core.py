@@ -314,10 +314,13 @@ class AgentCore(Generic[Data, OutputValue]):
             return None
         key = (engine.model, self.facade, self.code_mode, self.registry.version)
         if self._code_language[0] != key:
-            from toolglot.loop.code_mode import choose_language  # not at the top: few agents need it
-
             facade = self.facade if BASE_TOOLS.intersection(self.tool_names) or isinstance(self.facade, Facade) else None
-            self._code_language = key, choose_language(self.code_mode, facade, engine.model)
+            language: Language | None = None
+            if self.code_mode or facade is not None:
+                from toolglot.loop.code_mode import choose_language  # not at the top: few agents need it
+
+                language = choose_language(self.code_mode, facade, engine.model)
+            self._code_language = key, language
         return self._code_language[1]
 
     def loop_tools(self, state: ConversationState, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
