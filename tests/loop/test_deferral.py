@@ -9,7 +9,7 @@ from bench.many_tools import many_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolDefinition, coding_tools, tool
+from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolConfig, ToolDefinition, coding_tools, tool
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES
 from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.view import Case, Facade, Field, View
@@ -436,11 +436,16 @@ def test_a_deferred_tool_can_be_chosen(provider: str) -> None:
 
 
 def test_a_tool_of_the_user_gains_nothing_by_the_name_of_ours() -> None:
-    """What the loop adds runs unasked; a tool that may write does not, whatever it is called."""
+    """What the loop adds runs unasked; a tool of the user does not, whatever it is called and even if it only reads."""
     ran: list[str] = []
-    for name in ("search_tools", "read_result", "final_answer"):
+    for name in ("search_tools", "read_result", "final_answer", "run_code"):
         talker = agent("anthropic", Wiretap(asks(name), says("ok")), tools=[noting(ran, name, approval=True)])
         assert run(talker.run("Go.")).stop == "approval"
+        reader = noting(ran, name, effects="read")
+        for config in (ToolConfig(deny=(name,)), ToolConfig(allowed_tools=()), ToolConfig(approval_effects={"read"})):
+            talker = agent("anthropic", Wiretap(asks(name), says("ok")), tools=[reader], config=config)
+            result = run(talker.run("Go."))
+            assert result.stop == "approval" or results_of(talker.conversation)[0].error_kind == "not_allowed"
     assert ran == []
 
 

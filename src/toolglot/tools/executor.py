@@ -69,7 +69,9 @@ class ToolExecutor:
         self.registry, self.config = registry, config
         self.metrics = metrics or ToolMetrics()
         self.store = store if store is not None else ResultStore()
-        self.policy = ToolPolicy(config, can_ask=approve is not None, find_base_tools=find_base_tools)
+        self.policy = ToolPolicy(
+            config, can_ask=approve is not None, find_base_tools=find_base_tools, is_loop_tool=self._is_loop_tool
+        )
         self.data, self.model = data, ""
         self.approve = approve
         self.hooks = hooks if isinstance(hooks, HookChain) else HookChain(hooks)
@@ -135,8 +137,12 @@ class ToolExecutor:
         if isinstance(call, InterpretedCall) and call.error is not None:
             return None
         base = base_call(call)
-        tool = self.loop_tools.get(base.name) or self.registry.find(base.name, base.namespace)
+        tool = self.loop_tools.get(base.qualified_name) or self.registry.find(base.name, base.namespace)
         return self.read_result_tool if tool is None and base.name == "read_result" else tool
+
+    def _is_loop_tool(self, tool: Tool) -> bool:
+        """Return whether the loop itself has added a tool; one of the user may have its name."""
+        return tool is self.loop_tools.get(tool.name) or (tool.name == "read_result" and tool is self.read_result_tool)
 
     async def prepare(
         self, call: AnyCall, ask_reason: str = "", *, ruling: Ruling | None = None, dry_run: bool = False

@@ -69,15 +69,20 @@ class ToolPolicy:
     """Decides on the calls of one conversation."""
 
     __slots__ = (
-        *("_always_allowed", "_denials", "_find_base_tools", "_recent", "_rules", "_start_times", "_warned"),
+        *("_always_allowed", "_denials", "_find_base_tools", "_is_loop_tool", "_recent", "_rules", "_start_times", "_warned"),
         *("can_ask", "config", "uses"),
     )
 
     def __init__(
-        self, config: ToolConfig, *, can_ask: bool = False, find_base_tools: Callable[[str], Iterable[str]] | None = None
+        self,
+        config: ToolConfig,
+        *,
+        can_ask: bool = False,
+        find_base_tools: Callable[[str], Iterable[str]] | None = None,
+        is_loop_tool: Callable[[Tool], bool] = lambda tool: False,
     ) -> None:
         self.config = config
-        self._find_base_tools = find_base_tools
+        self._find_base_tools, self._is_loop_tool = find_base_tools, is_loop_tool
         self._rules: tuple[ToolConfig, RuleSet] | None = None
         self.can_ask = can_ask
         """Whether there is somebody who approves calls."""
@@ -134,7 +139,7 @@ class ToolPolicy:
     def check_allowed(self, tool: Tool, name: str) -> None:
         """Raises ToolError for a tool that may not be used at all."""
         allowed = self.config.allowed_tools
-        if not _is_loop_tool(tool) and not (self.config.enabled and (allowed is None or tool.name in allowed)):
+        if not self._is_loop_tool(tool) and not (self.config.enabled and (allowed is None or tool.name in allowed)):
             raise _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
 
     def check_limits(self, tool: Tool, name: str, now: float) -> None:
@@ -155,7 +160,7 @@ class ToolPolicy:
 
     def judge(self, tool: Tool, arguments: dict[str, Any] | None = None) -> Verdict:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
-        if _is_loop_tool(tool) and tool.always_ask is None:
+        if self._is_loop_tool(tool) and tool.always_ask is None:
             return Verdict("run", "it needs no approval")
         rules, subjects = self.rules, None
         if arguments is not None and tool.scope is not None and (rules.approve or rules.deny):
@@ -243,11 +248,6 @@ class ToolPolicy:
 
 def _refusal(reason: str, code: str, kind: ToolErrorKind = "limit") -> ToolError:
     return ToolError(f"The call did not run: {reason}.", kind=kind, code=code)
-
-
-def _is_loop_tool(tool: Tool) -> bool:
-    """Return whether the loop itself has added a tool. One of the user that has its name may do more than read."""
-    return tool.name in LOOP_TOOLS and tool.effects <= {"read"}
 
 
 def _can_write(tool: Tool | None) -> bool:
