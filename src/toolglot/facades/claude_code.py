@@ -350,12 +350,11 @@ def _make_today_views(
     )
 
 
-_TEMPLATE_ID = "A template instead of an ID is an error while several commands run."
 _DIFFERENCES = {
     "Grep": "Matches are sorted by path, so that a search can be repeated; the program prints them as its threads find them.",
-    "TaskStop": _TEMPLATE_ID,
-    "BashOutput": f"{_TEMPLATE_ID} There is no line with the time.",
-    "KillShell": _TEMPLATE_ID,
+    "TaskStop": "A template instead of an ID is an error.",
+    "BashOutput": "A template instead of an ID is an error while several commands run. There is no line with the time.",
+    "KillShell": "A template instead of an ID is an error.",
 }
 # Of version 2.0 only.
 _DIFFERENCES_IN_2_0 = {

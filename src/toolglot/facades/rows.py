@@ -200,7 +200,7 @@ def numeric_handle(schema: Schema) -> Row:
         lambda value: str(int(value)) if isinstance(value, int | float) else str(value),
         lambda handle: int(handle) if str(handle).isdecimal() else UNSET,
     )
-    return replace(row, accepts={"type": [schema["type"], "string"]})  # a placeholder for the newest command
+    return replace(row, accepts={"type": [schema["type"], "string"]})  # a template for the only command
 
 
 # ---- plans and questions

@@ -310,12 +310,12 @@ class ShellManager:
     def find_session(self, handle: str, *, reading: bool = False) -> ShellSession:
         """Return a session by its handle or its process id. Raises ToolError.
 
-        A template stands for the only command that is running: a model that starts one and reads its output in the same turn
-        does not know the handle yet. For `reading`, it may have ended if there is no other.
+        For `reading`, a template stands for the only command, of those that are running if any is: a model that starts one and
+        reads its output in the same turn does not know the handle yet. Typing into a command and ending it need its handle.
         """
         sessions, key = self.list_sessions(), handle.strip()
-        if _PLACEHOLDER.fullmatch(key):
-            candidates = [session for session in sessions if session.is_running] or (sessions if reading else [])
+        if reading and _PLACEHOLDER.fullmatch(key):
+            candidates = [session for session in sessions if session.is_running] or sessions
             if len(candidates) == 1:
                 return candidates[0]
         for session in sessions:

@@ -265,7 +265,7 @@ class _ShellTools:
         session.kill()
         await _wait_for_end(session, 10.0, context)
         excerpt = _excerpt_output(session, OutputLimit(DEFAULT_OUTPUT))
-        result = await asyncio.to_thread(self._manager.build_result, session, excerpt, handle)
+        result = await asyncio.to_thread(self._manager.build_result, session, excerpt)
         status = "was killed" if was_running else f"had already ended with exit code {result.exit_code}"
         output = f" Its last output:\n{result.output}" if result.output else ""
         notes = "".join(f"\n[{note}]" for note in result.notes)
