@@ -125,6 +125,21 @@ async def test_a_script_waits_for_a_decision_and_goes_on() -> None:
     assert [b'"tool":"double"' in line for line in lines].count(True) == 2  # not run again
 
 
+async def test_a_script_that_waits_ends_when_the_user_moves_on() -> None:
+    """Its place is free again, and a call that has the same id by chance is a call of its own."""
+    started = run_code('await tools.deploy({place: "old"}); text("old")')
+    options: Any = {"tools": [double.replace(callers=["model"]), deploy], "code_mode": "javascript"}
+    again = calls(ToolCall("c1", "double", {"n": 4}))
+    orchestrator, _ = agent("anthropic:claude-opus-4-8", started, started, again, "fine", **options)
+    assert (await orchestrator.run("go")).stop == "approval"
+    assert (await orchestrator.run("something else")).stop == "approval"
+    host: Any = orchestrator._state.executor.loop_tools["run_code"].function  # pyright: ignore[reportPrivateUsage]
+    assert list(host.__self__._scripts) == ["2"]
+    result = await orchestrator.run("leave it")
+    assert (result.text, [outcome.result.text for outcome in result.outcomes]) == ("fine", ["8"])
+    assert (host.__self__._scripts, host.__self__._suspended) == ({}, {})
+
+
 async def test_a_script_does_not_survive_its_process() -> None:
     """What was saved while a script waited says that its outcome is unknown; the script does not run twice."""
     options: Any = {"tools": [double, deploy], "code_mode": "javascript"}

@@ -224,6 +224,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             state.paused.interrupt()  # the user moved on: what waited did not run
             state.record_refusals(state.paused)
             state.paused = None
+        state.executor.release_suspended()
         state.note_tool_changes(self.view())
         state.prompt_start = len(state.conversation)
         state.conversation.append(*messages)
@@ -253,8 +254,10 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         """Return decisions by the index of the call, each with the fingerprint of what it was made on. Raises UsageError."""
         executor, view, rulings = state.executor, self.view(), dict[int, Ruling]()
         suspended = executor.suspended  # what waits then is a call of their code
-        inner_ids = {request.call.id for _, request in suspended.values()}
-        waiting = {index: suspended[call.id][1].call if call.id in suspended else call for index, call in run.waiting_calls}
+        inner_ids = {waiting.request.call.id for _, waiting in suspended.values()}
+        waiting = {
+            index: suspended[call.id][1].request.call if call.id in suspended else call for index, call in run.waiting_calls
+        }
         ids = {call.id: index for index, call in waiting.items()}
         fingerprints = {run.shown[index]: index for index in waiting if index in run.shown}
         if not decisions.keys() <= ids.keys() | fingerprints.keys():  # perhaps what the calls would do now

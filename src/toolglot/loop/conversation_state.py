@@ -183,7 +183,7 @@ class ConversationState:
         requests: dict[int, ApprovalRequest] = {}
         for index, call in run.waiting_calls:
             if (suspended := self.executor.suspended.get(call.id)) is not None:
-                requests[index] = suspended[1]
+                requests[index] = suspended[1].request
                 continue
             request = await self.executor.preview(view.interpret(call), run.distrust_reason or "the run was paused for it")
             assert request is not None, "there is a reason to ask"
@@ -250,6 +250,7 @@ class ConversationState:
     def rewind(self, length: int) -> None:
         """Continue with the first `length` messages only; what was learned, counted and allowed is kept."""
         self.conversation = Conversation(self.conversation[:length])
+        self.executor.release_suspended()
         self.meter.rewind(length)
         self.timeline = ToolTimeline(self.conversation)
         self.paused = self._engine_state = self._window = None

@@ -14,11 +14,14 @@ __all__ = ["CallSuspended", "CancelFlag", "Context", "InnerTools"]
 
 
 class CallSuspended(Exception):
-    """Raised by a tool whose inner call waits for a decision. The tool is called again, with the ruling, when there is one."""
+    """Raised by a tool whose inner call waits for a decision. The tool is called again, with the ruling, when there is one.
 
-    def __init__(self, request: ApprovalRequest) -> None:
+    `release` is called instead if nobody will ever decide.
+    """
+
+    def __init__(self, request: ApprovalRequest, release: Callable[[], None] = lambda: None) -> None:
         super().__init__(request.reason)
-        self.request = request
+        self.request, self.release = request, release
 
 
 class InnerTools(Protocol):

@@ -291,7 +291,7 @@ class Execution:
             except ToolError as e:
                 error = cause = e
             except CallSuspended as e:
-                executor.suspended[call.id] = prepared, e.request
+                executor.suspended[call.id] = prepared, e
                 return ToolOutcome(call, ToolResult(call.id), suspended=e.request)
             except Exception as e:
                 message, cause = escape_surrogates(describe_error(e)), e

@@ -27,7 +27,7 @@ from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog, DecidedBy
 from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.context import InnerTools
+from toolglot.tools.context import CallSuspended, InnerTools
 from toolglot.tools.execution import CallBatch, Emit, PreparedCall, add_reminder, error_outcome
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.inner_calls import InnerCallQueue, InnerCalls
@@ -86,7 +86,7 @@ class ToolExecutor:
         """What code that the model runs may call."""
         self.interpret: Callable[[ToolCall], AnyCall] = lambda call: call
         """Finds out what a call under the model's names means."""
-        self.suspended: dict[str, tuple[PreparedCall, ApprovalRequest]] = {}
+        self.suspended: dict[str, tuple[PreparedCall, CallSuspended]] = {}
         """Calls, by id, whose code has made a call that waits for a decision."""
         self.causes: dict[str, Exception] = {}
         """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
@@ -109,6 +109,11 @@ class ToolExecutor:
     def configure(self, config: ToolConfig) -> None:
         """Use other rules from now on; what was counted stays counted."""
         self.config = self.policy.config = config
+
+    def release_suspended(self) -> None:
+        """End what waits for a decision on a call of its code: nobody will make it any more."""
+        while self.suspended:
+            self.suspended.popitem()[1][1].release()
 
     # ---- calls from start to end
 
@@ -163,7 +168,7 @@ class ToolExecutor:
         base, policy, target = base_call(call), self.policy, None
         tool = self.find_tool(call)
         unloaded = self.unloaded_tools.get((interpreted.call if interpreted is not None else base).qualified_name)
-        reminder = "" if dry_run else policy.check_repetition(base, tool)
+        reminder = "" if dry_run or base.caller else policy.check_repetition(base, tool)
         if isinstance(reminder, ToolError):
             return self._refuse(base, interpreted, reminder, tool)
         if interpreted is not None and interpreted.error is not None:

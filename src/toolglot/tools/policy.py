@@ -227,7 +227,10 @@ class ToolPolicy:
 
     def record_result(self, call: ToolCall, tool: Tool | None, content: Any) -> None:
         """Remember what a call returned, whether it ran or not."""
-        if self.config.max_repeats:
+        if call.caller:  # a loop of a program is not the model's; but what it has changed may look different now
+            if tool is not None and _can_write(tool):
+                self._recent.clear()
+        elif self.config.max_repeats:
             self._recent.append(_PastCall(call, content, _can_write(tool)))
             if len(self._recent) > max(_HISTORY_SIZE, 8 * self.config.max_repeats):
                 del self._recent[0]

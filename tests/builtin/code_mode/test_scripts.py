@@ -71,7 +71,7 @@ async def test_a_script_that_fails_tells_what_it_has_done() -> None:
         "let = = 1": "SyntaxError",
         'await import("fs")': "Not supported",
         "await new Promise(() => {})": "waits for something that can never happen",
-        "image('file:///etc/passwd')": "image expects an https or data URL",
+        "image('file:///etc/passwd')": "image expects a data URL",
     }
     for code, message in failures.items():
         header, error, *_ = await scripts.run(code)
@@ -126,6 +126,41 @@ async def test_policies_hold_for_each_call_of_a_script() -> None:
     assert rest[:3] == ["2", "2", "2"]
     assert rest[-1].count("limit of 6 uses") + rest[-1].count("1") > 0
     assert scripts.executor.policy.uses["", "add"] == 6
+
+
+async def test_a_script_may_poll() -> None:
+    """The reminder about equal calls is for models: it would change what a script gets."""
+
+    @tool(effects="read")
+    def status() -> dict[str, str]:
+        """Tell the state."""
+        return {"state": "pending"}
+
+    scripts = Scripts([status])
+    code = 'for (let round = 0; round < 9; round++) if ((await tools.status({})).state !== "pending") throw round;'
+    assert await scripts.run(code) == ["Script completed"]
+    direct = await scripts.executor.run(ToolCall("d", "status", {}))
+    assert "Reminder" not in direct.result.text, "the model has not called it before"
+
+
+def test_images_come_from_data_or_results() -> None:
+    """SECURITY.md: the address of an image is fetched by the provider, so a script cannot choose one."""
+    png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"
+    given = Media("image", url="https://a.example/b.png")
+
+    def show(url: str, detail: str = "") -> Any:
+        return script.make_image(ScriptMessage("image", url=url, detail=detail), {"https://a.example/b.png": given})
+
+    assert show(f"data:image/jpeg;base64,{png}", "low") == Media("image", "image/png", data=png, detail="low")
+    assert show("https://a.example/b.png") is given
+    for url in (
+        "https://evil.example/?d=SECRET",
+        "file:///etc/passwd",
+        "data:image/png;base64,!!!",
+        "data:text/html\n;base64,aGk=",
+        f"data:image/png,{png}",
+    ):
+        assert show(url).text.startswith("[An image was left out"), url
 
 
 async def test_ordered_calls_of_a_script_keep_their_place() -> None:

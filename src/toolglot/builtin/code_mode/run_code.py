@@ -2,6 +2,7 @@
 
 import time
 import weakref
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from toolglot.base_errors import invalid_argument
@@ -13,7 +14,7 @@ from toolglot.definitions import BUILTIN_TAG
 from toolglot.errors import ToolError
 from toolglot.messages import Text
 from toolglot.schema.derive import Internal
-from toolglot.tools.context import Context
+from toolglot.tools.context import CallSuspended, Context
 from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
@@ -92,15 +93,21 @@ class ScriptHost:
             current.stop()
         try:
             await current.attend(context, seconds)
-        except Exception:  # CallSuspended
+        except CallSuspended as e:
             self._suspended[context.call.id] = current
-            raise
+            raise CallSuspended(e.request, partial(self._release, context.call.id)) from None
         except BaseException:
             self._scripts.pop(current.id, None)
             raise
         if current.state != "running":
             self._scripts.pop(current.id, None)
         return _make_output(current, time.monotonic() - started_at, max(1, min(max_output, MAX_OUTPUT)))
+
+    def _release(self, call_id: str) -> None:
+        """End a script that waits for a decision."""
+        script = self._suspended.pop(call_id)
+        script.stop()
+        self._scripts.pop(script.id, None)
 
     def _start(self, context: Context, code: str, language: Language) -> Script:
         if len(self._scripts) >= MAX_SCRIPTS:

@@ -66,7 +66,7 @@
       }
     }
     if (typeof url !== "string" || !/^(https?:|data:)/i.test(url)) {
-      throw new TypeErrorType("image expects an https or data URL, { image_url }, or an image of a tool's result");
+      throw new TypeErrorType("image expects a data URL, { image_url }, or an image of a tool's result");
     }
     send({ __proto__: null, type: "image", url, detail: detail === undefined || detail === null ? "" : toString(detail) });
   };

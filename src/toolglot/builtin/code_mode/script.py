@@ -7,17 +7,22 @@ needs a decision that nobody can give at once, the script stops there (`CallSusp
 
 import asyncio
 import itertools
+import re
 import threading
+from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.approvals import ApprovalRequest, Ruling
 from toolglot.builtin.code_mode.process import ScriptMessage, ScriptProcess
 from toolglot.definitions import ToolDefinition
 from toolglot.jsontext import dumps_text
+from toolglot.media_types import detect_media
 from toolglot.messages import Media, Text, ToolCall, ToolResult
 from toolglot.tools.context import CallSuspended, Context, InnerTools
 
@@ -57,6 +62,7 @@ class Script:
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._undecided = 0
+        self._images: dict[str, Media] = {}  # that results have given it
         self._waiting: list[tuple[ScriptMessage, ApprovalRequest]] = []
         self._process = start_process(self._receive, self._receive)
 
@@ -151,7 +157,7 @@ class Script:
             elif message.type == "yield":
                 return True
             elif message.type == "image":
-                self._parts.append(make_image(message))
+                self._parts.append(make_image(message, self._images))
             else:
                 self._parts.append(Text(message.text))
                 if message.type == "notify":
@@ -203,6 +209,7 @@ class Script:
             self._waiting.append((message, outcome))
             return
         result = outcome.result
+        self._images.update({image_url(block): block for block in result.content if isinstance(block, Media)})
         record.outcome = "not run" if not outcome.ran else "failed" if result.is_error else "ok"
         answer: dict[str, Any] = {"error": result.text} if result.is_error else {"value": dumps_text(to_value(result))}
         self._process.send({"type": "answer", "id": message.id, **answer})
@@ -226,22 +233,32 @@ def to_value(result: ToolResult) -> Any:
     if result.data is not None or not any(isinstance(block, Media) for block in blocks):
         return result.text if result.data is None else result.data
     if len(blocks) == 1 and isinstance(media := blocks[0], Media):
-        return {"image_url": media.url or f"data:{media.media_type};base64,{media.data}"}
+        return {"image_url": image_url(media)}
     return {
         "content": [
             {"type": "text", "text": block.text}
             if isinstance(block, Text)
-            else {"type": "input_image", "image_url": block.url or f"data:{block.media_type};base64,{block.data}"}
+            else {"type": "input_image", "image_url": image_url(block)}
             for block in blocks
         ]
     }
 
 
-def make_image(message: ScriptMessage) -> Part:
-    opaque = {"detail": message.detail} if message.detail in ("auto", "low", "high", "original") else None
-    if not message.url.lower().startswith("data:"):
-        return Media("image", url=message.url, opaque=opaque)
-    head, _, data = message.url[5:].partition(",")
-    if not head.endswith(";base64"):
-        return Text("[an image that is not base64 was left out]")
-    return Media("image", head.removesuffix(";base64") or "image/png", data=data, opaque=opaque)
+def image_url(media: Media) -> str:
+    return media.url or f"data:{media.media_type};base64,{media.data}"
+
+
+def make_image(message: ScriptMessage, images: Mapping[str, Media]) -> Part:
+    """Return an image that a script shows. `images`: those that results have given it, by URL.
+
+    Any other address would be a way out: the provider fetches it, with whatever the script has written into it.
+    """
+    media = images.get(message.url)
+    if media is None and re.match(r"data:[^,]*;base64,", message.url, re.IGNORECASE):
+        with suppress(ValueError):  # it is not base64
+            data = b64decode(message.url.partition(",")[2], validate=True)
+            if (detect_media(data[:16]) or ("", ""))[0] == "image":
+                media = Media.from_bytes(data)
+    if media is None:
+        return Text("[An image was left out: image() takes a PNG, JPEG, GIF or WebP as a data URL, or an image of a result.]")
+    return replace(media, detail=message.detail) if message.detail in ("auto", "low", "high", "original") else media
