@@ -1,8 +1,8 @@
 """The outside of the process that runs a script: how it is started, confined, spoken to and ended.
 
-It sees nothing of the machine but its own interpreter, and has given up even that when the script starts: bubblewrap where it
-works, and Landlock and seccomp in every case but `SandboxLevel.NONE`, where each script needs an approval. What it says is
-checked here; a process that says anything else is ended.
+It sees nothing of the machine but its own interpreter and the system's libraries: bubblewrap where it works, and Landlock and
+seccomp, which bind each of its threads, in every case but `SandboxLevel.NONE`, where each script needs an approval.
+Messages are checked here; a process that sends anything else is ended. What is in them is checked by `Script`.
 """
 
 import os

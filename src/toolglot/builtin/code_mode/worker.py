@@ -1,4 +1,4 @@
-"""The inside of the process that runs a script. It loads its interpreter, then gives up every right it has.
+"""The inside of the process that runs a script. It gives up every right it has before its interpreter starts.
 
 Messages are lines of JSON: the task comes first, then the results of calls; output, calls and the end go back. JavaScript runs
 in V8 without a compiler (`--jitless`), Python in Monty, an interpreter of a subset of Python. Neither can reach a function of
@@ -97,9 +97,14 @@ def limit_resources(task: dict[str, Any]) -> None:
 
 
 def give_up_rights(task: dict[str, Any], readable: list[str]) -> None:
-    """From here on, no file can be opened but these, no socket, and no other process can be reached."""
+    """From here on, no file can be opened but these, no socket, and no other process can be reached.
+
+    This binds the calling thread and those that it starts, so there must be no other one.
+    """
     if not task["filter"]:
         return
+    if len(os.listdir("/proc/self/task")) != 1:
+        raise RuntimeError("a thread would keep its rights")
     import ctypes
 
     from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock
@@ -123,14 +128,14 @@ def give_up_rights(task: dict[str, Any], readable: list[str]) -> None:
 def run_javascript(task: dict[str, Any], channel: Channel) -> None:
     import py_mini_racer as v8
 
-    v8.init_mini_racer(flags=(*v8.DEFAULT_V8_FLAGS, "--jitless"))
+    source = Path(__file__).with_name("runtime.js").read_text(encoding="utf-8")
+    v8.init_mini_racer(flags=(*v8.DEFAULT_V8_FLAGS, "--jitless"))  # reads its files, and starts no thread yet
+    give_up_rights(task, [])
     engine = v8.MiniRacer()
     engine.set_hard_memory_limit(_HEAP_BYTES)
     # By name, and not as an object: mini-racer calls those through Array.prototype, which is the script's.
     bridge = f"bridge_{os.urandom(8).hex()}"
-    source = Path(__file__).with_name("runtime.js").read_text(encoding="utf-8")
     engine.eval(f"Object.defineProperty(globalThis, '{bridge}', {{ value: {source} }}), 0")
-    give_up_rights(task, [])
     message: str | None = json.dumps({**task, "type": "start"})
     try:
         while True:
