@@ -66,6 +66,7 @@ DEEPSEEK3 = (
     '{"word": "elm"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
 )
 HARMONY = '<|channel|>commentary to=functions.look_up <|constrain|>json<|message|>{"word": "elm"}<|call|>'
+MISTRAL = '[TOOL_CALLS][{"name": "look_up", "arguments": {"word": "elm"}}]'
 CASES: dict[str, tuple[str, str, Expected]] = {
     "hermes": (HERMES, "", [LOOK]),
     "hermes on one line": (HERMES.replace("\n", ""), "", [LOOK]),
@@ -208,6 +209,22 @@ CASES: dict[str, tuple[str, str, Expected]] = {
         "",
         [LOOK, NOW],
     ),
+    "kimi in a line": (f"I help you. {KIMI} Let me check.", "I help you.  Let me check.", [LOOK]),
+    "harmony in a line": (f"<|end|>{HARMONY}<|start|>Done.", "<|end|><|start|>Done.", [LOOK]),
+    **{
+        f"after {intent!r}": (f"{intent}:\n{HERMES}", f"{intent}:\n", [LOOK])
+        for intent in (
+            "Let me read the file content",
+            "I'll check the output of the tests",
+            "Reading the file",
+            "To see the results",
+            "The next step is to read the file",
+            "The file is missing. Searching",
+            "The file is missing, creating it",
+            "The file is missing, so I'll look for it",
+            "Here is the call that reads the file",
+        )
+    },
     "after a thought": (f"<think>Is it {HERMES}?</think>\n{HERMES}", f"<think>Is it {HERMES}?</think>\n", [LOOK]),
     "after a code block": (f"```py\nx = {{}}\n```\n{HERMES}", "```py\nx = {}\n```\n", [LOOK]),
     "before a code block": (f"{HERMES}\n```py\n{{}}\n```", "\n```py\n{}\n```", [LOOK]),
@@ -241,6 +258,24 @@ QUOTED = {
     "quotation marks around lines": f"Write “{QWEN}”.\nNot ‘{GLM}’.",
     "a block quote": f"> {HERMES.replace(chr(10), '')}\n> {GLM.replace(chr(10), '')}",
     "a sentence": f"Models send {HERMES.replace(chr(10), '')} and wait.",
+    "a sentence with control tokens": f"The README contains {MISTRAL} which is odd.",
+    "control tokens after a word": f"It prints `x` and {KIMI} there",
+    "a list": f"- {HERMES}\n- other",
+    "a list of calls": f"1. {GLM}\n2. {MISTRAL}",
+    "a table": f"| a | {GLM.replace(chr(10), '')} |",
+    **{
+        f"after {words!r}": f"{words}:\n\n{call}"
+        for words, call in (
+            ("The file says", HERMES),
+            ("Here is the file content", '<function=look_up>{"word": "elm"}</function>'),
+            ("I read it. Its README.md contains", MISTRAL),
+            ("Here's what I found in the log", QWEN),
+            ("The output of the command was", GLM),
+            ("**Output", '{"name": "now", "parameters": {}}'),
+            ("For example, write", KIMI),
+        )
+    },
+    "words in bold": f"**File content:**\n{HERMES}",
     "an example with an explanation": f"For example:\n{HERMES}\nThis looks up a word.",
     "code in a thought": f"<think>\n```\nx\n```\n{HERMES}\n</think>\nNo.",
     "an example at the end": f"For example, one could write:\n\n{HERMES}",

@@ -10,8 +10,21 @@ _MARK = re.compile(r"(`+)|<(/?)(think|thinking|thought|reasoning|reflection|code
 _THOUGHTS = frozenset({"think", "thinking", "thought", "reasoning", "reflection", "THINK"})
 # Words that introduce an example.
 _EXAMPLE = re.compile(
-    r"\b(?:(?:examples?|instance|such as|like (?:this|so)|looks? like|formats?|syntax)\b|e\.g\.).*[:：]\s*\Z", re.IGNORECASE
+    r"\b(?:(?:examples?|instance|such as|like (?:this|so)|looks? like|formats?|syntax)\b|e\.g\.).*[:：]\W*\Z", re.IGNORECASE
 )
+# Words that introduce what somebody else wrote: "The file says:", "Here is its content:", but not "Let me read the file:".
+_CONTENT = r"\b(?:files?|readme|contents?|outputs?|results?|responses?|logs?|documents?|pages?|texts?|messages?)\b"
+_QUOTATION = re.compile(
+    r"(?:\b(?:says?|said|reads|wrote|replied|answered|(?:contain|show|state|print|return|report)(?:s|ed)|output)"
+    rf"|\bhere(?:['’]s| is| are)\b.*{_CONTENT}.*|(?:\A|[,;]\s)\W*(?:(?:the|its|this|that|your)\b[^,;]*)?{_CONTENT}[^,;]*)"
+    r"[:：]\W*\Z",
+    re.IGNORECASE,
+)
+_PLAN = re.compile(
+    r"\b(?:I['’]ll|will|let|needs?|must|should|next|steps?|(?:calls?|commands?) (?:to|that|for))\b", re.IGNORECASE
+)
+_SENTENCE_END = re.compile(r"[.!?]\s")
+_LIST_MARKER = re.compile(r"\s*(?:[-*+•]|\d{1,9}[.)])\s+")
 _KEPT = 300  # characters of the beginning and of the end of a line that are looked at again
 
 
@@ -100,23 +113,27 @@ class Quoting:
         return not self._has_text and self._line.is_blank
 
     @property
+    def is_sentence_start(self) -> bool:
+        """Whether the text before the place in its line is complete: a sentence, an introduction, a control token."""
+        return self._line.is_blank or self._line.end.rstrip().endswith((".", "!", "?", "…", "。", ":", "：", ">", "]"))
+
+    @property
     def is_introduced(self) -> bool:
         """Whether the text before the place ends with a colon."""
         return self._text_before.rstrip().endswith((":", "："))
 
     @property
-    def is_introduced_as_example(self) -> bool:
-        """Whether the text before the place says that an example follows."""
-        return bool(_EXAMPLE.search(self._text_before))
+    def is_introduced_as_quotation(self) -> bool:
+        """Whether the text before the place says that an example or somebody else's text follows: a quotation mark, a word."""
+        text = self._text_before
+        if self._line.end.endswith(_QUOTATION_MARKS) or _LIST_MARKER.fullmatch(self._line.start) or _EXAMPLE.search(text):
+            return True
+        sentence = _SENTENCE_END.split(text)[-1]
+        return bool(_QUOTATION.search(sentence)) and not _PLAN.search(sentence)
 
     @property
     def _text_before(self) -> str:
         return self._last_text if self._line.is_blank else self._line.end
-
-    @property
-    def is_after_quotation_mark(self) -> bool:
-        """Whether a quotation begins right before the place."""
-        return self._line.end.endswith(_QUOTATION_MARKS)
 
     @property
     def is_quoted(self) -> bool:

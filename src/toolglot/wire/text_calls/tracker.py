@@ -33,19 +33,18 @@ class _Group:
         self.calls: list[tuple[TextCall, Form]] = []
         self.raw: list[str] = []  # as the server sent it
         self.space: list[str] = []  # after the last call
-        self.is_reply_start, self.is_line_start = quoting.is_reply_start, quoting.is_line_start
-        is_example = not form.is_control and quoting.is_introduced_as_example
-        self.is_quoted = quoting.is_after_quotation_mark or is_example
+        self.is_reply_start = quoting.is_reply_start
+        # A control token ends a sentence, too: nothing but an example has it in the middle of one.
+        self.is_separate = quoting.is_sentence_start if form.is_control else quoting.is_line_start
+        self.is_quoted = quoting.is_introduced_as_quotation
         self.is_introduced, self.thought_count = quoting.is_introduced, quoting.thought_count
 
     def is_example(self) -> bool:
         """Return whether prose after these calls makes them an example: in a sentence, or after "like this:"."""
-        if self.form.is_control:
-            return False
         if self.form.is_bare:
             return not self.is_reply_start
-        is_inline = not self.is_line_start and "\n" not in "".join(self.space)
-        return is_inline or self.is_introduced
+        is_inline = not self.is_separate and "\n" not in "".join(self.space)
+        return is_inline or (self.is_introduced and not self.form.is_control)
 
     def add_raw(self, *texts: str) -> None:
         """Add what belongs to the calls."""
