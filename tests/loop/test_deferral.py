@@ -9,11 +9,11 @@ from bench.many_tools import many_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolConfig, ToolDefinition, coding_tools, tool
+from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolConfig, ToolDefinition, UsageError, coding_tools, tool
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES
 from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.view import Case, Facade, Field, View
-from toolglot.loop.deferral import ToolTimeline, plan_deferral
+from toolglot.loop.deferral import ToolTimeline, parse_defer, plan_deferral
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import (
     Conversation,
@@ -80,6 +80,16 @@ def test_the_rule_selects_tools(defer: Any, expected: int | None) -> None:
     deferral = plan_deferral(few(tags={"red"}), resolve_profile("anthropic", "claude-sonnet-4-5"), defer)
     assert (deferral and len(deferral.names)) == expected
     assert deferral is None or not deferral.is_automatic
+
+
+def test_the_words_of_the_settings_work_in_python_and_a_misspelt_name_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    assert [parse_defer(word) for word in ("auto", "all", "none", ["auto"])] == [None, True, False, None]
+    assert agent("openai-chat", tools=SOME, defer="all").defer is True
+    assert not caplog.records
+    agent("openai-chat", tools=SOME, defer=["crm_gett*", "crm_get_*"])
+    assert [record.getMessage() for record in caplog.records if "crm_gett" in record.getMessage()]
+    with pytest.raises(UsageError, match="defer: pass names, patterns or tags of tools, not int"):
+        agent("openai-chat", tools=SOME, defer=[3])
 
 
 def test_tools_are_deferred_by_themselves_if_there_are_too_many() -> None:

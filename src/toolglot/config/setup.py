@@ -26,7 +26,7 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, is_facade_name
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
-from toolglot.loop.deferral import Defer
+from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import (
@@ -250,8 +250,7 @@ class Setup:
     @property
     def defer_rule(self) -> Defer:
         """Which tools to defer, as `Orchestrator` takes it."""
-        rules: dict[tuple[str, ...], Defer] = {("auto",): None, ("all",): True, ("none",): False, (): False}
-        return rules.get(self.settings.defer, self.settings.defer)
+        return parse_defer(self.settings.defer or False)
 
     def resolve_facade(self, tools: Iterable[Any] = ()) -> "str | Facade":
         """How models see the built-in tools, and those of the program that a file names. Raises UsageError."""

@@ -21,7 +21,7 @@ from toolglot.facades.view import Facade
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
-from toolglot.loop.deferral import Defer
+from toolglot.loop.deferral import Defer, matches_pattern, parse_defer
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
@@ -149,7 +149,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self.options = replace(options, cache=True) if options.cache is None else options
         self.context, self.summarize = context, summarize
         self.facade: str | Facade = facade
-        self.defer: Defer = frozenset(as_items(defer)) if isinstance(defer, Iterable) else defer
+        self.defer: Defer = parse_defer(defer)
         if isinstance(code_mode, str) and code_mode not in get_args(Language):
             raise UnknownName("language for code_mode", code_mode, get_args(Language))
         self.code_mode: bool | Language | None = code_mode
@@ -267,6 +267,11 @@ class AgentCore(Generic[Data, OutputValue]):
         for field, used in fields.items():
             for name in sorted({*used} - {*names, *LOOP_TOOLS}):
                 log.warning("%s of ToolConfig names no tool of this agent: %s", field, UnknownName("tool", name, names).hint)
+        tools = self.registry.definitions()
+        patterns = () if isinstance(self.defer, bool | NoneType) or callable(self.defer) else self.defer
+        for pattern in sorted(patterns):
+            if not any(matches_pattern(tool, pattern) for tool in tools):
+                log.warning("defer names no tool and no tag of this agent: %s", UnknownName("tool", pattern, names).hint)
         for rule in map(parse_rule, (*config.approve, *config.deny)):
             if not any(fnmatchcase(name, rule.tool) for name in names) and not find_base_tools(rule.tool):
                 hint = UnknownName("tool", rule.tool, names).hint

@@ -16,14 +16,16 @@ from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_tool, token_factor
 from toolglot.request import iter_changes
 from toolglot.textutil import pluralize
+from toolglot.value_checks import as_items, check_arguments
 
-__all__ = ["Defer", "Deferral", "ToolTimeline", "plan_deferral"]
+__all__ = ["Defer", "Deferral", "ToolTimeline", "matches_pattern", "parse_defer", "plan_deferral"]
 
 Defer = bool | str | Collection[str] | Callable[[ToolDefinition], bool] | None
 """None: defers tools if there are too many · True: all but the built-in ones · False: none · names, patterns or tags of tools ·
 a function that is asked about each."""
 WINDOW_SHARE = 0.1
 """Tools are deferred automatically if they would take more than this share of the context window."""
+_WORDS: dict[str, bool | None] = {"auto": None, "all": True, "none": False}  # of the settings; they work in Python, too
 _MIN_TOOLS = 10  # with fewer, a search costs more than it saves
 
 
@@ -43,6 +45,16 @@ class Deferral(msgspec.Struct, frozen=True):
         """What is done, why, and what it saves, in one sentence."""
         count = pluralize(len(self.names), "tool")
         return f"{count} deferred, which saves about {self.tokens:,} tokens per request: {self.reason}"
+
+
+def parse_defer(defer: Defer | Iterable[str]) -> Defer:
+    """Return a rule with its names as a set, and the words of the settings as what they mean. Raises UsageError."""
+    if not isinstance(defer, Iterable):
+        return defer
+    names = as_items(defer)
+    for name in names:
+        check_arguments({"defer": name}, {"defer": (str, "names, patterns or tags of tools")})
+    return _WORDS[names[0]] if len(names) == 1 and names[0] in _WORDS else frozenset(names)
 
 
 def plan_deferral(
@@ -87,10 +99,12 @@ def _is_selected(tool: ToolDefinition, defer: Defer) -> bool:
     if callable(defer):
         return bool(defer(tool))
     patterns = (defer,) if isinstance(defer, str) else defer or ()
-    return any(
-        pattern in tool.tags or fnmatchcase(tool.name, pattern) or fnmatchcase(tool.qualified_name, pattern)
-        for pattern in patterns
-    )
+    return any(matches_pattern(tool, pattern) for pattern in patterns)
+
+
+def matches_pattern(tool: ToolDefinition, pattern: str) -> bool:
+    """Return whether a pattern is about a tool: by its name or one of its tags."""
+    return pattern in tool.tags or fnmatchcase(tool.name, pattern) or fnmatchcase(tool.qualified_name, pattern)
 
 
 class ToolTimeline:

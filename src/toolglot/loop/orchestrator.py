@@ -57,8 +57,8 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         data: Passed to tools in their Context, and to a function that writes the system prompt. A run can have its own:
             `run(prompt, data=…)`.
         conversation: A conversation to continue.
-        defer: Tools that the model is shown only when it finds them: True, names or tags, or a function; by default all but the
-            built-in ones if there are too many for the context window or the provider.
+        defer: Tools that the model is shown only when it finds them: True, names or tags, or a function; by default
+            ("auto") all but the built-in ones if there are too many for the context window or the provider.
         engine: Options of `create_engine`.
     """
 
