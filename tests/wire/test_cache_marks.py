@@ -11,11 +11,29 @@ from pydantic import TypeAdapter
 
 from toolglot.definitions import CacheMark, ToolDefinition
 from toolglot.jsontext import dumps, dumps_text
-from toolglot.messages import Conversation, Media, Message, Text, ToolCall, ToolResult, assistant, system, tool_results, user
+from toolglot.messages import (
+    Conversation,
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    ResultBlock,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    assistant,
+    system,
+    tool_results,
+    user,
+)
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Options, Request
+from toolglot.wire.cache_marks import count_marks
 from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.converters import encode_results
 from toolglot.wire.prefix import PrefixEncoder
+from toolglot.wire.writer import EncodedRequest
 
 Doc = dict[str, Any]
 MARK: Doc = {"type": "ephemeral"}
@@ -164,3 +182,114 @@ def test_official_clients_know_the_marks() -> None:
     TypeAdapter[Any](ResponseInputTextParam).validate_python(responses["input"][2]["output"][0])
     chat = encode(EVERYWHERE, "openai-chat", "gpt-5.6").body
     TypeAdapter[Any](ChatCompletionContentPartTextParam).validate_python(chat["messages"][0]["content"][0])
+
+
+CALL: Doc = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def part(text: str) -> Doc:
+    return {"type": "text", "text": text, "cache_control": MARK}
+
+
+ROUTED: Doc = {
+    "model": "anthropic/claude-sonnet-4.5",
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
+    "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}, part("b"), {"type": "text", "text": "c"}]},
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "t1", "content": [part("one"), part("two")]},
+    ],
+}
+
+
+def test_marks_of_answers_and_results_go_back_through_a_router() -> None:
+    request = decode_request("openai-chat", ROUTED, profile="openrouter", model=ROUTED["model"])
+    encoded = encode(request, "openrouter", ROUTED["model"])
+    assert encoded.body["messages"] == ROUTED["messages"]
+    assert encoded.losses == ()
+
+
+@pytest.mark.parametrize(("provider", "model", "sent"), [
+    ("anthropic", "claude-opus-4-8", 3),
+    ("openai-responses", "gpt-5.6", 2),
+    ("openai-chat", "gpt-5.6", 3),
+    ("gemini", "gemini-2.5-pro", 0),
+])  # fmt: skip
+def test_marks_of_a_router_are_sent_or_lost(provider: str, model: str, sent: int) -> None:
+    encoded = encode(decode_request("openai-chat", ROUTED, profile="openrouter", model=ROUTED["model"]), provider, model)
+    assert count(encoded.body) == sent
+    assert [loss.subject for loss in encoded.losses].count("cache mark") == 3 - sent
+
+
+CONTENTS: dict[str, tuple[ResultBlock, ...]] = {
+    "empty": (),
+    "text": (Text("a"),),
+    "texts": (Text("a", cache=CacheMark()), Text("b", cache=CacheMark())),
+    "change": (ToolsChanged(loaded=("f",)),),
+    "text and change": (Text("a"), ToolsChanged(loaded=("f",), opaque={"cache_control": MARK})),
+    "image": (Text("a", cache=CacheMark()), Media("image", "image/png", PNG)),
+    "foreign": (Text("a"), Foreign("anthropic-messages", {"type": "search_result", "content": [part("x")]})),
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("origin", ["", "claude-opus-4-8"])
+def test_every_mark_of_a_result_is_sent_or_lost(content: str, origin: str) -> None:
+    blocks = CONTENTS[content]
+    result = ToolResult("t1", blocks, "find", cache=CacheMark())
+    tools = (ToolDefinition("find", "", SCHEMA, finds_tools=True), ToolDefinition("f", "", SCHEMA, deferred=True))
+    message = replace(tool_results(result), origin=Origin("anthropic-messages", "anthropic", origin) if origin else None)
+    request = Request("", [user("go"), assistant([ToolCall("t1", "find", {})]), message], tools)
+    wanted = count_marks(message.blocks)
+    for provider, model in TARGETS:
+        for encoded in (
+            encode(request, provider, model),
+            encode_results([result], resolve_profile(provider, model)),
+        ):
+            marks = count(encoded.body if isinstance(encoded, EncodedRequest) else {"messages": encoded.messages})
+            assert marks + [loss.subject for loss in encoded.losses].count("cache mark") == wanted, (provider, model)
+
+
+TARGETS = [
+    ("anthropic", "claude-opus-4-8"),
+    ("openrouter", "anthropic/claude-sonnet-4.5"),
+    ("openai-responses", "gpt-5.6"),
+    ("openai-chat", "gpt-5.6"),
+    ("gemini", "gemini-2.5-pro"),
+    ("ollama", "qwen3"),
+]
+
+
+def test_tools_of_the_vendor_have_marks_too() -> None:
+    hosted = {"type": "web_search_20250305", "name": "web_search"}
+    bash = {"type": "bash_20250124", "name": "bash"}
+    tools = (
+        ToolDefinition("web_search", kind="hosted", wire="anthropic-messages", opaque=hosted, cache=CacheMark()),
+        ToolDefinition("bash", "", SCHEMA, typed={"anthropic-messages": bash}, cache=CacheMark("1h")),
+    )
+    encoded = encode(Request("", [user("hi")], tools), "anthropic", "claude-opus-4-8")
+    assert encoded.body["tools"] == [{**hosted, "cache_control": MARK}, {**bash, "cache_control": HOUR}]
+    again = encode(decode_request("anthropic-messages", encoded.body), "anthropic", "claude-opus-4-8")
+    assert again.body["tools"] == encoded.body["tools"]
+
+
+def test_the_mark_of_an_added_tool_is_lost_elsewhere() -> None:
+    addition = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}, "cache_control": MARK}
+    tools = [{"name": "g", "input_schema": SCHEMA}, {"name": "f", "input_schema": SCHEMA, "defer_loading": True}]
+    body = {**CLAUDE, "model": "claude-opus-4-8", "system": "s", "tools": tools}
+    body["messages"] = [{"role": "user", "content": "hi"}, {"role": "system", "content": [addition]}]
+    request = decode_request("anthropic-messages", body)
+    for provider, model in TARGETS:
+        encoded = encode(request, provider, model)
+        assert [loss.subject for loss in encoded.losses].count("cache mark") == (provider != "anthropic")
+        assert count(encoded.body) == (provider == "anthropic")
+
+
+def test_the_mark_of_a_tool_that_is_not_sent_takes_no_place() -> None:
+    hosted = ToolDefinition("web", kind="hosted", wire="anthropic-messages", opaque={"type": "web"}, cache=CacheMark())
+    texts = [Text(str(number), cache=CacheMark()) for number in range(4)]
+    encoded = encode(Request("", [user(texts)], (hosted,)), "openrouter", "anthropic/claude-sonnet-4.5")
+    assert count(encoded.body) == 4
+    assert [loss.where for loss in encoded.losses if loss.subject == "cache mark"] == ["tool 'web'"]

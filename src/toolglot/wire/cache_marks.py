@@ -1,17 +1,19 @@
 """Marks for prompt caches: `cache_control` of Anthropic and of routers, and `prompt_cache_breakpoint` of OpenAI.
 
 A decoder leaves a mark in a block's opaque fields; `lift_marks` makes it neutral. `Profile.cache_field` names the field that
-the target takes, and `can_carry` says where. A mark that has no form there is a Loss.
+the target takes, and `can_carry` says where. A mark that has no form there is a Loss, and so is one that an encoded message
+turns out not to contain (`report_lost_marks`).
 """
 
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from toolglot.definitions import CacheMark, ToolDefinition
 from toolglot.messages import Block, Foreign, Media, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import Options, Request
-from toolglot.wire.json_values import Doc, as_dict, as_text
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from toolglot.wire.writer import Place, Writer
 
@@ -54,6 +56,37 @@ def _read_own_mark(block: Block | ToolDefinition) -> CacheMark | None:
     return (read_mark(opaque) or read_mark(as_dict(opaque.get("more")))) if opaque else None  # `more`: of OpenAI's media
 
 
+def count_marks(blocks: Iterable[Block]) -> int:
+    """Count the marks of blocks, and of the content of results."""
+    count = 0
+    for block in blocks:  # `type(...) is` instead of isinstance: this runs for every block of every request
+        kind = type(block)
+        if kind is Foreign or kind is ToolsChanged:
+            item = block.item if isinstance(block, Foreign) else getattr(block, "opaque", None)
+            count += _count_fields((as_dict(item), as_dict(as_dict(item).get("item"))))
+        elif getattr(block, "cache", None) is not None:
+            count += 1
+        if isinstance(block, ToolResult):
+            count += count_marks(block.content)
+    return count
+
+
+def report_lost_marks(count: int, items: Iterable[Doc], writer: Writer, first_loss: int) -> None:
+    """Record the marks of a message that its items do not contain. Losses before `first_loss` are of other messages."""
+    known = sum(loss.subject == "cache mark" for loss in writer.losses[first_loss:])
+    for _ in range(count - known - _count_fields(items)):
+        writer.record_loss("cache mark", f"{writer.profile.title} has no place for it")
+
+
+def _count_fields(items: Iterable[Doc]) -> int:
+    """Count the marks of encoded items. Arguments of calls are not looked into: they may hold anything."""
+    count = 0
+    for item in items:
+        count += sum(isinstance(item.get(field), dict) for field in _FORMS)
+        count += sum(_count_fields(iter_dicts(item.get(key))) for key in ("content", "output"))
+    return count
+
+
 def can_carry(block: Block, place: Place, writer: Writer) -> bool:
     """Return whether the target takes a mark on a block."""
     if writer.is_own and _read_own_mark(block):
@@ -79,13 +112,18 @@ def drop_mark(block: AnyBlock, writer: Writer, reason: str = "", *, at: str = ""
 
 def check_tool_mark(tool: ToolDefinition, writer: Writer) -> ToolDefinition:
     """Return a tool without its mark if the target does not take it."""
-    if not tool.cache or (tool.wire == writer.profile.wire and _read_own_mark(tool)):  # the latter goes back as it came
+    if not tool.cache or _can_carry_on_tool(tool, writer):
         return tool
-    if writer.profile.cache_field != "cache_control":
-        return drop_mark(tool, writer, at=f"tool {tool.name!r}")
-    if tool.deferred:  # recorded 400
-        return drop_mark(tool, writer, "a deferred tool cannot have one", at=f"tool {tool.name!r}")
-    return tool
+    reason = "a deferred tool cannot have one" if tool.deferred and writer.profile.cache_field == "cache_control" else ""
+    return drop_mark(tool, writer, reason, at=f"tool {tool.name!r}")
+
+
+def _can_carry_on_tool(tool: ToolDefinition, writer: Writer) -> bool:
+    is_own = tool.wire == writer.profile.wire
+    if is_own and _read_own_mark(tool):  # it goes back as it came
+        return True
+    # A deferred tool with a mark is refused (recorded 400), and another vendor's tool is not sent at all.
+    return writer.profile.cache_field == "cache_control" and not tool.deferred and (is_own or tool.kind != "hosted")
 
 
 def encode_mark(block: Text | Media | ToolCall | ToolResult | ToolDefinition, writer: Writer, *, is_head: bool = False) -> Doc:
@@ -133,10 +171,10 @@ def encode_ttl(mark: CacheMark, writer: Writer) -> Doc:
     return {"ttl": ttl}
 
 
-def count_head_marks(request: Request, leading_count: int) -> int:
+def count_head_marks(request: Request, leading_count: int, writer: Writer) -> int:
     """Count the marks outside of the history, which are always sent."""
-    marked: list[Any] = [*request.tools, *(block for message in request.messages[:leading_count] for block in message.blocks)]
-    count = sum(1 for block in marked if not isinstance(block, Foreign) and getattr(block, "cache", None) is not None)
+    count = sum(count_marks(message.blocks) for message in request.messages[:leading_count])
+    count += sum(tool.cache is not None and _can_carry_on_tool(tool, writer) for tool in request.tools)
     if not request.options.cache:
         return count
     if any("cache_control" in fields for fields in request.extras.values()):  # the caller's own

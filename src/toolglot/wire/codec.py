@@ -14,7 +14,7 @@ from toolglot.messages import Message, Origin, Text
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
-from toolglot.wire.cache_marks import count_head_marks, lift_marks
+from toolglot.wire.cache_marks import count_head_marks, count_marks, lift_marks, report_lost_marks
 from toolglot.wire.history import filter_visible, prepare_history
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reader import ReplyDecoder, ReplyReader
@@ -95,7 +95,7 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
     count = writer.leading_count = encoder.leading_count(request.messages)
     writer.plan = plan_tools(request, find_changes(request.messages, count), writer)
     request = replace(request, tools=writer.plan.head)
-    writer.mark_count = count_head_marks(request, count)
+    writer.mark_count = count_head_marks(request, count, writer)
     reserve_names(writer.plan.head, writer)
     reserve_names(writer.plan.inline.values(), writer)
     stateful = is_stateful(request, profile)
@@ -120,7 +120,10 @@ def encode_messages(history: Sequence[Message], encoder: RequestEncoder, writer:
         for call in message.calls:
             writer.calls[call.id] = call  # a result is encoded by the call that it answers
         writer.enter(f"messages[{index}]", message.origin)
-        items += encoder.encode_message(message, writer)
+        first_loss, encoded = len(writer.losses), encoder.encode_message(message, writer)
+        if mark_count := count_marks(message.blocks):
+            report_lost_marks(mark_count, encoded, writer, first_loss)
+        items += encoded
     return items
 
 

@@ -11,7 +11,8 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire import spec
-from toolglot.wire.codec import decode_request, encode_request, load_request_encoder
+from toolglot.wire.codec import decode_request, encode_messages, encode_request, load_request_encoder
+from toolglot.wire.history import filter_visible
 from toolglot.wire.json_values import Doc
 from toolglot.wire.writer import EncodedRequest, Encoding, Writer
 
@@ -62,10 +63,10 @@ def encode_results(results: Iterable[ToolResult], target: Profile | str, *, call
     writer.enter("calls")
     encoder.encode_message(Message("assistant", tuple(answered)), writer)  # a result's id and name follow its call
     writer.losses.clear()
-    writer.enter("results")
-    messages = encoder.encode_message(tool_results(*results), writer) if results else []
-    encoded = writer.finish({})
-    return EncodedResults(encoded.losses, encoded.repairs, encoded.names, messages=messages)
+    messages = encode_messages(filter_visible([tool_results(*results)], writer, 0), encoder, writer, 0) if results else []
+    losses = tuple(replace(loss, where="results") for loss in writer.losses)
+    repairs = tuple(replace(repair, where="results") if repair.where != "calls" else repair for repair in writer.repairs)
+    return EncodedResults(losses, repairs, writer.names, messages=messages)
 
 
 def _find_profile(target: Profile | str) -> Profile:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from toolglot.messages import Block, Foreign, Media, Message, Role, Text, Thinking, ToolCall, ToolResult, ToolsChanged
-from toolglot.wire.cache_marks import can_carry, drop_mark
+from toolglot.wire.cache_marks import can_carry, count_marks, drop_mark, report_lost_marks
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.tools_over_time import describe_loaded, is_native
@@ -53,21 +53,18 @@ def count_leading_system(messages: Sequence[Message]) -> int:
 
 
 def _is_plain(message: Message) -> bool:
-    """Return whether any target may see the whole message: text, calls of the assistant, results of text."""
+    """Return whether any target may see the whole message: text, calls of the assistant, results of text; without marks."""
     # `type(...) is` instead of isinstance: this runs for every block of every request.
     is_assistant = message.role == "assistant"
     for block in message.blocks:
         kind = type(block)
-        if kind is ToolCall:
-            if not is_assistant or block.cache is not None:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-                return False
-        elif kind is ToolResult:
-            if block.cache is not None:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-                return False
-            for part in block.content:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-                if type(part) is not Text or not part.text or part.cache is not None:  # pyright: ignore[reportUnknownArgumentType]
+        if getattr(block, "cache", None) is not None:
+            return False
+        if kind is ToolResult:
+            for part in getattr(block, "content", ()):
+                if type(part) is not Text or not part.text or part.cache is not None:
                     return False
-        elif kind is not Text or not block.text or block.cache is not None:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        elif not (is_assistant if kind is ToolCall else kind is Text and getattr(block, "text", "")):
             return False
     return True
 
@@ -86,6 +83,7 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             item = as_dict(block.item)
             subject = as_text(item.get("type")) or next(iter(item), "content")
             writer.record_loss(subject, f"only {block.wire} understands it")
+            report_lost_marks(count_marks([block]), (), writer, len(writer.losses))
             text = extract_text(block)
             return [Text(text)] if text else []  # the model still reads what was found
         case Media("image", "application/pdf") if not writer.is_own:  # providers accept it only as a file
@@ -97,7 +95,10 @@ def _filter_block(block: Block, role: Role, writer: Writer) -> list[Block]:
             writer.record_loss(f"call {block.name!r}", "only the assistant calls tools")
             return []
         case ToolsChanged():
-            return [block] if is_native(writer.place, writer.origin, writer) else []
+            if is_native(writer.place, writer.origin, writer):
+                return [block]
+            report_lost_marks(count_marks([block]), (), writer, len(writer.losses))
+            return []
         case ToolResult():
             content = tuple(kept for part in block.content for kept in _filter_block(part, role, writer))
             changes = [part for part in block.content if isinstance(part, ToolsChanged)]

@@ -130,7 +130,7 @@ class PrefixEncoder:
         if cache.writer is None or cache.key != key:
             reserve_names(plan.head, writer)
             planned = replace(request, tools=plan.head)
-            writer.mark_count = count_head_marks(planned, count)
+            writer.mark_count = count_head_marks(planned, count, writer)
             body = self._encoder.encode_body(planned, writer, filter_visible(system, writer, 0), [])
             head = dumps(body)[:-2]  # without "]}": the items come last in every body
             cache.key, cache.writer, cache.head = key, writer, head if head[-1:] == b"[" else head + b","

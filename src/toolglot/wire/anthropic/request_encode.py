@@ -47,12 +47,11 @@ def encode_message(message: Message, writer: Writer) -> list[Doc]:
             # All results of a turn must be in one message: 400 "`tool_use` ids were found without `tool_result` blocks".
             return [{"role": "user", "content": [encode_result(result, writer) for result in message.results]}]
         case _:
-            before = encode_end(writer) if message.role == "assistant" else []
-            writer.held_items = writer.held_items if message.role != "assistant" else []
-            return [
-                *before,
-                {"role": message.role, "content": join_plain(_encode_blocks(message.blocks, writer, message.role))},
-            ]
+            before: list[Doc] = []
+            if message.role == "assistant":
+                before, writer.held_items = encode_end(writer), []
+            content = join_plain(_encode_blocks(message.blocks, writer, message.role))
+            return [*before, {"role": message.role, "content": content}]
 
 
 def encode_end(writer: Writer) -> list[Doc]:
@@ -279,8 +278,9 @@ def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
 
 
 def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
+    mark = encode_mark(tool, writer, is_head=True)
     if native := native_definition(tool, writer):  # `bash_20250124` and the like: sent without a schema
-        return native
+        return {**native, **mark, **native}
     function = encode_function(tool, writer)
     encoded = function.to_fields("input_schema")
     if function.strict or (tool.strict is False and tool.wire == ANTHROPIC_MESSAGES):
@@ -289,11 +289,8 @@ def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
         encoded["input_examples"] = function.examples
     if tool.deferred:
         encoded["defer_loading"] = True
-    return {
-        **encoded,
-        **encode_mark(tool, writer, is_head=True),
-        **function.extra,
-    }  # `cache_control`, `eager_input_streaming` …
+    # The extra fields are its own `cache_control`, `eager_input_streaming` …
+    return {**encoded, **mark, **function.extra}
 
 
 def encode_choice(

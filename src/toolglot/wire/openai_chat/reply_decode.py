@@ -10,6 +10,7 @@ from typing import Any, cast
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media
+from toolglot.wire.cache_marks import read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, join_surrogates, skip_empty, unknown_fields
 from toolglot.wire.openai_common import decode_usage
 from toolglot.wire.provider_errors import error_from_body
@@ -43,6 +44,7 @@ class ChatReplyDecoder(ReplyDecoder):
         self._reasoning_field = ""  # the name under which reasoning came first
         self._lists: dict[str, list[Any]] = {}  # fields of the message that grow: annotations, citations
         self._block_count = 0  # blocks received whole
+        self._text_slot: Hashable = "content"
         self._call_index: object = None  # of the most recent call
         self._call_slot: Hashable = None
 
@@ -194,8 +196,14 @@ class ChatReplyDecoder(ReplyDecoder):
             return
         for part in iter_dicts(content):  # pyright: ignore[reportUnknownArgumentType]
             match part.get("type"):
+                case "text" if read_mark(part):  # of a history: the mark ends a block
+                    self._block_count += 1
+                    slot = ("marked", self._block_count)
+                    self._tracker.merge_opaque(slot, "text", unknown_fields(part, ("type", "text")) or {})
+                    self._tracker.add_text(slot, part.get("text"))
+                    self._text_slot = ("content", self._block_count)
                 case "text":
-                    self._tracker.add_text("content", part.get("text"))
+                    self._tracker.add_text(self._text_slot, part.get("text"))
                 case "thinking":  # Mistral
                     self._reasoning_field = "thinking_part"
                     state = {"field": self._reasoning_field, **(unknown_fields(part, ("type", "thinking")) or {})}

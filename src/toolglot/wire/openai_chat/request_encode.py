@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option, encode_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
@@ -115,10 +115,15 @@ def encode_results(message: Message, writer: Writer) -> list[Doc]:
         head: Doc = {"role": "tool", "tool_call_id": writer.map_call_id(result.call_id)}
         if writer.profile.result_name and (name := writer.result_tool_name(result)):
             head["name"] = name  # Mistral
-        marks = [block for block in (*result.content, result) if isinstance(block, Text | ToolResult) and block.cache]
         content: Any = format_result_text(result)
-        if marks and (mark := encode_mark(marks[-1], writer)):
-            content = [{"type": "text", "text": content, **mark}]
+        texts = [block for block in result.content if isinstance(block, Text) and block.text]
+        mark = encode_mark(result, writer)
+        if texts and (mark or any(text.cache for text in texts)):  # only parts have marks
+            flag = content[: len(content) - len(result.text)]
+            content = [{"type": "text", "text": text.text} | encode_mark(text, writer) for text in texts]
+            content = [part | writer.echo_opaque(text.opaque) for part, text in zip(content, texts, strict=True)]
+            content[0]["text"] = flag + content[0]["text"]
+            content[-1] |= mark
         messages.append({**head, **state, "content": content})
     if media := writer.detach_media(message):  # text only (openai SDK 3.49); the media must follow all results
         if writer.profile.history.filler_after_results:
@@ -201,20 +206,21 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
 
 
 def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc:
+    mark = encode_mark(tool, writer, is_head=True)
     if native := native_definition(tool, writer):
-        return native
+        return {**native, **mark, **native}
     if tool.kind == "freeform" and writer.profile.features.freeform:
         custom: Doc = {"name": writer.map_tool_name(tool.name, tool.namespace)}
         if tool.description:
             custom["description"] = tool.description
         if tool.grammar:
             custom["format"] = {"type": "grammar", "grammar": tool.grammar}  # nested here, flat on Responses
-        return {"type": "custom", "custom": custom}
+        return {"type": "custom", "custom": custom, **mark}
     function = encode_function(tool, writer)
     fields = function.to_fields()
     if function.strict or (tool.strict is False and writer.profile.features.strict):
         fields["strict"] = function.strict
-    return {"type": "function", "function": fields, **encode_mark(tool, writer, is_head=True), **function.extra}
+    return {"type": "function", "function": fields, **mark, **function.extra}
 
 
 def encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> Any:

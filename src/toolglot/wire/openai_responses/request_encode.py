@@ -226,10 +226,10 @@ def encode_result(result: ToolResult, writer: Writer) -> Doc:
         output = describe_loaded(changes, writer)
     elif (marks and result.content) or any(not isinstance(block, Text | ToolsChanged) for block in result.content):
         flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error and not result.is_rendered else ()
-        *parts, last = result.content
-        if result.cache and isinstance(last, Text | Media):  # the mark of the whole result stands on its last part
-            last = replace(last, cache=result.cache)
-        output = _encode_content((*flag, *parts, last), writer)
+        parts = [block for block in result.content if not isinstance(block, ToolsChanged)]
+        if result.cache and isinstance(last := parts[-1], Text | Media):  # the mark of the whole result stands on its last part
+            parts[-1] = replace(last, cache=result.cache)
+        output = _encode_content((*flag, *parts), writer)
     kind = "custom_tool_call_output" if is_freeform else "function_call_output"
     return {"type": kind, "call_id": id, "output": output, **state}
 
