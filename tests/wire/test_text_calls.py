@@ -482,3 +482,17 @@ def test_hostile_replies_take_linear_time(piece: str) -> None:
         tracker.add_text("content", piece)
     tracker.add_text("content", "\n{" * 10_000)
     tracker.finish()
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("<function=save><parameter=text>\n", "\n</parameter></function>"),
+        ("<function=save><parameter=path>a</parameter>", "<parameter=text>\n</parameter></function>"),
+        ("<tool_call>look_up<arg_key>", "</arg_value></tool_call>"),
+    ],
+)
+def test_white_space_in_parameters_takes_linear_time(start: str, end: str) -> None:
+    text = start + " " * 300_000 + end
+    reply, _, _ = read(text)
+    assert reply.calls or reply.text == text

@@ -128,7 +128,8 @@ def _read_call(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:
 
 def _parse_tags(body: str, style: TagStyle, schema: Schema) -> dict[str, Any] | None:
     """Read parameters that are tags. Their values are text, which the schema gives a type."""
-    body = re.sub(rf"\s*(?:{style.end})\Z", "", body)
+    if end := re.search(rf"(?:{style.end})\Z", body):
+        body = body[: end.start()].rstrip()
     opening, properties = re.compile(style.opening), as_dict(schema.get("properties"))
     # A value may hold the closing tag as text: the one that counts is followed by another parameter or by the end.
     closing = re.compile(rf"{re.escape(style.closing)}\s*(?={style.opening}|\Z)")
@@ -137,7 +138,7 @@ def _parse_tags(body: str, style: TagStyle, schema: Schema) -> dict[str, Any] | 
     while position < len(body):
         match = opening.match(body, position)
         end = closing.search(body, match.end()) if match else None
-        if match is None or end is None or match[1] in texts:
+        if match is None or end is None or (name := match[1].strip()) in texts:
             return None
         stop, position = end.start(), end.end()
         # A closing tag may be missing (Qwen3-Coder): then another parameter of the tool begins on a line of its own.
@@ -146,7 +147,7 @@ def _parse_tags(body: str, style: TagStyle, schema: Schema) -> dict[str, Any] | 
                 stop = position = other.start()
                 break
         text = body[match.end() : stop]
-        texts[match[1]] = text.removeprefix("\n").removesuffix("\n") if style.trims else text
+        texts[name] = text.removeprefix("\n").removesuffix("\n") if style.trims else text
     return coerce(texts, schema)[0]
 
 

@@ -66,13 +66,12 @@ _KEY = Part(re.compile('(?:arguments|parameters|type|function|id)(?=")'), re.com
 _QWEN = TagStyle(r"<parameter=([^>\n]{1,160})>", "</parameter>", "</function>|</tool_call>", trims=True)
 _INVOKE = TagStyle(r'<parameter name="([^"\n]{1,160})"[^>\n]{0,40}>', "</parameter>", "</invoke>")
 _DSML = TagStyle(r'<｜DSML｜parameter name="([^"\n]{1,160})"[^>\n]{0,40}>', "</｜DSML｜parameter>", "</｜DSML｜invoke>")
-_GLM = TagStyle(r"<arg_key>\s*([^<\n]{1,160}?)\s*</arg_key>\s*<arg_value>", "</arg_value>", "</tool_call>")
+_GLM = TagStyle(r"<arg_key>([^<]{1,160})</arg_key>\s*<arg_value>", "</arg_value>", "</tool_call>")
 _MARKED_SPACES = "▁_ "  # some conversions of DeepSeek's models write the first of these as one of the others
 _DEEPSEEK_TOKENS = tuple(
     tuple(f"<｜{words.replace(' ', space)}｜>" for words in ("tool calls begin", "tool call begin", "tool sep"))
     for space in _MARKED_SPACES
 )
-_DEEPSEEK_ENDS = ("tool call end", "tool calls end", "end of sentence")
 
 
 def _wrap(wrappers: tuple[str, ...], form: Form) -> list[Form]:
@@ -133,7 +132,7 @@ TAILS = (
     *(
         f"<｜{words.replace(' ', space)}｜>"
         for words in ("tool call end", "tool calls end", "end of sentence")
-        for space in "▁_ "
+        for space in _MARKED_SPACES
     ),
     *("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "<|tool_call_end|>", "<|tool_calls_section_end|>"),
     *("<|call|>", "<|end|>", "<|return|>", "<|python_end|>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>", "</s>"),
