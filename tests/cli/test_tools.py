@@ -212,7 +212,8 @@ def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> Non
     ("words", "message"),
     [
         (["--facade", "claude_code"], "unknown facade 'claude_code'; did you mean 'claude-code'"),
-        (["--facade", "codex@0.1"], "unknown facade 'codex@0.1'; did you mean 'codex@0.166.0'"),
+        (["--facade", "codex@0.1"], "'codex@0.1' is older than the oldest version that is known, codex@0.77.0"),
+        (["--facade", "CODEX@0.77"], "unknown facade 'CODEX@0.77'; known: claude-code@2.0.30, "),
         (["--facade", "nowhere.toml"], "cannot read the facade 'nowhere.toml': No such file"),
         (["--facade", "own_harness:other"], "'own_harness:other' is not a Facade"),
         (["--facade", "own_harness:none"], "cannot load"),
@@ -333,6 +334,19 @@ def test_a_facade_may_be_ones_own(facade: str, name: str, directory: Path) -> No
 def tool_names(*words: str) -> list[str]:
     tools: list[dict[str, Any]] = json.loads(run_cli("tools", *words, "--json").out)
     return [tool.get("function", tool).get("name") for tool in tools]
+
+
+def test_code_mode_is_as_configured(monkeypatch: Patch) -> None:
+    assert tool_names("-m", "openai:gpt-5.6")[:2] == ["exec", "wait"]
+    monkeypatch.setenv("TOOLGLOT_CODE_MODE", "off")
+    assert "exec_command" in tool_names("-m", "openai:gpt-5.6")
+    assert tool_names("-m", "anthropic:claude-opus-5", "--code-mode", "on") == ["run_code"]
+
+
+def test_the_head_names_the_facade(capsys: Capture) -> None:
+    out = run_cli("tools", "-m", "openai:gpt-5", "--facade", "codex@0.166").out
+    assert out.splitlines()[0] == "OpenAI Responses · gpt-5 · openai-responses · facade codex-shell"
+    assert "facade" not in shown(capsys, [add], model="openai:gpt-5")[0].splitlines()[0]
 
 
 @pytest.mark.parametrize(

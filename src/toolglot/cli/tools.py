@@ -12,7 +12,7 @@ import click
 
 from toolglot.cli.check import load_tools_or_definitions
 from toolglot.cli.models import expand_fields, find_profile
-from toolglot.cli.options import DEFER, WIRE, complete_model
+from toolglot.cli.options import CODE_MODE, DEFER, WIRE, complete_model
 from toolglot.cli.printer import Printer, format_json, write_json_line
 from toolglot.cli.startup import Flags, prepare
 from toolglot.config.layers import read_configuration
@@ -22,7 +22,7 @@ from toolglot.errors import UsageError
 from toolglot.facades.catalog import GENERATIONS, list_facades
 from toolglot.loop.code_mode import choose_language, make_code_tool
 from toolglot.loop.deferral import Defer
-from toolglot.loop.model_view import ModelView
+from toolglot.loop.model_view import Language, ModelView
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
 from toolglot.providers.profile import Profile
@@ -43,6 +43,7 @@ from toolglot.wire.spec import SPECS
 @click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a TOML file or module:object.")
 @click.option("--facades", is_flag=True, help="List the facades, with the programs and models that they are for.")
 @DEFER
+@CODE_MODE
 @click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")
 def tools(
     tools: tuple[str, ...],
@@ -51,6 +52,7 @@ def tools(
     facade: str | None,
     facades: bool,
     defer: tuple[str, ...],
+    code_mode: str | None,
     json: bool,
 ) -> int:
     """Show tools as defined, or as a model sees them.
@@ -66,7 +68,7 @@ def tools(
     else:
         with prepare(Flags(), want_builtin=True) as cli_setup:
             loaded, unusable = cli_setup.tools, cli_setup.builtins.unusable if cli_setup.builtins is not None else {}
-    configuration = read_configuration(flags={"facade": facade, "defer": defer or None})
+    configuration = read_configuration(flags={"facade": facade, "defer": defer or None, "code_mode": code_mode})
     settings, directory = configuration.settings, configuration.code_directories.get("facade")
     setup = Setup(settings)
     resolved = setup.resolve_model(model) if model and (wire is None or model in settings.aliases) else model
@@ -77,6 +79,7 @@ def tools(
         facade=settings.facade,
         directory=directory,
         defer=setup.defer_rule,
+        code_mode=setup.code_mode,
         json=json,
     )
     for name, reason in unusable.items():
@@ -92,6 +95,7 @@ def show_tools(
     facade: str = "auto",
     directory: Path | None = None,
     defer: Defer = None,
+    code_mode: bool | Language | None = None,
     json: bool = False,
 ) -> int:
     """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict.
@@ -100,7 +104,7 @@ def show_tools(
     """
     profile = _resolve_target(model, wire)
     registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
-    deferral = None
+    deferral = bound_facade = None
     title = "As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does."
     if facade == "auto" and (profile is None or not profile.model):
         definitions = registry.definitions()
@@ -110,17 +114,18 @@ def show_tools(
         target = profile or resolve_profile("compatible")
         # As an agent offers them: a model whose harness is code mode calls the built-in ones from code.
         has_builtins = any(BUILTIN_TAG in tool.tags for tool in registry)
-        language = choose_language(None, chosen if has_builtins else None, target.model)
+        language = choose_language(code_mode, chosen if has_builtins else None, target.model)
         view = ModelView(target, registry, facade=chosen, defer=defer, code_language=language)
         definitions = view.tools([make_code_tool(language)] if language is not None else ())
-        deferral = view.deferral
+        deferral, bound_facade = view.deferral, view.facade
         title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
         raise UsageError("there are no tools to show: name some as module:object")
     fields, notes = list(definitions), []
     if profile is not None:
-        title = f"{profile.title}{' · ' + profile.model if profile.model else ''} · {profile.wire}"
+        facade_title = f"facade {bound_facade.facade.id}" if bound_facade is not None else ""
+        title = " · ".join(filter(None, (profile.title, profile.model, profile.wire, facade_title)))
         # Agents enable caching, and the cache marks are part of the tools field.
         encoded = encode_request(Request(profile.model, [user("…")], definitions, options=Options(cache=True)), profile)
         fields = encoded.body.get("tools")

@@ -27,6 +27,7 @@ from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, i
 from toolglot.facades.view import Facade
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.deferral import Defer, parse_defer
+from toolglot.loop.model_view import Language
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import (
@@ -53,7 +54,6 @@ log = getLogger("toolglot.config")
 SIMULATOR = "simulator"
 AUDIT_FILE = "audit.jsonl"
 Number = TypeVar("Number", int, float)
-_CODE_MODES = {"auto": None, "on": True, "off": False}
 _AGENT_OPTIONS = (
     AgentOptions.__annotations__.keys() - EngineOptions.__annotations__.keys()
 )  # the others are for `create_engine`
@@ -239,7 +239,7 @@ class Setup:
             "context": self.settings.context,
             "facade": self.resolve_facade(tools),
             "defer": self.defer_rule,
-            "code_mode": _CODE_MODES.get(self.settings.code_mode, self.settings.code_mode),
+            "code_mode": self.code_mode,
             **explicit,
             "audit": explicit["audit"] if "audit" in explicit else self.open_audit_log(),
             "fallbacks": tuple(self.engine(engine) if isinstance(engine, str) else engine for engine in fallbacks),
@@ -251,6 +251,13 @@ class Setup:
     def defer_rule(self) -> Defer:
         """Which tools to defer, as `Orchestrator` takes it."""
         return parse_defer(self.settings.defer or False)
+
+    @property
+    def code_mode(self) -> bool | Language | None:
+        """Whether the model writes code that calls the tools, as `Orchestrator` takes it."""
+        modes: dict[str, bool | Language | None] = {"auto": None, "on": True, "off": False}
+        mode = self.settings.code_mode
+        return modes[mode] if mode in modes else cast(Language, mode)
 
     def resolve_facade(self, tools: Iterable[Any] = ()) -> "str | Facade":
         """How models see the built-in tools, and those of the program that a file names. Raises UsageError."""
