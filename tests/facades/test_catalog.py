@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 import pytest
 
 from toolglot import facades
-from toolglot.errors import UnknownName
+from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import (
     FACADE_ALIASES,
     FACADE_MODULES,
@@ -196,10 +196,15 @@ def test_a_version_of_a_program_shows_what_it_showed_the_model(name: str, model:
     assert find_facade(name, model).id == facade
 
 
-@pytest.mark.parametrize("name", ["codex@0.76", "codex@new", "codex@", "codex@0..1", "aider@1.0", "qwen-code@1"])
+@pytest.mark.parametrize("name", ["codx@0.77", "codex@new", "codex@", "codex@0..1", "aider@1.0", "qwen-code@1"])
 def test_an_unknown_version_is_answered_with_those_that_there_are(name: str) -> None:
     with pytest.raises(UnknownName, match=r"unknown facade .*(codex@0\.77\.0|claude-code@2\.0\.30)"):
         find_facade(name)
+
+
+def test_a_version_before_the_oldest_known_one_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r"^'codex@0\.76' is older than the oldest version that is known, codex@0\.77\.0$"):
+        find_facade("codex@0.76")
 
 
 def test_newer_versions_come_first() -> None:

@@ -123,6 +123,8 @@ def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | 
     if is_facade_name(name):
         return find_facade(name, model)
     if (file := find_facade_file(name)) is None:
+        if "@" in name and ":" not in name:
+            return find_facade(name)  # which raises, with the versions that there are
         if ":" not in name:
             raise UnknownName("facade", name, ("auto", *FACADE_MODULES))
         facade = import_object(name, directory)

@@ -11,7 +11,7 @@ from math import inf
 
 import msgspec
 
-from toolglot.errors import UnknownName
+from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.view import Facade
 from toolglot.providers.catalog import ALIASES
 
@@ -180,7 +180,7 @@ def _list_versions(program: str) -> list[Generation]:
 
 
 def _find_generation(name: str, model: str) -> str:
-    """The facade of PROGRAM@VERSION for a model: of this version, or of the nearest one before it. Raises UnknownName."""
+    """The facade of PROGRAM@VERSION for a model: of this version, or of the nearest one before it. Raises UsageError."""
     program, _, version = name.partition("@")
     rows = _list_versions(program)
     known = (f"{row.program}@{row.version}" for row in GENERATIONS if row.version)
@@ -188,9 +188,10 @@ def _find_generation(name: str, model: str) -> str:
         raise UnknownName("facade", name, dict.fromkeys(known))
     # 0.77 stands for every 0.77.x.
     wanted = (*map(float, version.split(".")), inf)
+    oldest = rows[-1]
     rows = [row for row in rows if (*map(float, row.version.split(".")),) <= wanted]
     if not rows:
-        raise UnknownName("facade", name, dict.fromkeys(known))
+        raise UsageError(f"{name!r} is older than the oldest version that is known, {oldest.program}@{oldest.version}")
     bare = strip_model_prefix(model)
     return next((row.facade for row in rows if re.search(row.pattern, bare)), rows[0].facade)
 
@@ -201,7 +202,7 @@ def facade_id_for_provider(provider: str) -> str:
 
 
 def find_facade(facade_id: str, model: str = "") -> Facade:
-    """A facade by its id or alias, or by PROGRAM@VERSION as that program shows it to the model. Raises UnknownName."""
+    """A facade by its id or alias, or by PROGRAM@VERSION as that program shows it to the model. Raises UsageError."""
     if "@" in facade_id:
         facade_id = _find_generation(facade_id, model)
     facade_id = FACADE_ALIASES.get(facade_id, facade_id)
