@@ -4,14 +4,21 @@ import threading
 from pathlib import Path
 
 import pytest
-from script_kit import needs_javascript, needs_python, needs_sandbox
+from script_kit import Scripts, needs_javascript, needs_python, needs_sandbox
 
 from toolglot.builtin.code_mode import process
 from toolglot.builtin.code_mode.process import Language, ScriptMessage, ScriptProcess, ScriptTool
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_level
+from toolglot.tools.tool import tool
 
 pytestmark = [needs_javascript, needs_sandbox]
+
+
+@tool(effects="read")
+def repeat(value: str) -> str:
+    """Return the value."""
+    return value
 
 
 def read_confinement(pid: int) -> list[tuple[str, ...]]:
@@ -50,3 +57,12 @@ def test_every_thread_has_given_up_its_rights(level: SandboxLevel, language: Lan
     confined = [thread for thread in threads if thread[0] != "bwrap"]
     assert len(confined) > 2
     assert {thread[1:] for thread in confined} == {("1", str(expected))}
+
+
+async def test_half_a_character_and_far_timers_are_no_reason_to_fail() -> None:
+    code = r"""const half = "\u{1f600}".slice(0, 1); setTimeout(() => {}, Infinity); setTimeout(() => {}, 1e13);
+    text("a" + half); text("\\ud83d \u{1f600}"); text(await tools.repeat({value: half + "\\ud83d"}));
+    store(half, {[half]: half}); text(load(half)); notify(half); throw Error(half)"""
+    header, *texts, error, _ = await Scripts([repeat]).run(code)
+    assert (header, error) == ("Script failed", "Script error:\nError: \ufffd (line 3)")
+    assert texts == ["a\ufffd", "\\ud83d \U0001f600", "\ufffd\\ud83d", '{"\ufffd":"\ufffd"}', "\ufffd"]

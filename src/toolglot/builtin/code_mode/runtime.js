@@ -1,7 +1,7 @@
 // The inside of a script: what it can call, and one function for the process around it. Evaluates to that function.
 //
-// The script shares this global object and may change every prototype. Nothing here depends on one afterwards: built-in
-// functions are captured first, messages are objects without a prototype, and what waits to be sent is one string.
+// The script shares this global object and may change every prototype. That harms nobody but itself: built-in functions that
+// are used afterwards are captured first, messages are objects without a prototype, and what waits to be sent is one string.
 (() => {
   "use strict";
   const { stringify, parse } = JSON;
@@ -9,6 +9,11 @@
   const now = Date.now;
   const toString = String;
   const isArray = Array.isArray;
+  const uncurry = Function.prototype.bind.bind(Function.prototype.call); // a method as a function of its object
+  const match = uncurry(RegExp.prototype.exec);
+  const replace = uncurry(String.prototype.replace);
+  const includes = uncurry(String.prototype.includes);
+  const startsWith = uncurry(String.prototype.startsWith);
   const AsyncFunction = (async () => {}).constructor;
   const PromiseType = Promise;
   const ErrorType = Error;
@@ -24,8 +29,14 @@
   for (const name of ["console", "Atomics", "SharedArrayBuffer", "WebAssembly"]) delete globalThis[name];
   globalThis.__timer_manager = undefined; // of mini-racer; it cannot be deleted
 
+  // Half a character, as from cutting an emoji in two, is an escape in JSON, and others refuse to read it.
+  const toJson = (value) => {
+    const json = stringify(value);
+    if (json === undefined || !includes(json, "\\ud")) return json;
+    return replace(json, /\\(ud[89a-f][0-9a-f]{2}|.)/g, (escape) => (escape.length > 2 ? "\ufffd" : escape));
+  };
   const send = (message) => {
-    if (!isDone) outbox += stringify(message) + "\n";
+    if (!isDone) outbox += toJson(message) + "\n";
   };
   const finish = (error) => {
     send({ __proto__: null, type: "done", error });
@@ -35,7 +46,7 @@
     try {
       // An error's stack begins with its message. The two lines that the parser adds before the script are not counted.
       if (error instanceof ErrorType && typeof error.stack === "string") {
-        const line = /, <anonymous>:(\d+):\d+\)/.exec(error.stack);
+        const line = match(/, <anonymous>:(\d+):\d+\)/, error.stack);
         return toString(error) + (line ? ` (line ${line[1] - 2})` : "");
       }
       return typeof error === "object" && error !== null ? stringify(error) ?? toString(error) : toString(error);
@@ -50,7 +61,7 @@
 
   const callTool = (name, hasInput, input) =>
     new PromiseType((resolve, reject) => {
-      const text = hasInput ? stringify(input) : undefined;
+      const text = hasInput ? toJson(input) : undefined;
       const id = ++lastId;
       pending[id] = { __proto__: null, resolve, reject };
       send({ __proto__: null, type: "call", id, name, input: text });
@@ -62,10 +73,10 @@
       url = value.image_url ?? value.imageUrl;
       detail = detail ?? value.detail ?? value._meta?.["codex/imageDetail"];
       if (url === undefined && value.type === "image" && typeof value.data === "string") {
-        url = value.data.startsWith("data:") ? value.data : `data:${value.mimeType ?? "image/png"};base64,${value.data}`;
+        url = startsWith(value.data, "data:") ? value.data : `data:${value.mimeType ?? "image/png"};base64,${value.data}`;
       }
     }
-    if (typeof url !== "string" || !/^(https?:|data:)/i.test(url)) {
+    if (typeof url !== "string" || match(/^(https?:|data:)/i, url) === null) {
       throw new TypeErrorType("image expects a data URL, { image_url }, or an image of a tool's result");
     }
     send({ __proto__: null, type: "image", url, detail: detail === undefined || detail === null ? "" : toString(detail) });
@@ -74,7 +85,8 @@
     if (typeof value === "string") return send({ __proto__: null, type: "text", text: value });
     const items = value?.content ?? value?.content_items ?? (value?.type || value?.image_url ? [value] : undefined);
     if (isArray(items)) {
-      for (const item of items) {
+      for (let index = 0; index < items.length; index++) {
+        const item = items[index];
         if (typeof item?.text === "string") send({ __proto__: null, type: "text", text: item.text });
         else appendImage(item);
       }
@@ -95,7 +107,7 @@
       throw EXIT;
     },
     store: (key, value) => {
-      const text = stringify(value);
+      const text = toJson(value);
       if (text === undefined) throw new TypeErrorType(`store(${stringify(toString(key))}): the value is not serializable`);
       stored[toString(key)] = text;
       send({ __proto__: null, type: "store", name: toString(key), input: text });

@@ -24,6 +24,8 @@ _OUT_OF_MEMORY = "the script used too much memory and was stopped"
 _NOTHING_TO_WAIT_FOR = "the script waits for something that can never happen: no call and no timer is pending"
 _HEAP_BYTES = 256 << 20
 _MAX_CALLS = 10_000
+_MAX_WAIT = 3600.0
+"""Seconds after which timers are looked at again: select cannot wait for any length of time."""
 
 
 class _Ended(Exception):
@@ -68,7 +70,7 @@ class Channel:
     def receive(self, seconds: float | None = None) -> str | None:
         """Return the next line; None if there is none within these seconds."""
         while (end := self._buffer.find(b"\n")) < 0:
-            if seconds is not None and not select.select([0], [], [], max(0.0, seconds))[0]:
+            if seconds is not None and not select.select([0], [], [], max(0.0, min(seconds, _MAX_WAIT)))[0]:
                 return None
             if not (data := os.read(0, 1 << 18)):
                 raise _Ended
