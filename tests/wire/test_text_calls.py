@@ -403,13 +403,26 @@ def test_marks_in_ordinary_text_do_not_delay_it() -> None:
 
 def test_calls_of_the_server_make_text_text() -> None:
     tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
-    tracker.add_text("content", f"A {HERMES}\nB {GLM} ")
+    tracker.add_text("content", f"A `{HERMES}` B\n{GLM} ")
     tracker.update_call("call", "c1", "now", {})
     tracker.add_text("content", KIMI)
     reply = tracker.finish()
     assert reply.calls == (ToolCall("c1", "now", {}),)
-    assert sorted(reply.text) == sorted(f"A {HERMES}\nB {GLM} {KIMI}")
+    assert reply.text == f"A `{HERMES}` B\n{GLM} {KIMI}"
     assert tracker.repairs == []
+
+
+def test_text_never_comes_out_of_its_order() -> None:
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    tracker.add_text("content", f"A.\n{HERMES}\nB.\n{GLM} ")
+    assert tracker.visible_text == f"A.\n\nB.\n{GLM} "
+    tracker.update_call("call", "c1", "now", {})
+    reply = tracker.finish()
+    assert reply.calls == (ToolCall("c1", "now", {}),)
+    assert reply.text == f"A.\n\nB.\n{GLM} "
+    assert [repair.reason for repair in tracker.repairs] == [
+        "the server sent it as text (Hermes), besides calls of its own; left out"
+    ]
 
 
 def test_control_tokens_in_the_name_of_a_call_are_removed() -> None:
@@ -434,10 +447,17 @@ def test_an_interrupted_reply_keeps_its_text() -> None:
 
 
 def test_thoughts_whose_beginning_is_in_the_prompt_hold_no_calls() -> None:
-    reply, _, _ = read(f"I could send\n{HERMES}\nbut no.\n</think>\n{GLM}")
+    for text in (f"I could send\n{HERMES}\n</think>\n", f"{HERMES}</think>", f"I do not say {MISTRAL}[/THINK]"):
+        for cuts in ((), range(len(text))):
+            reply, _, tracker = read(text + GLM, *cuts)
+            assert (reply.text, calls_of(reply), len(tracker.repairs)) == (text, [LOOK], 1)
+    reply, events, tracker = read(f"I could send\n{HERMES}\nbut no.\n</think>\n{GLM}")
+    assert reply.text == shown(events) == "I could send\n\nbut no.\n</think>\n"
     assert calls_of(reply) == [LOOK]
-    assert HERMES in reply.text
-    assert GLM not in reply.text
+    assert [repair.reason for repair in tracker.repairs] == [
+        "the server sent it as text (Hermes), in a thought; left out",
+        "the server sent it as text (GLM); read as a call",
+    ]
 
 
 def test_refusals_and_thinking_are_not_read() -> None:

@@ -5,9 +5,12 @@ import re
 _FENCE = re.compile(r"(?:[\s>]|[-*+]\s|\d{1,9}[.)]\s)*(`{3,}|~{3,})(.*)")  # also in a list
 _INDENTED = re.compile(r" {4}| {0,3}\t")
 _QUOTATION_MARKS = tuple("\"'“‘„«‹「『")
-# Backticks; thoughts that a server left in the text; tags that quote. The names are the models' own.
-_MARK = re.compile(r"(`+)|<(/?)(think|thinking|thought|reasoning|reflection|code|pre|example|examples)>|\[(/?)(THINK)\]")
-_THOUGHTS = frozenset({"think", "thinking", "thought", "reasoning", "reflection", "THINK"})
+# Thoughts that a server left in the text, and tags that quote. The names are the models' own.
+_THOUGHTS = ("think", "thinking", "thought", "reasoning", "reflection", "THINK")
+_TAGS = (*_THOUGHTS[:-1], "code", "pre", "example", "examples")
+_MARK = re.compile(rf"(`+)|<(/?)({'|'.join(_TAGS)})>|\[(/?)(THINK)\]")
+CLOSING_TAGS = (*(f"</{name}>" for name in _TAGS), "[/THINK]")
+"""What follows a call only if it is quoted."""
 # Words that introduce an example.
 _EXAMPLE = re.compile(
     r"\b(?:(?:examples?|instance|such as|like (?:this|so)|looks? like|formats?|syntax)\b|e\.g\.).*[:：]\W*\Z", re.IGNORECASE

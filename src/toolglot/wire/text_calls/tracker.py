@@ -2,7 +2,8 @@
 
 Text that may be a call is held back; everything else is passed on at once. Only tools that the request offers are called, and
 nothing that is quoted: code, block quotes, quotation marks, thoughts, examples in the middle of prose. As soon as the server
-reports a call of its own, all text stays text. Calls are reported with the end of the reply, each with a Repair.
+reports a call of its own, all text stays text. Calls are reported with the end of the reply, each with a Repair. A call that
+turns out to be none when text after it has been passed on is left out, with a Repair: text never comes out of its order.
 """
 
 import re
@@ -16,7 +17,7 @@ from toolglot.messages import Origin, Reply, ToolCall
 from toolglot.wire.json_values import join_surrogates
 from toolglot.wire.text_calls.bodies import TagsEnd, TextCall, Tools, ValueEnd, find_tool, open_body, parse_body
 from toolglot.wire.text_calls.forms import TAILS, TRIGGER, Form, Head, find_head, find_stripped_head
-from toolglot.wire.text_calls.quoting import Quoting
+from toolglot.wire.text_calls.quoting import CLOSING_TAGS, Quoting
 from toolglot.wire.tracker import ToolCallTracker
 
 _SLOT = "content"  # the text of a reply, on the wires of servers that leak calls
@@ -97,7 +98,7 @@ class TextCallTracker(ToolCallTracker):
             self._is_active, self._held, self._accepted = False, "", []
             for group in groups:
                 if group.thought_count < thought_count:  # the server left a thought in the text, and its end came later
-                    _add_text(self, _SLOT, join_surrogates("".join(group.raw)))
+                    self._leave_out(group, "in a thought")
                     continue
                 for call, form in group.calls:
                     slot = ("text call", len(self.repairs))
@@ -128,16 +129,22 @@ class TextCallTracker(ToolCallTracker):
     def _start_call(self, state: Any, id: str) -> None:
         if self._is_active:  # the server reads calls itself: what it left in the text is text
             text, self._is_active, self._is_idle = self._withheld_text, False, False
+            for group in self._accepted:
+                self._leave_out(group, "besides calls of its own")
             self._accepted, self._group, self._held, self._head_text, self._body = [], None, "", "", []
             _add_text(self, _SLOT, text)
         super()._start_call(state, id)
+
+    def _leave_out(self, group: _Group, where: str) -> None:
+        for call, form in group.calls:
+            reason = f"the server sent it as text ({form.title}), {where}; left out"
+            self.repairs.append(Repair(f"tool call {call.name!r}", "reply", reason))
 
     # ---- the text
 
     @property
     def _withheld_text(self) -> str:
-        groups = [*self._accepted, self._group] if self._group else self._accepted
-        raw = [piece for group in groups for piece in (*group.raw, *group.space)]
+        raw = (*self._group.raw, *self._group.space) if self._group else ()
         return join_surrogates("".join((*raw, self._head_text, *self._body, self._held)))
 
     def _read(self, text: str) -> None:
@@ -229,8 +236,10 @@ class TextCallTracker(ToolCallTracker):
             group.add_raw(tail)
             group.is_quoted = group.is_quoted or tail == again
             return stripped[len(tail) :]
+        if stripped.startswith(CLOSING_TAGS):  # the calls stand in a thought or a quotation whose beginning is unknown
+            group.is_quoted = True
         head = self._find_head(stripped, 0) if TRIGGER.match(stripped) else None
-        if head == "partial" or any(tail.startswith(stripped) for tail in tails):
+        if head == "partial" or any(tail.startswith(stripped) for tail in (*tails, *CLOSING_TAGS)):
             self._held = stripped
             return ""
         if head is not None:
