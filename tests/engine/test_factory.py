@@ -353,6 +353,12 @@ def test_headers_of_the_caller_override_ours(name: str, value: str) -> None:
     assert [found for key, found in headers.items() if key.lower() == name.lower()] == [value]
 
 
+def test_betas_of_the_caller_are_added_to_ours() -> None:
+    request = sent("anthropic:claude-opus-4-8", headers={"Anthropic-Beta": "context-1m-2025-08-07"})
+    ours = resolve_profile("anthropic", "claude-opus-4-8").headers["anthropic-beta"]
+    assert request.headers["anthropic-beta"] == f"{ours},context-1m-2025-08-07"
+
+
 def test_headers_are_copied() -> None:
     headers = {"x-mine": "1"}
     engine = create_engine("anthropic:m", key=KEY, transport=ScriptedTransport(), headers=headers)

@@ -10,6 +10,7 @@ from toolglot.jsontext import dumps, dumps_text
 from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult, ToolsChanged, assistant, tool_results, user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolChoice, ToolDefinition, effective_tools
+from toolglot.simulator.core import Simulator
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.spec import SPECS
@@ -344,7 +345,35 @@ def test_a_change_stands_right_before_the_assistant_on_anthropic() -> None:
     assert roles[5:9] == ["assistant", "user", "system", "assistant"]
     assert body["messages"][7]["content"] == [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}]
     assert body["messages"][-1]["content"] == [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "late"}}]
-    assert profile.headers["anthropic-beta"] == "mid-conversation-tool-changes-2026-07-01"
+    betas = profile.headers["anthropic-beta"].split(",")
+    assert betas == ["mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15"]
+
+
+def test_a_definition_in_the_history_of_anthropic_goes_back_as_it_came() -> None:
+    definition = {"name": "late", "description": "Comes later.", "input_schema": schema()}
+    addition = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": definition}}
+    removal = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "late"}}
+    body: dict[str, Any] = {
+        "model": "claude-opus-4-8",
+        "max_tokens": 9,
+        "tools": [{"name": "read", "input_schema": schema()}],
+        "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "system", "content": [addition]},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c"},
+            {"role": "system", "content": [removal]},
+        ],
+    }
+    profile = resolve_profile("anthropic", "claude-opus-4-8")
+    request = decode_request("anthropic-messages", body)
+    encoded = encode_request(request, profile)
+    assert (encoded.body, encoded.losses) == (body, ())
+    assert Simulator().handle("POST", "/v1/messages", {"x-api-key": "k", **profile.headers}, dumps(body)).status == 200
+    request = replace(request, messages=request.messages[:4])
+    for provider, model in (("openai-responses", "gpt-5.6"), ("anthropic", "claude-opus-5"), ("gemini", "gemini-3-pro")):
+        elsewhere = encode_request(request, resolve_profile(provider, model))
+        assert (dumps_text(elsewhere.body).count("Comes later."), elsewhere.losses) == (1, ())
 
 
 def test_deferred_names_are_short_enough_for_references() -> None:

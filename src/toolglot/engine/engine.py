@@ -194,7 +194,10 @@ class Engine:
     def build_http_request(self, profile: Profile, body: bytes, key_headers: Mapping[str, str], *, stream: bool) -> HttpRequest:
         """The HTTP request for a body. `profile`: the one the body was encoded for; the engine's may have been healed since."""
         # The caller's headers go last: they may replace even the key, for proxies that authenticate on their own.
-        headers = {**_BASE_HEADERS, **_lowercase_names(profile.headers), **key_headers, **self._extra_headers}
+        own, extra = _lowercase_names(profile.headers), self._extra_headers
+        headers = {**_BASE_HEADERS, **own, **key_headers, **extra}
+        if "anthropic-beta" in own and "anthropic-beta" in extra:  # a list: what the body needs, and what the caller wants
+            headers["anthropic-beta"] = f"{own['anthropic-beta']},{extra['anthropic-beta']}"
         path = profile.stream_path if stream and profile.stream_path else profile.path
         return HttpRequest(_build_url(self.keys.base_url or profile.base_url, path, profile.model), headers, body, stream)
 

@@ -28,7 +28,7 @@ _RESPONSES = ("openai-responses", "azure-responses", "azure-dated-responses")
 _LOW_TO_HIGH = ("low", "medium", "high")
 _CLAUDE = "(opus|sonnet|haiku|fable|mythos)"
 _LIVE_TESTS = "pydantic-ai 2.66, live-tested 2026"
-_TOOL_CHANGES = "mid-conversation-tool-changes-2026-07-01"
+_TOOL_CHANGES = "mid-conversation-tool-changes-2026-07-01,inline-tools-2026-09-15"
 _ANTHROPIC_SDK = "anthropic SDK 2.8.0"
 
 FACTS = (

@@ -67,6 +67,8 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
     inline, removed, moved = dict[str, ToolDefinition](), set[str](), list[str]()
     for change, place, origin in changes:
         form = wire_form if is_native(place, origin, writer) else ""
+        if form and "tool" in (change.opaque or {}) and writer.owns_state(origin):
+            form = "definitions"  # Anthropic's `tool_definition`: the history has the whole tool
         for name in change.removed if form != "references" else ():  # OpenAI's history cannot take a tool back
             head.pop(name, None)
             inline.pop(name, None)

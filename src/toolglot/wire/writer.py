@@ -20,7 +20,7 @@ _SILENT_KEYS = frozenset(
     {
         *("id", "status", "index", "object", "type", "role", "field", "part", "source", "legacy", "item", "prefix", "phase"),
         *("caller", "signature", "thoughtSignature", "encrypted_content", "redacted", "summary", "content", "thought"),
-        *("annotations", "logprobs", "cache_control", "prompt_cache_breakpoint", "refusal", "namespace"),
+        *("annotations", "logprobs", "cache_control", "prompt_cache_breakpoint", "refusal", "namespace", "tool"),
     }
 )
 # What grows while messages are encoded. Everything else is settled with the head and shared between copies.

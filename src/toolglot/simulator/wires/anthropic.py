@@ -128,7 +128,7 @@ class Rules(WireRules):
         """A reference to a tool names a tool of the request. Its name may have 64 characters, though tools may have 128."""
         blocks = [block for message in iter_dicts(self.doc.get("messages")) for block in iter_dicts(message.get("content"))]
         inline = [as_dict(block.get("tool")) for block in blocks if block.get("type") == "tool_addition"]
-        tools = [*iter_dicts(self.doc.get("tools")), *(tool for tool in inline if tool.get("type") != "tool_reference")]
+        tools = [*iter_dicts(self.doc.get("tools")), *(as_dict(tool.get("definition")) for tool in inline)]
         names = {as_text(tool.get("name")) for tool in tools}
         pending: list[tuple[str, Any]] = [("messages", self.doc.get("messages"))]
         while pending:
