@@ -43,6 +43,15 @@ class TestTheNote:
     def test_there_is_none_where_no_tools_are_offered(self, desk: Desk) -> None:
         assert instruct(desk, config=ToolConfig(enabled=False))[0] == ""
 
+    @pytest.mark.parametrize(("code_mode", "language"), [("javascript", "JavaScript"), ("python", "Python")])
+    def test_in_code_mode_it_says_how_the_tools_are_called(self, desk: Desk, code_mode: Any, language: str) -> None:
+        desk.work("gemini/gemini-3-pro-preview", code_mode=code_mode)
+        text = desk.last["systemInstruction"]["parts"][0]["text"]
+        assert text.startswith(f"The tools named here are called from {language} code, with run_code: do independent steps")
+        assert text.endswith(find_facade("gemini-cli").note[-30:])
+        desk.work("openai-responses/gpt-5.6")  # whose own note says it
+        assert desk.last["instructions"].startswith("Call all other tools from JavaScript, with exec: ")
+
     def test_a_function_that_writes_the_instructions_sees_the_native_tools(self, desk: Desk) -> None:
         def write(context: PromptContext) -> str:
             return " ".join(tool.name for tool in context.tools)

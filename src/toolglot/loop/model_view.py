@@ -37,8 +37,10 @@ log = getLogger("toolglot.loop")
 _DEFAULT_CONFIG = ToolConfig()
 _SEARCH_PLACEHOLDER = ToolDefinition(SEARCH_TOOLS, tags=frozenset({BUILTIN_TAG}))  # which a facade may have a view of
 _CODE_PLACEHOLDER = ToolDefinition(RUN_CODE, tags=frozenset({BUILTIN_TAG}))  # as above
-
-
+_CODE_NOTE = (
+    f"The tools named here are called from {{language}} code, with {RUN_CODE}: do independent steps in one script, and show "
+    "only what you need."
+)
 _NO_HOSTED_TOOLS = HostedTools()
 
 
@@ -236,7 +238,12 @@ class ModelView:
     def system_messages(self, instructions: str) -> tuple[Message, ...]:
         """Return the system prompt, followed by the facade's note on how to work with the built-in tools."""
         facade = self.facade if self.config.enabled else None
-        text = "\n\n".join(part for part in (instructions, facade.note if facade is not None else "") if part)
+        note = facade.note if facade is not None else ""
+        if note and facade is not None and self.code_language is not None and facade.native_names(RUN_CODE) == (RUN_CODE,):
+            # The note is for models that call these tools themselves.
+            language = {"javascript": "JavaScript", "python": "Python"}[self.code_language]
+            note = f"{_CODE_NOTE.format(language=language)} {note}"
+        text = "\n\n".join(part for part in (instructions, note) if part)
         return (system(text),) if text else ()
 
     def render_message(self, message: Message, losses: dict[Loss, None]) -> Message:
