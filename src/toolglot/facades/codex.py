@@ -139,9 +139,7 @@ _EXEC_VIEWS = (
     WEB_RUN,
 )
 _SEARCH = "find files with `rg --files` and text with `rg` (or find and grep if it is missing), and read with `sed -n`."
-_ARGV = f'Run commands with shell, as ["bash", "-lc", "…"], and set workdir instead of using cd: {_SEARCH}'
 _PATCH = "Change files only with apply_patch."
-_ARGV_PATCH = 'Change files only through shell, too: ["apply_patch", "*** Begin Patch\\n…"].'
 _CHECK = "Look at lines before you change them, and run checks afterwards."
 _PLAN = f"Track multi-step work with update_plan. {_CHECK}"
 _SESSIONS = (
@@ -149,6 +147,15 @@ _SESSIONS = (
 )
 _SCRIPTS = "Call all other tools from JavaScript, with exec: do independent steps in one script, and show only what you need."
 _EXEC = f"Run commands with exec_command, and set workdir instead of using cd: {_SEARCH} {_PATCH} {_SESSIONS}"
+
+
+def describe_argv(shell: str = "shell", directory: str = "workdir", *, applies_patches: bool = False) -> str:
+    """How to work with a tool that takes a program with its arguments. `applies_patches`: files are changed through it, too."""
+    commands = f'Run commands with {shell}, as ["bash", "-lc", "…"], and set {directory} instead of using cd: {_SEARCH}'
+    patches = f'Change files only through {shell}, too: ["apply_patch", "*** Begin Patch\\n…"].' if applies_patches else _PATCH
+    return f"{commands} {patches} {_PLAN}"
+
+
 # Codex puts no error flag on its results: their text says what failed.
 _codex_facade = partial(Facade, provider="openai", failure=render_failure, flags_errors=False)
 _PATCH_DIFFERENCE = {
@@ -194,7 +201,7 @@ TABLES = (
         title="Codex with shell",
         views=(make_shell(applies_patches=True), replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
         hides=_HIDES,
-        note=f"{_ARGV} {_ARGV_PATCH} {_PLAN}",
+        note=describe_argv(applies_patches=True),
         differences=_IMAGE_DIFFERENCE,
     ),
     _codex_facade(
@@ -202,7 +209,7 @@ TABLES = (
         title="Codex for open models",
         views=(make_shell(applies_patches=False), make_apply_patch_function(), *_COMMON_VIEWS),
         hides=_HIDES,
-        note=f"{_ARGV} {_PATCH} {_PLAN}",
+        note=describe_argv(),
         differences=_IMAGE_DIFFERENCE,
     ),
     _codex_facade(
@@ -210,7 +217,7 @@ TABLES = (
         title="Codex with local_shell",
         views=(LOCAL_SHELL, replace(make_apply_patch_function(), hidden=True), *_COMMON_VIEWS),
         hides=_HIDES,
-        note=f"{_ARGV} {_ARGV_PATCH} {_PLAN}".replace("shell,", "local_shell,"),
+        note=describe_argv("local_shell", "working_directory", applies_patches=True),
         differences=_IMAGE_DIFFERENCE,
     ),
     Facade(
@@ -219,7 +226,7 @@ TABLES = (
         provider="openai",
         views=(make_shell(applies_patches=False), make_apply_patch_function(accepts=OPERATION_PARAMETERS), *_COMMON_VIEWS),
         hides=_HIDES,
-        note=f"{_ARGV} {_PATCH} {_PLAN}",
+        note=describe_argv(),
     ),
     Facade(
         id="openai-hosted",
