@@ -1,6 +1,7 @@
 """How Gemini CLI writes results and failures; Qwen Code, which began as a copy of it, shares some of it.
 
-What a command or a page has written stands within `<untrusted_context>`, which nothing inside of it can close.
+What a command in the foreground or a page has written stands within `<untrusted_context>`, which nothing inside of it can
+close. As in the program, the output of a process in the background does not; our notes stand outside, with the paths they name.
 """
 
 import posixpath

@@ -270,7 +270,7 @@ def notebook_tools(state: ToolState) -> list[Tool]:
         """
         with state.lock:
             change = plan_edit(path, source, cell_id, cell_type, mode, read_first)
-            saved = save_change(state, path, change)
+            saved = save_change(state, path, change, read_first)
         cell = "the {cell_type} cell {cell_id!r} (index {index})".format(**change.cell)
         text = f"{mode.removesuffix('e')}ed {cell} of {saved.path!r}; it has {pluralize(change.cell['cells'], 'cell')} now"
         return ToolOutput(text, {**to_data(saved), **change.cell, "mode": mode, "source": "" if mode == "delete" else source})

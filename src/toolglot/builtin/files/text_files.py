@@ -129,7 +129,7 @@ def diff_preview(state: ToolState, plan: Callable[..., TextChange]) -> Callable[
     return make_preview(describe)
 
 
-def save_change(state: ToolState, path: str, change: TextChange, read_first: ReadRule = "required") -> SavedFile:
+def save_change(state: ToolState, path: str, change: TextChange, read_first: ReadRule) -> SavedFile:
     """Write a planned change and mark it as seen. Raises ToolError."""
     result = state.workspace.write(path, change.data, expected=change.expected)
     seen = state.seen_versions.get(result.path)
