@@ -22,7 +22,7 @@ from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact, sign
 from toolglot.messages import Conversation, Message, load, save, user
 from toolglot.option_signatures import show_options
 from toolglot.providers.tokens import estimate_message, estimate_tool
-from toolglot.request import Request
+from toolglot.request import Request, ToolDefinition
 from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
 from toolglot.type_parameters import Data, OtherData, OtherOutput, OutputValue
@@ -158,6 +158,11 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
     def deferral(self) -> Deferral | None:
         """Which tools the model gets only when it finds them, why, and what that saves; None if it gets all of them."""
         return self.view().deferral
+
+    @property
+    def visible_tools(self) -> tuple[ToolDefinition, ...]:
+        """The tools as the model sees them, with those that the loop adds; in code mode without those that its code calls."""
+        return self.view().tools(self.loop_tools(self._state))
 
     @property
     def loaded_tools(self) -> tuple[str, ...]:

@@ -83,8 +83,10 @@ def test_chat_continues_after_any_line(line: str) -> None:
         (["/show"], ["nothing has been folded yet"]),
         (["/model simulator:openai-chat"], ["nothing in the conversation is lost"]),
         (["think hm\nsay x"], ["1 word ·"]),
-        (["/tools"], ["add  Add two numbers."]),
+        (["/tools"], ["add   Add two numbers."]),
         (["/tools"], ["wipe", "asks first"]),
+        (["/tools"], ["2 tools"]),
+        (["/tools w*"], ["1 tool"]),
         (["/tools add"], ['"name": "add"']),
         (["/tools add"], ['"description": "Add two numbers."']),
         (["/tools ad"], ["unknown tool 'ad'", "'add'"]),
@@ -168,7 +170,7 @@ class TestTools:
     @pytest.mark.parametrize(
         ("model", "lines"),
         [
-            ("anthropic/claude-opus-5", {"read": "read → Read  ", "shell": "shell → Bash  ", "add": "add  Add two"}),
+            ("anthropic/claude-opus-5", {"read": "read → Read  ", "shell": "shell → Bash  ", "add": "add  "}),
             (
                 "openai-responses/gpt-5.5",
                 {"web": "web → web.run  ", "patch": "patch → apply_patch  ", "view_image": "view_image  "},
@@ -210,7 +212,24 @@ class TestTools:
             return ""
 
         over = talk("/tools", tools=[wordy], moves=moves)
-        assert len([line for line in over.lines if line.strip()]) == 1
+        assert len([line for line in over.lines if line.strip()]) == 2
+        assert over.has("… asks first")
+
+    def test_tools_that_code_calls_or_a_search_finds_are_told_from_those_that_the_model_sees(self, tmp_path: Path) -> None:
+        pytest.importorskip("pydantic_monty")
+        tools = [*coding_tools(tmp_path), add]
+        over = talk("/tools", "/tools run_code", "/tools add", model="simulator:anthropic", tools=tools, code_mode="python")
+        shown = {line.split(" ")[0]: line for line in over.lines}
+        assert shown["add"].endswith(" in code")
+        assert not shown["run_code"].endswith(" in code")
+        assert over.has("the model writes python that calls those marked with: in code")
+        assert over.has('"name": "run_code"')
+        assert over.has('"name": "add"')
+        over = talk('call search_tools {"query": "numbers"}', "/tools", tools=[add, wipe], defer=("all",))
+        shown = {line.split(" ")[0]: line for line in over.lines}
+        assert shown["add"].endswith(" loaded")
+        assert shown["wipe"].endswith((" deferred asks first", " loaded asks first"))
+        assert "search_tools" in shown
 
 
 def test_parts_of_the_context_add_up() -> None:

@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from toolglot.cli.models import complete_models
 from toolglot.cli.printer import format_json
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import require_key
-from toolglot.cli.styled import Line, cell_width, chop
+from toolglot.cli.styled import Line, cell_width
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
@@ -34,6 +35,7 @@ _KEYS = (
     "Enter sends · Alt-Enter or \\ Enter inserts a new line · Up recalls earlier prompts · Tab completes",
     "@path attaches a file · Ctrl-C stops the turn, twice exits · Ctrl-D exits · //text sends text with one leading slash",
 )
+_MAX_NAME_COLUMN = 40
 
 
 Handler = Callable[["Chat", str], Awaitable[None]]
@@ -80,7 +82,8 @@ def find_command(text: str) -> tuple[Command, str] | None:
 def complete_tools(chat: "Chat") -> Iterable[str]:
     tools = list(chat.agent.registry)
     native_names = (name for tool in tools for name in _tool_visibility(chat.agent, tool)[0])
-    return dict.fromkeys((*native_names, *(tool.name for tool in tools)))
+    sent = (definition.qualified_name for definition in chat.agent.visible_tools)
+    return dict.fromkeys((*native_names, *sent, *(tool.name for tool in tools)))
 
 
 @command("help", "show this help")
@@ -119,32 +122,54 @@ async def switch_model(chat: "Chat", name: str) -> None:
         screen.note(f"  lost {count} times {text}" if count > 1 else f"  lost {text}", "yellow")
 
 
-@command("tools [NAME]", "list the tools, or show one as it is sent", complete_tools)
+@command("tools [NAME]", "list the tools (crm_*: those that match), or show one as it is sent", complete_tools)
 async def show_tools(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
-    if name:
+    if name and "*" not in name:
         for definition in _find_definitions(agent, name):
             screen.console.print(Line(escape_controls(format_json(definition))), soft_wrap=True)
         return
-    if not len(agent.registry):
+    rows = [(tool.name, *_tool_visibility(agent, tool), tool.description) for tool in agent.registry]
+    known = {native for _, names, _, _ in rows for native in names}
+    rows += [
+        (definition.qualified_name, (definition.qualified_name,), "", definition.description)
+        for definition in agent.visible_tools  # those of the loop and of the provider
+        if not known.intersection((definition.name, definition.qualified_name))
+    ]
+    if not rows:
         screen.note("no tools; load some with --tools module:object", "dim")
-    for tool in agent.registry:
-        names, state = _tool_visibility(agent, tool)
-        line = Line(tool.name, "bold" if names else "dim strike")
-        if names and names != (tool.name,):
-            line.append(f" → {', '.join(names)}")
+        return
+    lines: list[tuple[Line, str, str]] = []
+    for tool, names, state, description in rows:
+        if not name or any(fnmatchcase(each, name) for each in (tool, *names)):
+            arrow = f" → {', '.join(names)}" if names and names != (tool,) else ""
+            lines.append((Line(tool, "bold" if names else "dim strike").append(arrow), state, description))
+    column = min(_MAX_NAME_COLUMN, max((cell_width(str(line)) for line, _, _ in lines), default=0))
+    for line, state, description in lines:
+        line.append(" " * (column - cell_width(str(line))))
         available = max(20, screen.console.width - cell_width(str(line)) - len(state) - 2)
-        line.append(f"  {next(chop(shorten(tool.description, 500), available), '')}", "dim")
-        line.append(state, "yellow")
+        line.append(f"  {Line(shorten(description, 500)).truncate(available)}", "dim").append(state, "yellow")
         screen.console.print(line)
+    counts = [pluralize(len(lines), "tool")]
+    counts += [f"{count} {word}" for word in ("deferred", "loaded") if (count := sum(word in state for _, state, _ in lines))]
+    if (language := agent.view().code_language) is not None:
+        counts.append(f"the model writes {language} that calls those marked with: in code")
+    screen.note(" · ".join(counts), "dim")
 
 
 def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], str]:
     """Return the names under which the model sees a tool, and a remark."""
-    if names := agent.view().names_for(tool):
-        deferral = agent.deferral
-        is_deferred = deferral is not None and tool.definition.qualified_name in deferral.names
-        return names, (" deferred" if is_deferred else "") + (" asks first" if agent.needs_approval(tool) else "")
+    view = agent.view()
+    if names := view.names_for(tool):
+        deferral, remarks = agent.deferral, list[str]()
+        if deferral is not None and tool.definition.qualified_name in deferral.names:
+            loaded = {own for name in agent.loaded_tools for own in view.translate_name(name)}
+            remarks.append("loaded" if loaded.intersection((tool.definition.qualified_name, *names)) else "deferred")
+        if view.code_language is not None:
+            sent = {name for definition in agent.visible_tools for name in (definition.name, definition.qualified_name)}
+            remarks += [] if sent.intersection(names) else ["in code"]
+        remarks += ["asks first"] if agent.needs_approval(tool) else []
+        return names, "".join(f" {remark}" for remark in remarks)
     allowed = agent.config.allowed_tools
     is_allowed = agent.config.enabled and (allowed is None or tool.name in allowed)
     return (), " hidden from this model" if is_allowed else " not allowed"
@@ -152,7 +177,7 @@ def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], 
 
 def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
     """Find definitions as they are sent, by the model's name for a tool or by ours. Raises UnknownName."""
-    definitions = {definition.qualified_name: definition for definition in agent.view().tools()}
+    definitions = {definition.qualified_name: definition for definition in (*agent.visible_tools, *agent.view().inner_tools)}
     if name in definitions:
         return [definitions[name]]
     tool = agent.registry.get(name)

@@ -22,6 +22,7 @@ from toolglot.user_dirs import ensure_private_directory, state_directory
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
+    from toolglot.loop.orchestrator import Orchestrator
 
 
 @click.command()
@@ -66,7 +67,7 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
             session = Chat(cli_setup.setup, agent, screen, reader, keyboard)
             if cli_setup.builtins is not None:
                 session.begin_conversation = cli_setup.builtins.begin_conversation
-            _print_greeting(screen, cli_setup, agent.model, len(agent.registry))
+            _print_greeting(screen, cli_setup, agent)
             try:
                 if saved is not None:
                     session.restore(saved)
@@ -101,13 +102,15 @@ def create_console() -> Any:
     return ChatConsole(file=out, highlight=False, soft_wrap=False)
 
 
-def _print_greeting(screen: Any, cli_setup: CliSetup, model: str, tool_count: int) -> None:
+def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> None:
     reason = cli_setup.model_reason
     if not screen.console.is_terminal:
         if reason:
             print_note(reason)
         return
-    screen.note(f"toolglot · {model} · {tool_count} tools · /help", "bold")
+    language = agent.view().code_language
+    code = f", called from {language}" if language is not None else ""
+    screen.note(f"toolglot · {agent.model} · {len(agent.registry)} tools{code} · /help", "bold")
     if cli_setup.builtins is not None:
         asks_first = cli_setup.configuration.settings.policy.ask is None
         note = "; they ask before they change, run or send anything" if asks_first else ""
