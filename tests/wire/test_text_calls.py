@@ -168,6 +168,8 @@ CASES: dict[str, tuple[str, str, Expected]] = {
     "llama, python tag": ('<|python_tag|>{"name": "now", "parameters": {}}<|eom_id|>', "", [NOW]),
     "llama, function tag": ('<function=look_up>{"word": "elm"}</function>', "", [LOOK]),
     "openai's own": ('{"type": "function", "function": {"name": "now", "arguments": "{}"}}', "", [NOW]),
+    "json with an id first": ('{\n "id": "c1", "type": "function",\n "name": "now",\n "arguments": {}}', "", [NOW]),
+    "json, arguments first": ('{"arguments": {"word": "elm"}, "name": "look_up"}', "", [LOOK]),
     "pythonic": ("[look_up(word='elm'), now()]", "", [LOOK, NOW]),
     "pythonic, types": (
         r"""[look_up(word="Martha's \"]", limit=9, deep=True, ratio=None, tags=['a', 'b'], options={'x': 1.5})]""",
@@ -293,6 +295,9 @@ QUOTED = {
     "json with other keys": '{"name": "now", "arguments": {}, "age": 3}',
     "json without arguments": '{"name": "now"}',
     "json of something else": '{"name": "Ada", "parameters": {}}',
+    "json in json, cut off": '{"type": "plan", "steps": [\n{"name": "now", "arguments": {}}',
+    "json in json, later": '{"title": "x", "steps": [1,\n  {"name": "now", "arguments": {}}\n',
+    "json as a value": '{"step":\n{"name": "now", "arguments": {}}',
     "a list of links": "[now](http://example.com/now())",
     "python with positional arguments": "[look_up('elm')]",
     "python with bytes": "[look_up(word=b'elm')]",
@@ -399,6 +404,26 @@ def test_marks_in_ordinary_text_do_not_delay_it() -> None:
     ):
         tracker.add_text("content", delta)
         assert shown(tracker.drain()) == expected
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        '{"type": "report", ',
+        '{"id": "r1", "title": "x", ',
+        '{"id": 5, ',
+        '{"id": "r1", "name": "Ada", ',
+        '{"function": 3, ',
+        '{"type": "function", "rate": 1, ',
+    ],
+)
+def test_json_answers_are_not_delayed(start: str) -> None:
+    tracker = TextCallTracker(ORIGIN, "", TOOLS, bare=True)
+    tracker.add_text("content", f'{start}"rows": [0')
+    assert shown(tracker.drain()) == f'{start}"rows": [0'
+    for piece in ('{"n": 1},', "\n", '{"n": 2}'):
+        tracker.add_text("content", piece)
+        assert shown(tracker.drain()) == piece
 
 
 def test_calls_of_the_server_make_text_text() -> None:

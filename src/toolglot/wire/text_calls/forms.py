@@ -61,7 +61,16 @@ _WORD, _CALL_ID = Part(re.compile(r"[a-z]{1,12}")), Part(re.compile(r"[A-Za-z0-9
 # Harmony: the channel, the type of the content and their tokens in any order, then the message.
 _MESSAGE = Part(re.compile(rf"[^{{]{{0,80}}?<\|message\|>{_GAP}(?=[{{<])"), re.compile(r"[^{]{0,300}\Z"))
 _FENCE = Part(re.compile(rf"{_GAP}```(?:json)?{_GAP}(?=\{{)"), re.compile(rf"{_GAP}(?:`{{0,2}}|```(?:j|js|jso|json)?{_GAP})\Z"))
-_KEY = Part(re.compile('(?:arguments|parameters|type|function|id)(?=")'), re.compile(r"[a-z]{0,10}\Z"))
+# A bare object begins with the name or the arguments, or with an id or the type before them: any other object is an answer.
+_COLON = rf"{_GAP}:{_GAP}"
+_FIRST_KEYS = rf'(?:"(?:id"{_COLON}"[^"\\]{{0,80}}|type"{_COLON}"function)"{_GAP},{_GAP}){{0,2}}'
+_KEYS = Part(
+    re.compile(rf'{_FIRST_KEYS}"(?:name"{_COLON}"([\w.:/-]{{1,160}})"|(?:arguments|parameters|function)"{_COLON}(?=["{{]))'),
+    re.compile(
+        rf'{_FIRST_KEYS}(?:"(?:[a-z]{{0,10}}|(?:name|arguments|parameters|function|id|type)"{_GAP}(?::{_GAP})?'
+        rf'|name"{_COLON}"[\w.:/-]{{0,160}}|(?:id|type)"{_COLON}"[^"\\]{{0,80}}(?:"{_GAP}(?:,{_GAP})?)?))?\Z'
+    ),
+)
 
 _QWEN = TagStyle(r"<parameter=([^>\n]{1,160})>", "</parameter>", "</function>|</tool_call>", trims=True)
 _INVOKE = TagStyle(r'<parameter name="([^"\n]{1,160})"[^>\n]{0,40}>', "</parameter>", "</invoke>")
@@ -120,8 +129,7 @@ FORMS: tuple[Form, ...] = (
     _control("Llama", ("<|python_start|>", _SPACE, _LIST), "python"),
     _control("Llama", ("<|python_tag|>", _SPACE, _LIST), "python"),
     Form("Llama", ("[", _SPACE, _NAME, "("), "python", is_bare=True),
-    Form("plain JSON", ("{", _SPACE, '"name"', _SPACE, ":", _SPACE, '"', _NAME, '"'), "calls", is_bare=True, extra_tail=";"),
-    Form("plain JSON", ("{", _SPACE, '"', _KEY, '"', _SPACE, ":"), "calls", is_bare=True, extra_tail=";"),
+    Form("plain JSON", ("{", _SPACE, _KEYS), "calls", is_bare=True, extra_tail=";"),
 )
 # Servers that strip control tokens (vLLM does by default) leave the name before the arguments: Harmony, Kimi.
 _STRIPPED_HEAD = re.compile(r"\bto=functions\.([\w.-]{1,160})[^{}\n]{0,40}\Z|\bfunctions\.([\w.-]{1,160}):\d{1,4}\s*\Z")

@@ -126,6 +126,11 @@ class Quoting:
         return self._text_before.rstrip().endswith((":", "："))
 
     @property
+    def is_in_value(self) -> bool:
+        """Whether the text before the place ends as JSON does before an inner value."""
+        return self._text_before.rstrip().endswith(("[", "{", "(", ",", '":'))
+
+    @property
     def is_introduced_as_quotation(self) -> bool:
         """Whether the text before the place says that an example or somebody else's text follows: a quotation mark, a word."""
         text = self._text_before

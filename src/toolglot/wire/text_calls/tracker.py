@@ -37,7 +37,7 @@ class _Group:
         self.is_reply_start = quoting.is_reply_start
         # A control token ends a sentence, too: nothing but an example has it in the middle of one.
         self.is_separate = quoting.is_sentence_start if form.is_control else quoting.is_line_start
-        self.is_quoted = quoting.is_introduced_as_quotation
+        self.is_quoted = quoting.is_introduced_as_quotation or (form.is_bare and quoting.is_in_value)
         self.is_introduced, self.thought_count = quoting.is_introduced, quoting.thought_count
 
     def is_example(self) -> bool:
