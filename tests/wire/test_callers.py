@@ -7,10 +7,11 @@ from tests.wire.reply_reading import read_whole
 from tests.wire.reply_writing import MODELS, write_and_read
 
 from toolglot.definitions import ToolDefinition
-from toolglot.messages import Foreign, ToolCall
+from toolglot.messages import Foreign, Origin, Reply, ToolCall
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request
-from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.codec import decode_request, encode_request, load_reply_encoder
+from toolglot.wire.reply_encoding import split_reply
 
 Doc = dict[str, Any]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -98,6 +99,28 @@ def test_calls_of_a_program_go_back_as_they_came(
         assert items["function_call"]["caller"] == CALLER
     else:
         assert again["messages"][1]["content"] == body["messages"][1]["content"]
+
+
+@pytest.mark.parametrize(("wire", "body"), [("openai-responses", RESPONSES), ("anthropic-messages", ANTHROPIC)])
+def test_another_provider_does_not_know_the_program(wire: str, body: Doc) -> None:
+    request = decode_request(wire, body)
+    for profile, model in (("openai", "gpt-5.6"), ("anthropic", "claude-opus-4-8"), ("gemini", "m"), ("ollama", "m")):
+        target = resolve_profile(profile, model)
+        losses = [loss.subject for loss in encode_request(request, target).losses]
+        assert ("caller" in losses) == (target.wire != wire)
+
+
+def test_a_reply_for_clients_of_another_provider_does_not_tell_the_program() -> None:
+    direct = ToolCall("c2", "weather", {}, opaque={"caller": {"type": "direct"}})
+    call = ToolCall("c1", "weather", {}, caller="call_p", opaque={"caller": CALLER})
+    reply = Reply((call, direct), "tools", origin=Origin("openai-responses", "", "gpt-5.6"))
+    for wire in ("anthropic-messages", "openai-chat", "openai-responses"):
+        whole, stream = (load_reply_encoder(wire)("gpt-5.6", origin=reply.origin) for _ in range(2))
+        whole.encode_reply(reply)
+        for event in split_reply(reply):
+            stream.feed(event)
+        wanted = ["caller"] * (wire != "openai-responses")
+        assert [loss.subject for loss in whole.losses] == [loss.subject for loss in stream.losses] == wanted
 
 
 def test_a_new_tool_says_who_may_call_it_in_the_words_of_the_provider() -> None:

@@ -19,7 +19,7 @@ from toolglot.wire.media import extract_file_text
 _SILENT_KEYS = frozenset(
     {
         *("id", "status", "index", "object", "type", "role", "field", "part", "source", "legacy", "item", "prefix", "phase"),
-        *("caller", "signature", "thoughtSignature", "encrypted_content", "redacted", "summary", "content", "thought"),
+        *("signature", "thoughtSignature", "encrypted_content", "redacted", "summary", "content", "thought"),
         *("annotations", "logprobs", "cache_control", "prompt_cache_breakpoint", "refusal", "namespace", "tool"),
     }
 )
@@ -160,7 +160,7 @@ class Writer:
         if self.is_own:
             return opaque
         for key, value in opaque.items():
-            if key not in _SILENT_KEYS and value not in (None, [], {}, ""):
+            if key not in _SILENT_KEYS and value not in (None, [], {}, "", {"type": "direct"}):  # the model itself called it
                 self.record_loss(key, f"only {self.origin.wire if self.origin else 'its origin'} understands it")
         return {}
 
