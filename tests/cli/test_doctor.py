@@ -77,7 +77,7 @@ def test_missing_extra_is_not_a_problem(doctor: Doctor, monkeypatch: Patch) -> N
 def test_extras_match_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for_users = {name: packages for name, packages in project.items() if name not in ("test", "check", "dev", "all")}
-    assert {*EXTRAS} <= {*for_users}
+    assert {*EXTRAS} == {*for_users}
     for name, (packages, _) in EXTRAS.items():
         assert list(packages) == [re.split(r"[^\w-]", line, maxsplit=1)[0] for line in for_users[name]]
 

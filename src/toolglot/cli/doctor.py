@@ -48,6 +48,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "rich": (("rich",), "render Markdown and live output in the chat"),
     "web": (("playwright", "trafilatura"), "open web pages in a real browser"),
     "ast": (("ast-grep-py",), "search and rewrite code by syntax"),
+    "code": (("mini-racer", "pydantic-monty"), "let models write code that calls tools"),
 }
 _PROGRAMS = {"rg": ("rg",), "git": ("git",), "chromium": ("chromium", "chromium-browser", "google-chrome", "chrome")}
 _MAX_TOOLS, _MAX_NAME = 20, 32
