@@ -44,5 +44,7 @@ class Scripts:
     async def run(self, code: str = "", **arguments: Any) -> list[str]:
         """The state of the script, and the texts that it showed."""
         content = (await self.outcome(code, **arguments)).result.content
-        header, *parts = [block.text if isinstance(block, Text) else str(cast(Media, block).data) for block in content]
+        header, *parts = [
+            block.text.removesuffix("\n") if isinstance(block, Text) else str(cast(Media, block).data) for block in content
+        ]
         return [header.partition("\n")[0], *parts]

@@ -58,6 +58,11 @@ async def test_a_script_calls_tools_and_shows_what_it_wants() -> None:
     assert [line.count(b'"caller":"call_1"') for line in lines] == [1, 1, 1, 1, 0, 0]  # of the inner calls
 
 
+async def test_what_a_script_shows_stands_on_lines_of_its_own() -> None:
+    result = (await Scripts().outcome("text(1); text('two\\n'); text({a: 3}); throw new Error('boom')")).result
+    assert result.text.partition("Output:\n")[2] == '1\ntwo\n{"a":3}\nScript error:\nError: boom (line 1)'
+
+
 async def test_a_script_that_fails_tells_what_it_has_done() -> None:
     scripts = Scripts([add])
     header, error, calls = await scripts.run(
@@ -304,7 +309,7 @@ async def test_what_a_process_says_is_checked(monkeypatch: pytest.MonkeyPatch) -
 async def test_python_does_the_same() -> None:
     scripts = Scripts([add, danger], language="python")
     code = 'total = 0\nfor n in range(3):\n    total += add(a=n, b=1)\nprint(total)\nstore("t", total)\ndanger("it")'
-    assert await scripts.run(code) == ["Script completed", "6\n", "did it"]
+    assert await scripts.run(code) == ["Script completed", "6", "did it"]
     assert await scripts.run('[load("t"), [tool["name"] for tool in ALL_TOOLS]]') == [
         "Script completed",
         '[6, ["add", "danger"]]',

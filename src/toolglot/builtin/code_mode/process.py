@@ -65,7 +65,7 @@ class ScriptTool(msgspec.Struct, frozen=True):
 class ScriptMessage(msgspec.Struct, frozen=True):
     """What a script says. `input` is JSON, if there is any."""
 
-    type: Literal["text", "image", "notify", "yield", "call", "store", "done"]
+    type: Literal["text", "print", "image", "notify", "yield", "call", "store", "done"]
     id: int = 0
     name: str = ""
     input: str | None = None

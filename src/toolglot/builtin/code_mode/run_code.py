@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.code_mode.declarations import list_script_tools
 from toolglot.builtin.code_mode.process import Language, ScriptProcess, find_level, find_runtime, missing_runtime
-from toolglot.builtin.code_mode.script import Part, Script
+from toolglot.builtin.code_mode.script import Part, Script, append_text
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.definitions import BUILTIN_TAG
 from toolglot.errors import ToolError
@@ -154,9 +154,9 @@ def _make_output(script: Script, seconds: float, limit: int) -> ToolOutput:
     parts = script.take_parts()
     calls = [(call.name, call.outcome) for call in script.calls]
     if script.error:
-        parts.append(Text(f"Script error:\n{script.error}"))
+        append_text(parts, f"Script error:\n{script.error}")
     if calls and script.state in ("failed", "stopped"):  # nothing is undone: the model has to know what was done
-        parts.append(Text("Calls that it made: " + ", ".join(f"{name} ({outcome})" for name, outcome in calls)))
+        append_text(parts, "Calls that it made: " + ", ".join(f"{name} ({outcome})" for name, outcome in calls))
     data = {"state": script.state, "script": script.id, "seconds": seconds, "error": script.error, "calls": calls}
     return ToolOutput([Text(header), *limit_parts(parts, limit)], data, script.state == "failed")
 

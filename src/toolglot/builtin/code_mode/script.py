@@ -158,8 +158,10 @@ class Script:
                 return True
             elif message.type == "image":
                 self._parts.append(make_image(message, self._images))
-            else:
+            elif message.type == "print":
                 self._parts.append(Text(message.text))
+            else:
+                append_text(self._parts, message.text)
                 if message.type == "notify":
                     context.report(message.text)
         return self.state != "running"
@@ -213,6 +215,13 @@ class Script:
         record.outcome = "not run" if not outcome.ran else "failed" if result.is_error else "ok"
         answer: dict[str, Any] = {"error": result.text} if result.is_error else {"value": dumps_text(to_value(result))}
         self._process.send({"type": "answer", "id": message.id, **answer})
+
+
+def append_text(parts: list[Part], text: str) -> None:
+    """Append a text on a line of its own: on most wires, all parts of a result are one string."""
+    if parts and isinstance(last := parts[-1], Text) and not last.text.endswith("\n"):
+        parts[-1] = Text(f"{last.text}\n")
+    parts.append(Text(text))
 
 
 def make_call(definition: ToolDefinition, id: str, text: str | None) -> ToolCall:

@@ -197,7 +197,7 @@ def run_python(task: dict[str, Any], channel: Channel) -> None:
             value: Any = session.feed_run(
                 task["code"],
                 external_lookup=functions,
-                print_callback=lambda stream, text: channel.send(type="text", text=text),
+                print_callback=lambda stream, text: channel.send(type="print", text=text),
             )
         except monty.MontyCrashedError as e:
             channel.finish(_TOO_LONG if getattr(e, "timed_out", False) else _OUT_OF_MEMORY)
