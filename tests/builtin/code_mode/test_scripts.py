@@ -327,7 +327,7 @@ async def test_python_does_the_same() -> None:
         assert (header, message in error) == ("Script failed", True), error
     assert await scripts.run("try:\n    add(a='?')\nexcept RuntimeError as error:\n    print('caught')") == [
         "Script completed",
-        "caught\n",
+        "caught",
     ]
 
 
