@@ -228,6 +228,11 @@ CASES: dict[str, tuple[str, str, Expected]] = {
         )
     },
     "after a thought": (f"<think>Is it {HERMES}?</think>\n{HERMES}", f"<think>Is it {HERMES}?</think>\n", [LOOK]),
+    **{
+        f"after the word {name}": (f"The <{name}> tag is odd.\n\n{HERMES}", f"The <{name}> tag is odd.\n\n", [LOOK])
+        for name in ("pre", "example", "code", "examples")
+    },
+    "after a tag that quotes": (f"<pre>\nx\n\ny</pre>\n{HERMES}", "<pre>\nx\n\ny</pre>\n", [LOOK]),
     "after a code block": (f"```py\nx = {{}}\n```\n{HERMES}", "```py\nx = {}\n```\n", [LOOK]),
     "before a code block": (f"{HERMES}\n```py\n{{}}\n```", "\n```py\n{}\n```", [LOOK]),
     "after inline code": (f"I use `look_up` and ``a`b``.\n{HERMES}", "I use `look_up` and ``a`b``.\n", [LOOK]),
@@ -275,6 +280,7 @@ QUOTED = {
             ("The output of the command was", GLM),
             ("**Output", '{"name": "now", "parameters": {}}'),
             ("For example, write", KIMI),
+            ("You would call the tool with", '{"name": "now", "parameters": {}}'),
         )
     },
     "words in bold": f"**File content:**\n{HERMES}",
@@ -286,6 +292,9 @@ QUOTED = {
     "a thought": f"<think>\n{HERMES}\n</think>\nNo.",
     "mistral's thought": f"[THINK]{HERMES}[/THINK]No.",
     "a tag for examples": f"<example>\n{HERMES}\n</example>",
+    "a tag after words": f"So: <pre>\n\n{HERMES}\n\n{GLM}\n</pre>",
+    "a tag before words": f"<code>so\n\n{HERMES}\n\n{GLM}\n</code>",
+    "a tag in a line": f"So <example>it is\n{HERMES}\n</example>",
     "a tool that is not offered": HERMES.replace("look_up", "rm"),
     "qwen, not offered": QWEN.replace("look_up", "rm"),
     "one of two is not offered": '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "rm", "arguments": {}}]',

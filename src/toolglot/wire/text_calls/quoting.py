@@ -13,7 +13,9 @@ CLOSING_TAGS = (*(f"</{name}>" for name in _TAGS), "[/THINK]")
 """What follows a call only if it is quoted."""
 # Words that introduce an example.
 _EXAMPLE = re.compile(
-    r"\b(?:(?:examples?|instance|such as|like (?:this|so)|looks? like|formats?|syntax)\b|e\.g\.).*[:：]\W*\Z", re.IGNORECASE
+    r"\b(?:(?:examples?|instance|such as|like (?:this|so)|looks? like|formats?|syntax|would (?:be|call|send|write))\b|e\.g\.)"
+    r".*[:：]\W*\Z",
+    re.IGNORECASE,
 )
 # Words that introduce what somebody else wrote: "The file says:", "Here is its content:", but not "Let me read the file:".
 _CONTENT = r"\b(?:files?|readme|contents?|outputs?|results?|responses?|logs?|documents?|pages?|texts?|messages?)\b"
@@ -37,7 +39,7 @@ class _Line:
     def __init__(self, region: str, backticks: str) -> None:
         self.start = self.end = ""
         self.is_blank = True
-        self.region = region
+        self.region, self.opens_region = region, False
         self.backticks = backticks  # a run that opened code, which the same run closes
         self.run_count = self.stray_thoughts = 0
 
@@ -72,6 +74,7 @@ class Quoting:
                 line.backticks = "" if run == line.backticks else line.backticks or run
                 line.run_count += 1
             elif not (match[2] or match[4]):
+                line.opens_region = line.opens_region or not line.region
                 line.region = line.region or name
             elif name == line.region:
                 line.region = ""
@@ -90,8 +93,11 @@ class Quoting:
         self._may_indent = line.is_blank or (self._may_indent and bool(_INDENTED.match(line.start)))
         if not line.is_blank:
             self._has_text, self._last_text = True, line.end
-        # Code in the text ends with its paragraph at the latest; <code> may be a word that is never closed.
-        self._line = _Line("" if region == "code" else region, "" if line.is_blank else backticks)
+        # A tag that quotes begins or ends its line. Within a line it is a word ("the <pre> element"), which is never closed.
+        if line.opens_region and region not in _THOUGHTS:
+            is_block = line.start.lstrip().startswith(f"<{region}>") or line.end.rstrip().endswith(f"<{region}>")
+            region = region if is_block else ""
+        self._line = _Line(region, "" if line.is_blank else backticks)  # inline code ends with its paragraph at the latest
 
     # ---- the place after all text
 
