@@ -7,6 +7,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.cli.format_call import describe_losses
 from toolglot.cli.jsonl import Record, convert_record, process_lines, read_input
 from toolglot.cli.options import INPUT_FILE, JSONL, WIRE
 from toolglot.cli.printer import Printer, print_json
@@ -62,8 +63,8 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
         raise UsageError(str(e)) from None
     print_json(result["request"])
     notes = Printer(sys.stderr)
-    for loss in result["losses"]:
-        notes.print_line(f"lost: {loss}", "red")
+    for line in describe_losses(result["losses"]):
+        notes.print_line(line, "red")
     for repair in result["repairs"]:
         notes.print_line(f"repaired: {repair}", "yellow")
     vendor = infer_provider(result["model"])

@@ -1,12 +1,19 @@
-"""Format a tool call, and why a run stopped, on one line for a user who is watching. Approvals show every argument instead."""
+"""Format a tool call, what was lost, and why a run stopped, on one line for a user who is watching.
+
+Approvals show every argument instead.
+"""
+
+from collections.abc import Iterable
 
 from toolglot.events import RunStop
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.facades.equivalence import HARNESS_PARAMETERS
 from toolglot.jsontext import dumps_text
+from toolglot.losses import Loss
 from toolglot.messages import ToolCall
 
 _LEADING = ("command", "argv", "pattern", "path", "text")
+_MAX_LOST_TOOLS = 3
 _STOPS: dict[RunStop, str] = {
     "length": "the answer reached the limit of output tokens (generation.max_tokens)",
     "refusal": "the model refused to answer",
@@ -20,6 +27,22 @@ _STOPS: dict[RunStop, str] = {
 def describe_stop(stop: RunStop) -> str:
     """Say why a run stopped early, and which setting decides that."""
     return f"stopped early ({stop}){f': {_STOPS[stop]}' if stop in _STOPS else ''}"
+
+
+def describe_losses(losses: Iterable[Loss]) -> list[str]:
+    """Return a line for each loss; many tools that are lost for the same reason have one line together."""
+    groups: dict[tuple[str, ...], list[Loss]] = {}
+    for loss in losses:
+        key = (loss.where, loss.reason) if loss.subject.startswith("tool '") else (loss.subject, loss.where, loss.reason)
+        groups.setdefault(key, []).append(loss)
+    lines: list[str] = []
+    for group in groups.values():
+        if len(group) <= _MAX_LOST_TOOLS:
+            lines += map(str, group)
+            continue
+        names = ", ".join(loss.subject.removeprefix("tool ") for loss in group[:_MAX_LOST_TOOLS])
+        lines.append(f"{len(group)} tools ({names}, …) at {group[0].where}: {group[0].reason}")
+    return [f"lost: {line}" for line in lines]
 
 
 def format_arguments(call: ToolCall) -> str:

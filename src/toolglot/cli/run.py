@@ -15,7 +15,7 @@ from typing import Any, TextIO, cast
 
 import click
 
-from toolglot.cli.format_call import describe_stop, format_arguments
+from toolglot.cli.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import ToolPrints, print_note, supports_color, write_json_line, write_text
@@ -166,7 +166,7 @@ class _TextPresenter:
             case RunDone():
                 self._end_line()
                 result = event.result
-                notes = [f"lost: {loss}" for loss in result.losses]
+                notes = describe_losses(result.losses)
                 if result.stop == "approval":
                     from toolglot.cli.chat.approvals import print_approvals
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from toolglot.cli.check import load_tools_or_definitions
+from toolglot.cli.format_call import describe_losses
 from toolglot.cli.models import expand_fields, find_profile
 from toolglot.cli.options import CODE_MODE, DEFER, WIRE, complete_model
 from toolglot.cli.printer import Printer, format_json, write_json_line
@@ -130,7 +131,7 @@ def show_tools(
         encoded = encode_request(Request(profile.model, [user("…")], definitions, options=Options(cache=True)), profile)
         fields = encoded.body.get("tools")
         definitions = decode_request(profile.wire, {"tools": fields or []}).tools
-        notes = [(f"lost: {loss}", "red") for loss in encoded.losses]
+        notes = [(line, "red") for line in describe_losses(encoded.losses)]
         notes += [(f"repaired: {repair}", "yellow") for repair in encoded.repairs if repair.where == "tools"]
     if deferral is not None:
         notes.append((deferral.message, "yellow"))

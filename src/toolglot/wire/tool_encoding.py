@@ -91,7 +91,7 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
     limit = writer.profile.limits.tools
     declared = [tool for tool in tools if not tool.deferred]
     if limit and len(declared) > limit:
-        _omit_tools(declared[limit:], f"{writer.profile.title} accepts at most {limit}", writer)
+        _omit_tools(declared[limit:], f"{writer.profile.title} accepts at most {limit}; defer some of them", writer)
         tools = [tool for tool in tools if tool not in declared[limit:]]
     choice, inline = request.tool_choice, list(writer.plan.inline.values())
     if choice is None or not (tools or inline):

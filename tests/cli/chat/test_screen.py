@@ -19,7 +19,7 @@ import toolglot.events as ev
 from toolglot.approvals import ApprovalRequest
 from toolglot.cli.chat.launch import create_console
 from toolglot.cli.chat.screen import Screen
-from toolglot.cli.format_call import describe_stop, format_arguments
+from toolglot.cli.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.config.setting_schema import setting_fields
 from toolglot.config.settings import ChatSettings
 from toolglot.loop.orchestrator import Orchestrator
@@ -311,6 +311,18 @@ class TestCalls:
         assert f"… {10 - most} more lines · /show 1" in drawn
         assert screen.folded_texts[0].text == text
 
+    @pytest.mark.parametrize(
+        ("head", "lines"),
+        [
+            ("Script failed", ["one", "two"]),
+            ("Script running with cell ID 1", ["Script running with cell ID 1", "one", "two"]),
+            ("Else", ["Else", "Wall time 0.3 seconds", "Output:", "… 2 more lines · /show 1"]),
+        ],
+    )
+    def test_the_header_of_a_script_leaves_room_for_what_it_showed(self, head: str, lines: list[str]) -> None:
+        text = f"{head}\nWall time 0.3 seconds\nOutput:\none\ntwo"
+        assert [line[4:] for line in shown([outcome(text)]).splitlines()[1:]] == lines
+
     @pytest.mark.parametrize("width", [20, 100])
     @pytest.mark.parametrize("text", ["x" * 300, "漢字" * 100, "a\tb\tc\td\te\tf\tg\th\ti\tj\tk\tl\tm\tn", "é" * 200])
     def test_a_wide_result_stays_in_its_lines(self, text: str, width: int) -> None:
@@ -373,6 +385,15 @@ class TestLosses:
         screen.mark_losses_shown(known)
         feed(screen, *[ev.RunDone(ev.RunResult("", losses=(LOSS,)))] * 3)
         assert out.getvalue().count("another model made it") == times
+
+    def test_many_tools_that_are_lost_are_one_line(self) -> None:
+        lost = [Loss(f"tool 't{number}'", "tools", "at most 128") for number in range(172)]
+        done = ev.RunDone(ev.RunResult("", losses=(LOSS, *lost)))
+        screen, out = a_screen(200)
+        feed(screen, done, done)
+        assert out.getvalue().count("lost: ") == 2
+        assert "lost: 172 tools ('t0', 't1', 't2', …) at tools: at most 128" in out.getvalue()
+        assert describe_losses(lost[:2]) == ["lost: tool 't0' at tools: at most 128", "lost: tool 't1' at tools: at most 128"]
 
     def test_a_truncation_is_not_reported_again(self) -> None:
         message = "2 older messages are summarized: about 357 tokens, 267 fit"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolglot.cli.chat.markdown_blocks import BlockSplitter
-from toolglot.cli.format_call import describe_stop, format_arguments
+from toolglot.cli.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
 from toolglot.cli.styled import CONTINUATION, Line, cell_width, chop
 from toolglot.config.settings import ChatSettings
@@ -279,6 +279,8 @@ class Screen:
         """Show the first lines of a result, shortened to the width; fold the whole if something is missing."""
         limit, width = self.settings.result_lines, max(10, self.console.width - 5) if self._is_interactive else 10_000
         lines = text.splitlines()
+        if len(lines) > 3 and lines[0].startswith("Script ") and lines[1].startswith("Wall time ") and lines[2] == "Output:":
+            lines[:3] = [] if lines[0] in ("Script completed", "Script failed") else lines[:1]
         first = [line.expandtabs(4) for line in lines[:limit]]
         shown = [line if cell_width(line) <= width else next(chop(line, width - 1)) + "…" for line in first]
         for index, line in enumerate(shown):
@@ -292,10 +294,10 @@ class Screen:
         self._is_waiting = False
         self._flush_thinking()
         self._flush_text()
-        for loss in result.losses:
-            if loss not in self._shown_losses and loss.reason not in self._truncation_notes:
-                self._shown_losses.add(loss)
-                self.note(f"lost: {loss}", "yellow")
+        losses = [loss for loss in result.losses if loss.reason not in self._truncation_notes]
+        for line in describe_losses(loss for loss in losses if loss not in self._shown_losses):
+            self.note(line, "yellow")
+        self._shown_losses.update(losses)
         if result.stop != "end":
             self.note(describe_stop(result.stop), "yellow")
         summary = [f"{time.monotonic() - self._turn_started_at:.1f} s"]
