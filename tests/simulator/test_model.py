@@ -49,6 +49,22 @@ def test_a_tool_loop_is_the_same_on_every_wire(profile: str, stream: bool) -> No
     assert calls_of(third) == [("get_weather", {"city": "Oslo"})]
 
 
+@pytest.mark.parametrize("name", ["search_tools", "ToolSearch"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_tool_that_is_not_declared_is_searched_for(profile: str, name: str) -> None:
+    """On most wires a tool that is deferred is not declared, and nothing says of a function that it finds tools."""
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    tools = (*TOOLS, ToolDefinition(name, "Find tools.", schema))
+    conversation = Conversation([user("call tool_7 {}")])
+    simulator = Simulator()
+    reply = ask(simulator, profile, conversation, tools=tools)
+    assert calls_of(reply) == [(name, {"query": "select:tool_7" if name == "ToolSearch" else "tool_7"})]
+    conversation.append(reply.message, add_results(reply, "Loaded."))
+    found = ask(simulator, profile, conversation, tools=(*tools, ToolDefinition("tool_7", "", schema)))
+    assert calls_of(found) == [("tool_7", {})]
+    assert not ask(simulator, profile, conversation, tools=tools).calls  # not found: not searched for again
+
+
 @pytest.mark.parametrize(("profile", "model", "state"), [
     ("anthropic", "claude-opus-5", "signature"),
     ("openai-responses", "gpt-5", "encrypted_content"),

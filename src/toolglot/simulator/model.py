@@ -42,6 +42,7 @@ from toolglot.wire import spec
 from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.repair import FILLER_TEXT
+from toolglot.wire.request_decoding import is_search_name
 
 __all__ = ["Script", "Situation", "add_thought", "estimate_usage", "play_script", "respond", "truncate_call"]
 
@@ -136,8 +137,8 @@ class Situation(msgspec.Struct):
 
 
 def _finds_tools(tool: ToolDefinition) -> bool:
-    """Whether a tool of the client finds others. Claude Code's is a function like any other."""
-    return tool.kind != "hosted" and (tool.finds_tools or tool.name == "ToolSearch")
+    """Whether a tool of the client finds others. On most wires it is a function like any other."""
+    return tool.kind != "hosted" and (tool.finds_tools or is_search_name(tool.name))
 
 
 def _is_filler(message: Message) -> bool:

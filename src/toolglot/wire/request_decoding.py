@@ -1,5 +1,6 @@
 """What the wires' `request_decode` modules share."""
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -8,6 +9,14 @@ from toolglot.messages import Message, Role
 from toolglot.request import ToolDefinition
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text
 from toolglot.wire.spec import SPECS
+
+# Claude Code's ToolSearch, and the names that others give to such a tool.
+_SEARCH_NAME = re.compile(r"(?i)tool_?search|search_?tools?|find_?tools?")
+
+
+def is_search_name(name: str) -> bool:
+    """Return whether a function is named like one that finds tools: no wire says it of a function."""
+    return _SEARCH_NAME.fullmatch(name) is not None
 
 
 def join_messages(messages: Iterable[Message], *roles: Role) -> Iterator[Message]:

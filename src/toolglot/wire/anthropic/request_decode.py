@@ -1,7 +1,6 @@
 """Anthropic Messages: body -> Request. What has no neutral form stays in `extras` and `opaque`."""
 
 import base64
-import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -14,7 +13,7 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
 from toolglot.wire.cache_marks import read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
-from toolglot.wire.request_decoding import decode_options, define_tool
+from toolglot.wire.request_decoding import decode_options, define_tool, is_search_name
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -22,9 +21,6 @@ _NEUTRAL_FIELDS = {
     *("model", "messages", "system", "tools", "tool_choice", "stream", "thinking", "output_config"),
     *SPECS[ANTHROPIC_MESSAGES].options.values(),
 }
-
-# Claude Code's ToolSearch, and the names that others give to such a tool.
-_SEARCH_NAME = re.compile(r"(?i)tool_?search|search_?tools?|find_?tools?")
 
 
 def decode(body: Doc, profile: Profile) -> Request:
@@ -122,7 +118,7 @@ def _mark_searches(tools: list[ToolDefinition], messages: list[Message]) -> tupl
     names = {result.name for result in results if any(isinstance(part, ToolsChanged) for part in result.content)}
     return tuple(
         replace(tool, finds_tools=True)
-        if tool.kind == "function" and not tool.deferred and (tool.name in names or _SEARCH_NAME.fullmatch(tool.name))
+        if tool.kind == "function" and not tool.deferred and (tool.name in names or is_search_name(tool.name))
         else tool
         for tool in tools
     )
