@@ -34,6 +34,16 @@ def test_refusals(path: str, body: dict[str, Any], expected: str) -> None:
     assert (answer.status, expected in answer.body.decode()) == (400, True)
 
 
+@pytest.mark.parametrize(("path", "headers", "expected"), [
+    ("/v1/models/none", {"anthropic-version": "2023-06-01"}, '"type":"not_found_error"'),
+    ("/v1/models/none", {}, '"code":"model_not_found"'),
+    ("/v1beta/models/none", {}, '"status":"NOT_FOUND"'),
+])  # fmt: skip
+def test_an_unknown_model_is_refused_in_the_form_of_its_provider(path: str, headers: dict[str, str], expected: str) -> None:
+    answer = Simulator().handle("GET", path, headers, b"")
+    assert (answer.status, expected in answer.body.decode()) == (404, True), answer.body
+
+
 def test_a_count_may_be_wrapped() -> None:
     """As google-genai's JavaScript client sends it."""
     request = {"model": "models/gemini-2.5-flash", "contents": [{"parts": [{"text": "hi"}]}]}

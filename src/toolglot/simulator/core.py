@@ -18,7 +18,7 @@ from toolglot.messages import Origin, Reply
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.simulator import faults as on_demand
-from toolglot.simulator.endpoints import answer_action, answer_probe
+from toolglot.simulator.endpoints import answer_action, answer_probe, find_listing, list_models
 from toolglot.simulator.faults import Part, Reset, Stall
 from toolglot.simulator.model import Script, Situation, add_thought, estimate_usage, play_script, respond
 from toolglot.simulator.opaque_state import add_searches, add_state, shows_thinking
@@ -92,7 +92,11 @@ class Simulator:
         profile = resolve_profile(route.profile, route.model)
         try:
             lower_headers = {name.lower(): value for name, value in headers.items()}
-            if (answer := answer_probe(method, path, lower_headers, body)) is not None:
+            answer = answer_probe(method, path, body)
+            if listing := find_listing(method, path, lower_headers):
+                profile = resolve_profile(*listing)  # which a refusal follows
+                answer = list_models(*listing)
+            if answer is not None:
                 return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(answer)])
             accepted = check_request(method, route, lower_headers, body)
             profile = accepted.profile

@@ -13,7 +13,7 @@ from toolglot.simulator.wires.base import Refusal
 from toolglot.wire import spec
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
-__all__ = ["answer_action", "answer_probe"]
+__all__ = ["answer_action", "answer_probe", "find_listing", "list_models"]
 
 _LISTING = re.compile(r"(/@(?P<row>[^/]+))?.*?(?P<api>/api/tags|(/v1beta)?/models)(/(?P<model>[^:]+))?")
 _SHOW = re.compile(r"(/@[^/]+)?/api/show")
@@ -31,8 +31,8 @@ _LOCAL_DETAILS: Doc = {
 }
 
 
-def answer_probe(method: str, path: str, headers: Mapping[str, str], body: bytes) -> Doc | None:
-    """Return the answer to a request that asks no model anything; None if it is none. Raises Refusal."""
+def answer_probe(method: str, path: str, body: bytes) -> Doc | None:
+    """Return the answer to a request that asks no model anything and lists none; else None. Raises Refusal."""
     path = path.partition("?")[0]
     if _PROBES.fullmatch(path):
         return {}
@@ -52,17 +52,23 @@ def answer_probe(method: str, path: str, headers: Mapping[str, str], body: bytes
             **details,
             "modified_at": _RELEASED,
         }
-    match = _LISTING.fullmatch(path)
+    return None
+
+
+def find_listing(method: str, path: str, headers: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the profile whose models a request lists, and the one that it names, if any; None if it lists none."""
+    match = _LISTING.fullmatch(path.partition("?")[0])
     if method not in ("GET", "HEAD") or match is None:
         return None
     row = ALIASES.get(match["row"] or "", match["row"] or "")
     if row not in PROFILES:  # the form of the list follows from the path, and then from the client's headers
         row = "ollama" if match["api"] == "/api/tags" else "gemini" if "v1beta" in match["api"] else "openai-responses"
         row = "anthropic" if "anthropic-version" in headers else "gemini" if "x-goog-api-key" in headers else row
-    return _list_models(row, match["model"] or "")
+    return row, match["model"] or ""
 
 
-def _list_models(row: str, wanted: str) -> Doc:
+def list_models(row: str, wanted: str) -> Doc:
+    """Return the models of a profile, or the wanted one. Raises Refusal."""
     names = [name for name in known_models(row) if "*" not in name] or [DEFAULT_MODELS.get(row, "simulated")]
     names = list(_LOCAL_MODELS) if row == "ollama" else names
     if wanted:
