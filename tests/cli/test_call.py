@@ -317,6 +317,16 @@ def test_wrong_usage(words: tuple[str, ...], message: str) -> None:
     assert message in err
 
 
+@pytest.mark.parametrize("words", [("run_code",), ("search_tools", "{}"), ("exec", "text(1)", "-m", "gpt-5.6"), ("exec",)])
+def test_a_tool_that_a_conversation_adds_cannot_be_called(words: tuple[str, ...], directory: Path) -> None:
+    message = f"{words[0]} exists only in a conversation: ask for it with toolglot run or toolglot chat"
+    assert run_cli("call", *words) == (2, "", f"toolglot: {message}\n")
+    (record,) = call_lines({"id": 1, "tool": words[0]}).records()
+    assert record["error"] == {"kind": "validation", "message": message}
+    (directory / "own.py").write_text("from toolglot import tool\n@tool\ndef run_code() -> str:\n    return 'mine'\n")
+    assert call("run_code", None, "--tools", "own.py").out == "mine\n"
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -39,7 +39,9 @@ from toolglot.request import ToolDefinition
 from toolglot.schema.arguments import make_example
 from toolglot.tools.calls import base_call
 from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.search import SEARCH_TOOLS
 from toolglot.tools.tool import Tool
 
 # For models only: people have `toolglot tools`.
@@ -68,14 +70,7 @@ class _Line(msgspec.Struct):
 @JSON
 @LOGGING
 def call(
-    tool: str | None,
-    arguments: str | None,
-    model: str | None,
-    yes: bool,
-    explain: bool,
-    jsonl: bool,
-    json: bool,
-    **flags: Any,
+    tool: str | None, arguments: str | None, model: str | None, yes: bool, explain: bool, jsonl: bool, json: bool, **flags: Any
 ) -> int:
     """Run a tool as a model would.
 
@@ -85,7 +80,9 @@ def call(
     Built-in tools that change files, run commands or use the network need approval, and so do tools with approval=True;
     other tools run at once. If policy.ask is configured, it lists the effects that need approval, in built-in and other tools.
 
-    The exit code is 1 if a call failed and 2 for wrong usage. A command that ran has not failed, whatever its own exit code.
+    The exit code is 1 if a call failed and 2 for wrong usage. Whether a command that ran has failed because of its own exit
+    code is up to the facade: not by default, but with Claude Code's tools. A line of --jsonl is an object such as
+    {"id": 1, "tool": "grep", "arguments": {"pattern": "TODO"}}.
     """
     if jsonl and tool is not None:
         raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
@@ -101,11 +98,8 @@ def call(
         def execute(call: ToolCall) -> ToolOutcome:
             with redirect_stdout(ToolPrints()):
                 outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
-            if outcome.result.error_kind == "not_found" and not outcome.ran and cli_setup.builtins is not None:
-                cli_setup.builtins.check_usable(call.name)
-                if facade is None and (bases := find_base_tools(call.name)):
-                    names = " or ".join(bases)
-                    raise UsageError(f"{call.name} is a model's name for {names}: call that, or name the model with -m")
+            if outcome.result.error_kind == "not_found" and not outcome.ran:
+                _explain_missing(call.name, cli_setup, facade)
             for repair in outcome.repairs:
                 print_note(str(repair))
             if not (yes or has_user) and outcome.result.error_kind == "rejected":
@@ -142,6 +136,7 @@ def _explain(executor: ToolExecutor, facade: BoundFacade | None, call: ToolCall)
 
 
 def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, tools: list[Any]) -> ToolCall:
+    _check_callable(name, tools)
     text = sys.stdin.read() if arguments == "-" else arguments or "{}"
     if facade is not None and facade.is_freeform(name) and not text.lstrip().startswith("{"):
         return ToolCall("call_1", name, None, text, freeform=True)
@@ -152,6 +147,22 @@ def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None, to
         definition = next((tool.definition for tool in tools if isinstance(tool, Tool) and tool.name == name), unknown)
         example = definition.examples[0].input if definition.examples else make_example(definition.parameters)
         raise UsageError(f"the arguments must be a JSON object, such as '{dumps_text(example)}'") from None
+
+
+def _check_callable(name: str, tools: list[Any]) -> None:
+    """Raise UsageError for a tool that an agent adds to its own: it is part of a conversation."""
+    is_loop_tool = {RUN_CODE, SEARCH_TOOLS}.intersection((name, *find_base_tools(name)))
+    if is_loop_tool and name not in (tool.name for tool in tools if isinstance(tool, Tool)):
+        raise UsageError(f"{name} exists only in a conversation: ask for it with toolglot run or toolglot chat")
+
+
+def _explain_missing(name: str, cli_setup: CliSetup, facade: BoundFacade | None) -> None:
+    """Raise UsageError if it is known why there is no tool of this name."""
+    _check_callable(name, cli_setup.tools)
+    if cli_setup.builtins is not None:
+        cli_setup.builtins.check_usable(name)
+    if facade is None and (bases := find_base_tools(name)):
+        raise UsageError(f"{name} is a model's name for {' or '.join(bases)}: call that, or name the model with -m")
 
 
 def _call_lines(execute: Callable[[ToolCall], ToolOutcome], *, flags_errors: bool) -> int:

@@ -127,8 +127,8 @@ class ToolIndex:
         selected: dict[int, None] = {}
         for name in names:
             key = "_".join(split_words(name))
-            for index, own in enumerate(self._names):
-                if key and (own == key or "_".join(split_words(self.tools[index].name)) == key):
+            for index, qualified_name in enumerate(self._names):
+                if key and (qualified_name == key or "_".join(split_words(self.tools[index].name)) == key):
                     selected[index] = None
         return list(selected)
 
