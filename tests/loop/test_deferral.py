@@ -13,6 +13,7 @@ from toolglot import ContextPolicy, Orchestrator, ToolChoice, ToolConfig, ToolDe
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES
 from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.view import Case, Facade, Field, View
+from toolglot.jsontext import dumps_text
 from toolglot.loop.deferral import ToolTimeline, parse_defer, plan_deferral
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import (
@@ -258,6 +259,57 @@ def test_tools_come_and_go_while_the_conversation_goes_on(provider: str) -> None
     run(other.run("Again."))
     assert changes_of(other)[2:] == [(["late"], ())], "a conversation that was loaded knows what it said itself"
     check(other.conversation)
+
+
+@tool(name="early")
+def renewed(x: str) -> str:
+    """Was written anew."""
+    return f"renewed {x}"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(f"anthropic/claude-{name}" for name in ("opus-4-8", "opus-5", "sonnet-5", "sonnet-4-5")),
+        *("openai-responses/gpt-5.6", "openai-responses/gpt-5.1", "openai-chat", "gemini", "ollama"),
+    ],
+)
+def test_tools_are_added_removed_and_replaced_on_every_model(model: str) -> None:
+    """The simulator refuses what the providers refuse, such as a reference to a tool that the request does not declare."""
+    tap = Wiretap(
+        *(says("hello"), asks("late", x="1"), says("used"), says("without early"), says("without late")),
+        *(asks("early", "c2", x="2"), says("used"), says("loaded"), says("again")),
+    )
+    talker = agent(model, tap, tools=[early, Tool(early.function, name="other")])
+    run(talker.run("Hi."))
+    talker.add_tools([late])
+    run(talker.run("Use it."))
+    talker.remove_tools("early")
+    run(talker.run("Without."))
+    talker.remove_tools("late")
+    run(talker.run("Without both."))
+    talker.add_tools([renewed])
+    run(talker.run("Use it."))
+    assert [one.text for one in results_of(talker.conversation)] == ["late 1", "renewed 2"]
+    other = Orchestrator.load(talker.save(), tools=[Tool(early.function, name="other")], transport=tap)
+    run(other.run("Where is it?"))
+    assert changes_of(other) == [(["late"], ()), ([], ("early",)), ([], ("late",)), (["early"], ()), ([], ("early",))]
+    run(other.run("And now?"))
+    check(other.conversation)
+
+
+def test_a_removed_tool_stays_declared_where_the_history_can_remove_it() -> None:
+    tap = Wiretap(*map(says, "abc"))
+    talker = agent("anthropic/claude-opus-4-8", tap, tools=[early, late])
+    run(talker.run("Hi."))
+    talker.remove_tools("early")
+    run(talker.run("Without."))
+    assert [declared_in(body) for body in tap.bodies] == [["early", "late"]] * 2
+    assert '"tool_removal"' in dumps_text(tap.bodies[1])
+    other = Orchestrator.load(talker.save(), tools=[late], transport=tap)
+    run(other.run("Again."))
+    assert declared_in(tap.bodies[2]) == ["late"]
+    assert '"tool_removal"' not in dumps_text(tap.bodies[2]), "the definition is not known any more"
 
 
 def test_nothing_is_told_before_the_first_reply_or_of_deferred_tools() -> None:

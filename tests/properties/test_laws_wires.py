@@ -1,6 +1,7 @@
 """Laws between the wires: there and back again, handover, growing conversations, and shapes that nobody promised."""
 
 import copy
+import re
 from typing import Any, cast
 
 import pytest
@@ -11,10 +12,10 @@ from tests.simulator.client import pick_model
 
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps, loads
-from toolglot.messages import Conversation, Message, Origin, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Conversation, Message, Origin, Text, Thinking, ToolCall, ToolResult, ToolsChanged, assistant, user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition, iter_changes
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition, effective_tools, iter_changes
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
 from toolglot.wire.repair import repair_history
@@ -133,6 +134,70 @@ def test_answers_that_may_be_a_prefill_are_legal_and_grow_alike(messages: list[M
         assert all(text in dumps(body).decode() for text in texts)
     repaired = repair_history(messages, profile.history)
     assert repair_history(repaired.messages, profile.history).repairs == []
+
+
+OVER_TIME = {
+    "claude-opus-4-8": "anthropic",
+    "claude-sonnet-4-5": "anthropic",
+    "gpt-5.6": "openai-responses",
+    "gpt-5.1": "openai-responses",
+    "mistral-large": "mistral",
+    "gemini-3-pro": "gemini",
+}
+FINDER = ToolDefinition("find", "Finds tools.", SCHEMA, finds_tools=True)
+NUMBERS = st.integers(0, 4)
+
+
+def define(number: int, version: int, *, deferred: bool = False) -> ToolDefinition:
+    return ToolDefinition(f"t{number}", f"Version {version}.", SCHEMA, deferred=deferred)
+
+
+@st.composite
+def changing_stories(draw: st.DrawFn) -> tuple[tuple[ToolDefinition, ...], list[Message]]:
+    """Tools, and a conversation in which they are called, found, added, replaced and removed, in any order."""
+    tools = [define(number, 0, deferred=draw(st.booleans())) for number in range(4)]
+    messages = [user("hi")]
+    events = st.tuples(st.sampled_from(["say", "call", "find", "add", "load", "remove"]), NUMBERS)
+    for count, (event, number) in enumerate(draw(st.lists(events, max_size=8)), 1):
+        name, id = f"t{number}", f"c{count}"
+        if event in ("call", "find"):
+            found = (Text("ok"), *((ToolsChanged(loaded=(name,)),) if event == "find" else ()))
+            messages += [
+                assistant(ToolCall(id, name if event == "call" else "find", {"x": "1"})),
+                Message("tool", (ToolResult(id, found),)),
+            ]
+        elif event == "say":
+            messages += [assistant("ok"), user("more")]
+        else:
+            change = {
+                "add": ToolsChanged(added=(define(number, draw(st.integers(0, 1))),)),
+                "load": ToolsChanged(loaded=(name,)),
+                "remove": ToolsChanged(removed=(name,)),
+            }[event]
+            messages += [assistant("ok"), Message("system", (change,)), user("more")]
+    return (*tools, *([FINDER] if draw(st.booleans()) else [])), messages
+
+
+@settings(LAW, max_examples=LAW.max_examples * 2)
+@given(changing_stories(), st.sampled_from(sorted(OVER_TIME)))
+def test_tools_that_change_are_the_same_on_every_wire_and_grow_alike(
+    story: tuple[tuple[ToolDefinition, ...], list[Message]], model: str
+) -> None:
+    (tools, messages), profile = story, resolve_profile(OVER_TIME[model], model)
+    encoder, conversation = PrefixEncoder(profile), Conversation()
+    for message in messages:
+        conversation.append(message)
+        if message.role in ("assistant", "system"):
+            continue
+        request = Request(profile.model, conversation, tools)
+        encoded = encode_request(request, profile)
+        assert loads(encoder.encode(request).body) == encoded.body
+        assert illegal(profile, encoded.body) == []
+        references = re.findall(r'"type":"tool_reference","(?:tool_)?name":"(\w+)"', dumps(encoded.body).decode())  # Anthropic
+        assert not references or {*references} <= {tool["name"] for tool in encoded.body["tools"]}
+        offered = {(tool.name, tool.description) for tool in effective_tools(read(profile, encoded.body)).declared}
+        declared, deferred = ({(tool.name, tool.description) for tool in part} for part in effective_tools(request))
+        assert declared <= offered <= declared | deferred
 
 
 # ---- shapes that nobody promised

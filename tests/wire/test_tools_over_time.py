@@ -415,3 +415,35 @@ def test_effective_tools_follow_the_conversation() -> None:
         "tool_2",
         "late",
     ]
+
+
+@pytest.mark.parametrize("target", HEADS)
+def test_a_tool_is_sent_as_it_was_defined_last(target: tuple[str, str]) -> None:
+    change = ToolsChanged((replace(READ, description="Read anew."),))
+    request = Request(target[1], [user("hi"), assistant("ok"), Message("system", (change,)), user("go")], (READ, LATE))
+    encoded = encode_request(request, resolve_profile(*target))
+    text = dumps_text(encoded.body)
+    assert "Read anew." in text
+    if target[0] != "openai-responses":  # there, an item stands beside the head
+        assert '"Read."' not in text
+        assert "tool_addition" in text or any(repair.subject == "tools read" for repair in encoded.repairs)
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-8", "claude-sonnet-4-5"])
+def test_only_tools_of_the_head_are_referred_to(model: str) -> None:
+    removal = Message("system", (ToolsChanged(loaded=("nobody",), removed=("ghost", "tool_2")),))
+    request = Request(model, [*STORY[:6], removal, user("go")], (READ, SEARCH, *MANY))
+    body = encode_request(request, resolve_profile("anthropic", model)).body
+    has_removal = model == "claude-opus-4-8"
+    assert ("tool_2" in str(body["tools"])) == has_removal
+    assert str(body["messages"]).count("tool_reference") == 2 * has_removal  # where it was found, and where it is removed
+    assert "nobody" not in str(body)
+    assert "ghost" not in str(body)
+
+
+def test_a_tool_that_stands_alone_is_not_deferred() -> None:
+    """A request whose tools are all deferred is believed to be refused."""
+    request = Request("claude-opus-4-8", [user("hi"), assistant("ok"), Message("system", (ToolsChanged((LATE,)),)), user("go")])
+    body = encode_request(request, resolve_profile("anthropic", "claude-opus-4-8")).body
+    assert [tool.get("defer_loading") for tool in body["tools"]] == [None]
+    assert body["messages"][-1]["content"] == [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}]

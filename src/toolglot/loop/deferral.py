@@ -190,6 +190,7 @@ class ToolTimeline:
         gone = {name: tool for name, tool in self._gone.items() if self._removed.get(name, -1) >= start}
         deferred = {tool.qualified_name for tool in tools if tool.deferred}
         if not (deferred or added or gone):
+            self._head = (tools, None, tools)
             return tools
         uses: dict[str, int] = {}
         for used in (self._loaded, self._called):

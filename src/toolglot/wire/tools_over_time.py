@@ -61,8 +61,10 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
     named = [(tool.qualified_name, tool) for tool in request.tools]
     known = dict(reversed(named))  # the first one counts
     if not changes and not any(tool.deferred or tool.finds_tools for tool in request.tools):  # nearly every request
+        writer.known_tools = known
         return ToolPlan(tuple(request.tools), {}, known)
     # `select_tools` judges tools with one name: they stay apart.
+    first_known = dict(known)
     head = {name if known[name] is tool else f"{name}\0{n}": tool for n, (name, tool) in enumerate(named)}
     inline, removed, moved = dict[str, ToolDefinition](), set[str](), list[str]()
     for change, place, origin in changes:
@@ -78,6 +80,8 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
         for name in dict.fromkeys((*(tool.qualified_name for tool in change.added), *change.loaded)):
             if name in known:
                 removed.discard(name)
+                if name in head and form != "definitions" and replace(known[name], deferred=head[name].deferred) != head[name]:
+                    del head[name]  # another definition counts from now on
                 if _place_tool(known[name], form, head, inline, is_loaded=name in loaded):
                     moved.append(name)
     if moved:
@@ -85,7 +89,8 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
     if gone := [_wire_name(tool, writer) for name, tool in known.items() if name in removed]:
         writer.prompt_hints.append(f"These tools can no longer be called: {', '.join(gone)}.")
     tools = _settle_deferred(list(head.values()), inline, writer)
-    return ToolPlan(tuple(tools), inline, known, frozenset(removed))
+    writer.known_tools = {name: known[name] for name in head if name in known} | first_known
+    return ToolPlan(tuple(tools), inline, known, frozenset(removed), tuple(writer.prompt_hints))
 
 
 def _place_tool(
@@ -127,7 +132,10 @@ def _settle_deferred(tools: list[ToolDefinition], inline: dict[str, ToolDefiniti
     finders = [tool for tool in tools if tool.finds_tools and tool.kind != "hosted"]
     if can_search or (has_search and _defers_without_search(finders, deferred, wire)):
         return tools
-    hidden = [tool for tool in deferred if finders or tool.qualified_name in inline]
+    is_referenced = SPECS[wire].tool_changes == "references"  # what the history brings is in the head, too
+    if is_referenced and not all(tool.deferred for tool in tools):  # believed to be refused if all of them are deferred
+        deferred = [tool for tool in deferred if tool.qualified_name not in inline]
+    hidden = [tool for tool in deferred if finders or (tool.qualified_name in inline and not is_referenced)]
     if hidden and finders and BUILTIN_TAG not in finders[0].tags:  # our own search says itself what it finds
         # All of them, whether or not they were loaded since: the head must not change when one is.
         names = ", ".join(_wire_name(tool, writer) for tool in hidden)

@@ -1,6 +1,7 @@
 """The state of one encoding: the target's profile, the names and ids it accepts, and what was lost or repaired."""
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -67,11 +68,13 @@ class ToolPlan(msgspec.Struct, frozen=True):
     """Every tool that the request knows."""
     removed: frozenset[str] = frozenset()
     """Left out wherever the history brings them."""
+    hints: tuple[str, ...] = ()
+    """What the prompt says about tools."""
 
     def head_key(self, choice: ToolChoice | None) -> object:
         """Return what the head of the request, and what was sent before, depends on."""
         chosen = tuple(name for name, tool in self.inline.items() if choice and choice.names and choice.includes(tool))
-        return self.head, self.removed, bool(self.inline), chosen
+        return self.head, self.removed, self.hints, bool(self.inline), chosen
 
 
 class Writer:
@@ -99,6 +102,9 @@ class Writer:
         self.native_types: dict[str, str] = {}  # tools that the target's models are trained on: name -> type
         self.mark_count = 0  # marks for the prompt cache
         self.plan = ToolPlan()
+        # As of the message that is being encoded. Never changed in place: copies share them.
+        self.known_tools: Mapping[str, ToolDefinition] = {}  # by qualified name, with the definitions that count now
+        self.inline_names: frozenset[str] = frozenset()  # Responses: tools that items have brought so far
         self.place: Place = "start"
         self.leading_count = 0  # messages that are sent outside of the history
         self.held_items: list[dict[str, Any]] = []  # Anthropic: blocks that must stand right before the next assistant message

@@ -78,12 +78,14 @@ def _encode_change(change: ToolsChanged, writer: Writer, place: str) -> list[Doc
         return [{"type": "tool_addition", **state}]
     if place in ("user", "assistant"):  # of a result without its call: there is no form for it
         return []
-    # A reference to a tool that is not in the head is refused (`tool_reference_unresolved`).
-    known = change.loaded if writer.is_own else [name for name in change.loaded if name in writer.plan.known]
-    loaded = dict.fromkeys((*(tool.qualified_name for tool in change.added), *known))
+    brought = dict.fromkeys((*(tool.qualified_name for tool in change.added), *change.loaded))
+    named = [*(("tool_addition", name) for name in brought), *(("tool_removal", name) for name in change.removed)]
+    if not writer.is_own:  # a reference to a tool that is not in the head is refused (`tool_reference_unresolved`)
+        declared = {tool.qualified_name for tool in writer.plan.head}
+        named = [(kind, name) for kind, name in named if name in declared]
     if place == "tool":
-        return [{"type": "tool_reference", "tool_name": _reference_name(name, writer), **state} for name in loaded]
-    named = [*(("tool_addition", name) for name in loaded), *(("tool_removal", name) for name in change.removed)]
+        names = [_reference_name(name, writer) for kind, name in named if kind == "tool_addition"]
+        return [{"type": "tool_reference", "tool_name": name, **state} for name in names]
     return [
         {"type": kind, "tool": {"type": "tool_reference", "name": _reference_name(name, writer)}, **state}
         for kind, name in named

@@ -151,10 +151,11 @@ def _encode_texts(group: list[Text], writer: Writer) -> Doc:
 def encode_change(change: ToolsChanged, writer: Writer) -> Doc | None:
     """Encode tools that come from here on: what a search of the provider found, or an item of the caller."""
     state = writer.echo_opaque(change.opaque)
+    tools = _bring_tools(change, writer)
     if "item" in state:
         return state["item"]
-    tools = _encode_definitions(change, writer)
-    return {"type": "additional_tools", "role": "developer", "tools": tools, **state} if tools else None
+    encoded = _encode_definitions(tools, writer)
+    return {"type": "additional_tools", "role": "developer", "tools": encoded, **state} if encoded else None
 
 
 def encode_loaded(message: Message, writer: Writer) -> Iterator[Doc]:
@@ -166,12 +167,18 @@ def encode_loaded(message: Message, writer: Writer) -> Iterator[Doc]:
                     yield item
 
 
-def _encode_definitions(change: ToolsChanged, writer: Writer, *, deferred: bool = False) -> list[Doc]:
-    known = writer.plan.known
-    tools = {tool.qualified_name: tool for tool in change.added}
+def _bring_tools(change: ToolsChanged, writer: Writer) -> list[ToolDefinition]:
+    """Return the tools that a change brings. They are known from here on."""
+    tools, plan = {tool.qualified_name: tool for tool in change.added}, writer.plan
+    known = writer.known_tools = {**writer.known_tools, **tools}
     tools |= {name: replace(known[name], deferred=False) for name in change.loaded if name in known}
-    kept = [tool for name, tool in tools.items() if name not in writer.plan.removed and is_usable(tool, writer)]
-    return _group_tools([replace(tool, deferred=True) for tool in kept] if deferred else kept, writer)
+    kept = {name: tool for name, tool in tools.items() if name not in plan.removed}
+    writer.inline_names |= {name for name, tool in kept.items() if not tool.deferred and name in plan.inline}
+    return list(kept.values())
+
+
+def _encode_definitions(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
+    return _group_tools([tool for tool in tools if is_usable(tool, writer)], writer)
 
 
 def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Doc:
@@ -180,7 +187,7 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
     if item := state.get("item"):
         writer.native_item_types[call.id] = as_text(item["type"])
         return {**item, "call_id": writer.map_call_id(call.id)}
-    tool = writer.plan.known.get(call.name)
+    tool = writer.known_tools.get(call.name)
     is_search = tool is not None and _is_client_search(tool)
     native_type = "tool_search_call" if is_search else f"{writer.native_types.get(call.name, '')}_call"
     required = _REQUIRED_ARGUMENTS.get(native_type)
@@ -193,7 +200,7 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
     head: Doc = {"call_id": writer.map_call_id(call.id), "name": writer.map_tool_name(call.name, call.namespace)}
     if call.namespace and writer.profile.features.namespaces:
         head["namespace"] = call.namespace  # required for tools that were found by tool_search
-    elif call.name in writer.plan.inline and writer.profile.features.namespaces:
+    elif call.name in writer.inline_names and writer.profile.features.namespaces:
         # 400 "… does not exist in the default namespace": a tool of an item is in a namespace of its own name.
         head["namespace"] = head["name"]
     if call.freeform:
@@ -207,13 +214,15 @@ def encode_call(call: ToolCall, writer: Writer, *, verbatim: bool = False) -> Do
 def encode_result(result: ToolResult, writer: Writer) -> Doc:
     state = dict(writer.echo_opaque(result.opaque))
     id = writer.map_call_id(result.call_id)
-    if item := state.get("item"):
-        return {**item, "call_id": id}
     call, native_type = writer.calls.get(result.call_id), writer.native_item_types.get(result.call_id)
     changes = [block for block in result.content if isinstance(block, ToolsChanged)]
+    is_search = native_type == "tool_search_call"  # its output has the tools; otherwise they follow (`encode_loaded`)
+    found = [tool for change in changes for tool in _bring_tools(change, writer)] if is_search else []
+    if item := state.get("item"):
+        return {**item, "call_id": id}
     marks = [block for block in (*result.content, result) if isinstance(block, Text | Media | ToolResult) and block.cache]
-    if native_type == "tool_search_call" and (changes or as_list(result.data)):
-        tools = [tool for change in changes for tool in _encode_definitions(change, writer, deferred=True)]
+    if is_search and (changes or as_list(result.data)):
+        tools = _encode_definitions([replace(tool, deferred=True) for tool in found], writer)
         tools = tools if changes else as_list(result.data)
         return {"type": "tool_search_output", "call_id": id, "execution": "client", "status": "completed", "tools": tools}
     # Codex (0.77) answers a local_shell_call as a function: the schema of its own output has no call_id.
