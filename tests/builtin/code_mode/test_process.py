@@ -1,16 +1,19 @@
 """The process of a script: what it may do, and what its languages offer."""
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from script_kit import Scripts, needs_javascript, needs_python, needs_sandbox
 
 from toolglot.builtin.code_mode import process
+from toolglot.builtin.code_mode.declarations import declare_tools, list_script_tools
 from toolglot.builtin.code_mode.process import Language, ScriptMessage, ScriptProcess, ScriptTool
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_level
-from toolglot.tools.tool import tool
+from toolglot.definitions import ToolDefinition
+from toolglot.tools.tool import Tool, tool
 
 pytestmark = [needs_javascript, needs_sandbox]
 
@@ -19,6 +22,19 @@ pytestmark = [needs_javascript, needs_sandbox]
 def repeat(value: str) -> str:
     """Return the value."""
     return value
+
+
+def apply(input: str) -> str:
+    return f"patched {input}"
+
+
+patch = Tool(apply, definition=ToolDefinition("patch", "Take free text.", kind="freeform"), effects="read")
+
+
+@tool(effects="read")
+def load(place: str = "", *, path: str) -> str:
+    """Load a file."""
+    return f"{path} from {place}"
 
 
 def read_confinement(pid: int) -> list[tuple[str, ...]]:
@@ -66,3 +82,73 @@ async def test_half_a_character_and_far_timers_are_no_reason_to_fail() -> None:
     header, *texts, error, _ = await Scripts([repeat]).run(code)
     assert (header, error) == ("Script failed", "Script error:\nError: \ufffd (line 3)")
     assert texts == ["a\ufffd", "\\ud83d \U0001f600", "\ufffd\\ud83d", '{"\ufffd":"\ufffd"}', "\ufffd"]
+
+
+@needs_python
+async def test_python_calls_tools_as_they_are_declared() -> None:
+    code = """
+def attempt(call):
+    try:
+        return call()
+    except Exception as error:
+        return str(error)
+print(patch("a"), patch(input="b"), load_2("c", "d"), load("none"))
+print(attempt(lambda: repeat("x", "LOST")))
+print(attempt(lambda: repeat("x", value="y")))
+print(attempt(lambda: patch()))
+import datetime, decimal, math, pathlib
+values = [patch, len, int, None, True, 1, 10**30, 0.5, math.nan, "s", b"b", (1,), [1], {"a": 1}, {1}, range(2), ...]
+values += [ValueError("v"), datetime.datetime(2020, 1, 1), datetime.timedelta(1), decimal.Decimal("1"), pathlib.Path("p")]
+for value in values:
+    attempt(lambda: repeat(value))
+print(patch)
+{(1, 2): values}
+"""
+    header, first, surplus, doubled, missing, function, value = await Scripts([repeat, patch, load], "python").run(code)
+    assert (header, first) == ("Script completed", "patched a patched b c from d None")
+    assert surplus == "repeat() takes 1 positional arguments but 2 were given"
+    assert doubled == "repeat() got multiple values for argument 'value'"
+    assert missing == "patch() takes one argument: input"
+    assert "patch" in function
+    assert value.startswith("{(1, 2): [")
+
+
+@dataclass
+class Address:
+    street: str
+    zip: int | None = None
+
+
+@dataclass
+class Person:
+    name: str
+    address: Address
+    friends: "list[Person]"
+
+
+def test_declarations_have_the_fields_of_nested_types() -> None:
+    @tool
+    def save(person: Person, others: list[Address]) -> str:
+        """Save."""
+        return ""
+
+    text = declare_tools([save.definition], "javascript")
+    assert text.count("street: string;") == 2
+    assert "friends: Array<unknown>" in text
+    address = "TypedDict[{'street': str, 'zip': NotRequired[int | None]}]"
+    assert f"'address': {address}" in (text := declare_tools([save.definition], "python"))
+    assert f"others: list[{address}]" in text
+    odd = {"type": "object", "properties": {"x": True, "y": {"$ref": "#/$defs/None"}}}
+    assert "def odd(x: Any = …, y: Any = …) -> str" in declare_tools([ToolDefinition("odd", "", odd)], "python")
+    levels = {f"L{n}": {"properties": {key: {"$ref": f"#/$defs/L{n + 1}"} for key in "abcdefgh"}} for n in range(12)}
+    wide = ToolDefinition("wide", "", {"$ref": "#/$defs/L0", "$defs": levels})
+    assert len(declare_tools([wide], "javascript")) < 100_000
+
+
+def test_names_and_deferred_tools() -> None:
+    tools = [ToolDefinition(name, "", {}) for name in ("load", "a$b", "class", "list")]
+    tools.append(ToolDefinition("late", "Later.", {"properties": {"x": {"type": "string"}}}, deferred=True))
+    assert [tool.name for tool, _ in list_script_tools(tools, "javascript")] == ["load", "a$b", "class", "list", "late"]
+    *others, (late, _) = list_script_tools(tools, "python")
+    assert [tool.name for tool, _ in others] == ["load_2", "a_b", "class_2", "list_2"]
+    assert "Later.\n```python\ndef late(x: str = …) -> str:" in late.description, "ALL_TOOLS is all that a script knows of it"

@@ -1,18 +1,24 @@
 """Tools as a script sees them: names that are identifiers, and declarations for the model that writes the script."""
 
+import builtins
 import json
+import keyword
 import re
 from collections.abc import Iterable
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from toolglot.builtin.code_mode.process import Language, ScriptTool
 from toolglot.definitions import Schema, ToolDefinition
+from toolglot.schema.json_schema import SchemaDocument, drop_keywords, map_children
 
 __all__ = ["declare_tools", "list_script_tools"]
 
 _PRIMITIVES = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 _PYTHON_TYPES = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None", "object": "dict"}
 _MAX_DEPTH = 12
+_MAX_REFERENCES = 200
 _JAVASCRIPT = """\
 The code is the body of an async JavaScript function without Node, files, network or console: write plain source text, no JSON \
 and no code fences. Tools are functions of the global object `tools`: `const result = await tools.NAME({…})`. They take one \
@@ -26,39 +32,64 @@ The code is a subset of Python without files, network, classes and most of the s
 a few others are there). Tools are functions with keyword arguments: `result = NAME(path="…")`; a call that fails raises \
 RuntimeError. Show results with print(…), or end with an expression; store(key, value) and load(key) keep values for later \
 scripts, and ALL_TOOLS has the name and description of each tool."""
-_MORE_TOOLS = "More tools are listed in ALL_TOOLS; filter it by name and description, and print only what you need."
+_PYTHON_NAMES = frozenset({"store", "load", "ALL_TOOLS", *keyword.kwlist, *dir(builtins)})
+_MORE_TOOLS = "More tools are declared in ALL_TOOLS; filter it by name and description, and print only what you need."
 
 
-def list_script_tools(definitions: Iterable[ToolDefinition]) -> list[tuple[ScriptTool, ToolDefinition]]:
-    """Return the tools under names that are identifiers, different from each other."""
+def list_script_tools(definitions: Iterable[ToolDefinition], language: Language) -> list[tuple[ScriptTool, ToolDefinition]]:
+    """Return the tools under names that are identifiers, different from each other and from what the language has."""
     tools: dict[str, tuple[ScriptTool, ToolDefinition]] = {}
+    reserved = _PYTHON_NAMES if language == "python" else frozenset[str]()  # in JavaScript, tools have an object of their own
     for definition in definitions:
-        path = [_to_identifier(part) for part in (definition.namespace, definition.name) if part]
+        path = [_to_identifier(part, language) for part in (definition.namespace, definition.name) if part]
         name, number = "__".join(path), 1
-        while name in tools:
+        while name in tools or name in reserved:
             number += 1
             name = f"{'__'.join(path)}_{number}"
         if number > 1:
             path = [name]
-        parameters = [*(definition.parameters or {}).get("properties", {})]
-        tools[name] = ScriptTool(name, path, definition.description, parameters), definition
+        schema, is_freeform = definition.parameters or {}, definition.kind == "freeform"
+        required = schema.get("required", ())
+        parameters = ["input"] if is_freeform else sorted(schema.get("properties", {}), key=lambda name: name not in required)
+        tool = ScriptTool(name, path, definition.description, parameters, is_freeform)
+        if definition.deferred:  # nothing else tells how it is called
+            tool = replace(tool, description=_DECLARE[language](tool, definition))
+        tools[name] = tool, definition
     return [*tools.values()]
 
 
-def _to_identifier(name: str) -> str:
-    identifier = re.sub(r"[^A-Za-z0-9_$]", "_", name)
+def _to_identifier(name: str, language: Language) -> str:
+    identifier = re.sub(r"[^A-Za-z0-9_]" if language == "python" else r"[^A-Za-z0-9_$]", "_", name)
     return identifier if not identifier[:1].isdigit() else f"_{identifier}"
 
 
 def declare_tools(definitions: Iterable[ToolDefinition], language: Language) -> str:
     """Return what a model has to know to write a script: how, and the declarations of all tools that are not deferred."""
-    tools = list_script_tools(definitions)
-    declare = declare_javascript if language == "javascript" else declare_python
+    tools = list_script_tools(definitions, language)
     sections = [_JAVASCRIPT if language == "javascript" else _PYTHON]
-    sections += [declare(tool, definition) for tool, definition in tools if not definition.deferred]
+    sections += [_DECLARE[language](tool, definition) for tool, definition in tools if not definition.deferred]
     if any(definition.deferred for _, definition in tools):
         sections.append(_MORE_TOOLS)
     return "\n\n".join(sections)
+
+
+def inline_references(schema: Schema) -> Schema:
+    """Replace references by what they name; a recursive one, and those beyond a limit, by what they say themselves."""
+    document, count = SchemaDocument(schema), 0
+
+    def inline(node: Any, parents: tuple[str, ...]) -> Any:
+        nonlocal count
+        if not isinstance(node, dict):
+            return node
+        part = cast(Schema, node)
+        while isinstance(ref := part.get("$ref"), str):
+            part, target, count = drop_keywords(part, "$ref"), document.resolve(ref), count + 1
+            if target is not None and isinstance(target.node, dict) and target.pointer not in parents:
+                if len(parents) < _MAX_DEPTH and count <= _MAX_REFERENCES:
+                    part, parents = {**cast(Schema, target.node), **part}, (*parents, target.pointer)
+        return map_children(drop_keywords(part, "$defs", "definitions"), lambda child, key, name: inline(child, parents))
+
+    return cast(Schema, inline(schema, ()))
 
 
 # ---- JavaScript
@@ -66,8 +97,9 @@ def declare_tools(definitions: Iterable[ToolDefinition], language: Language) -> 
 
 def declare_javascript(tool: ScriptTool, definition: ToolDefinition) -> str:
     name = ".".join(["tools", *tool.path])
-    argument = "input: string" if definition.kind == "freeform" else f"args: {to_typescript(definition.parameters or {})}"
-    output = to_typescript(definition.output_schema) if definition.output_schema else "string"
+    parameters = inline_references(definition.parameters or {})
+    argument = "input: string" if tool.is_freeform else f"args: {to_typescript(parameters)}"
+    output = to_typescript(inline_references(definition.output_schema)) if definition.output_schema else "string"
     description = definition.description.strip()
     if definition.grammar:  # of a tool that takes free text
         description += f"\nThe input must match this grammar ({definition.grammar.get('syntax', '')}):\n"
@@ -111,26 +143,42 @@ def _object_type(schema: Schema, depth: int) -> str:
 
 
 def declare_python(tool: ScriptTool, definition: ToolDefinition) -> str:
-    schema = definition.parameters or {}
-    required, parameters, notes = schema.get("required", ()), list[str](), list[str]()
-    if definition.kind == "freeform":
-        parameters.append("input: str")
-    for name, part in sorted(schema.get("properties", {}).items(), key=lambda item: item[0] not in required):
+    schema = inline_references(definition.parameters or {})
+    required, properties = schema.get("required", ()), cast(dict[str, Any], schema.get("properties", {}))
+    parameters, notes = list[str](), list[str]()
+    for name in tool.parameters:
+        if tool.is_freeform:
+            parameters.append(f"{name}: str")
+            continue
+        part = properties.get(name)
         parameters.append(f"{name}: {_python_type(part)}" + ("" if name in required else " = …"))
-        if description := part.get("description", ""):
+        if isinstance(part, dict) and (description := cast(Schema, part).get("description", "")):
             notes.append(f"    {name}: {' '.join(str(description).split())}")
-    output = _python_type(definition.output_schema) if definition.output_schema else "str"
+    output = _python_type(inline_references(definition.output_schema)) if definition.output_schema else "str"
     body = "\n".join([f"def {tool.name}({', '.join(parameters)}) -> {output}:", *notes])
     return f"### `{tool.name}`\n{definition.description.strip()}\n```python\n{body}\n```"
 
 
-def _python_type(schema: Any) -> str:
-    node = cast(Schema, schema) if isinstance(schema, dict) else {}
-    if "enum" in node:
-        return f"Literal[{', '.join(map(repr, node['enum']))}]"
+def _python_type(schema: Any, depth: int = 0) -> str:
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return "Any"
+    node = cast(Schema, schema)
+    if "const" in node or "enum" in node:
+        return f"Literal[{', '.join(map(repr, node.get('enum', [node.get('const')])))}]"
     if parts := node.get("anyOf") or node.get("oneOf"):
-        return " | ".join(dict.fromkeys(map(_python_type, parts)))
-    kind = node.get("type", "")
+        return " | ".join(dict.fromkeys(_python_type(part, depth + 1) for part in parts))
+    kind = node.get("type", "object" if "properties" in node else "")
     if isinstance(kind, list):
-        return " | ".join(_python_type({**node, "type": part}) for part in cast(list[str], kind))
-    return f"list[{_python_type(node.get('items', {}))}]" if kind == "array" else _PYTHON_TYPES.get(kind, "Any")
+        return " | ".join(_python_type({**node, "type": part}, depth + 1) for part in cast(list[str], kind))
+    if kind == "array":
+        return f"list[{_python_type(node.get('items', {}), depth + 1)}]"
+    if kind == "object" and node.get("properties"):
+        fields: list[str] = []
+        for name, part in cast(dict[str, Any], node["properties"]).items():
+            type_name = _python_type(part, depth + 1)
+            fields.append(f"{name!r}: {type_name if name in node.get('required', ()) else f'NotRequired[{type_name}]'}")
+        return f"TypedDict[{{{', '.join(fields)}}}]"
+    return _PYTHON_TYPES.get(kind, "Any")
+
+
+_DECLARE = {"javascript": declare_javascript, "python": declare_python}

@@ -54,12 +54,13 @@ _OUT_OF_TIME = f"the script used more than {CPU_SECONDS} s of processor time and
 
 
 class ScriptTool(msgspec.Struct, frozen=True):
-    """A tool as a script sees it: its name as an identifier, and where it is below `tools`."""
+    """A tool as a script sees it: its name as an identifier, where it is below `tools`, and its parameters in their order."""
 
     name: str
     path: list[str]
     description: str
     parameters: list[str]
+    is_freeform: bool = False
 
 
 class ScriptMessage(msgspec.Struct, frozen=True):

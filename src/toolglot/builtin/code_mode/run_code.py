@@ -120,7 +120,7 @@ class ScriptHost:
             message = "nobody has approved to run it without a sandbox"
             raise ToolError(message, kind="not_allowed", code="user_unavailable")
         inner = context.inner_tools
-        tools = list_script_tools(inner.definitions if inner is not None else ())
+        tools = list_script_tools(inner.definitions if inner is not None else (), language)
         self._count += 1
         script = self._scripts[str(self._count)] = Script(
             str(self._count),

@@ -12,6 +12,7 @@ import sys
 from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -164,13 +165,14 @@ def run_javascript(task: dict[str, Any], channel: Channel) -> None:
 def run_python(task: dict[str, Any], channel: Channel) -> None:
     import pydantic_monty as monty
 
+    import_module("decimal")  # monty wants it later, when it cannot be read any more
     give_up_rights(task, task["readable"])  # it has to start its own process
     numbers = iter(range(1, sys.maxsize))
 
     def make_function(tool: dict[str, Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            arguments = {**dict(zip(tool["parameters"], args, strict=False)), **kwargs}
-            channel.send(type="call", id=next(numbers), name=tool["name"], input=json.dumps(arguments))
+            arguments = json.dumps(bind_arguments(tool, args, kwargs), allow_nan=False)
+            channel.send(type="call", id=next(numbers), name=tool["name"], input=arguments)
             answer = json.loads(channel.receive() or "{}")
             if "error" in answer:
                 raise RuntimeError(answer["error"])
@@ -206,5 +208,25 @@ def run_python(task: dict[str, Any], channel: Channel) -> None:
             channel.finish(display() if display is not None else str(e))
         else:
             if value is not None:
-                channel.send(type="text", text=value if isinstance(value, str) else json.dumps(value, default=repr))
+                try:
+                    text = value if isinstance(value, str) else json.dumps(value, default=repr)
+                except (TypeError, ValueError, RecursionError):  # keys that JSON has not
+                    text = repr(value)
+                channel.send(type="text", text=text)
             channel.finish()
+
+
+def bind_arguments(tool: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the arguments of a call by name, or the text of a tool that takes just that. Raises TypeError."""
+    names = tool["parameters"]
+    if len(args) > len(names):
+        raise TypeError(f"{tool['name']}() takes {len(names)} positional arguments but {len(args)} were given")
+    arguments = dict(zip(names, args, strict=False))
+    if doubled := arguments.keys() & kwargs.keys():
+        raise TypeError(f"{tool['name']}() got multiple values for argument {min(doubled)!r}")
+    arguments |= kwargs
+    if not tool["is_freeform"]:
+        return arguments
+    if arguments.keys() != {"input"}:
+        raise TypeError(f"{tool['name']}() takes one argument: input")
+    return arguments["input"]
