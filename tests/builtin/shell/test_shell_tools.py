@@ -730,18 +730,19 @@ async def test_a_long_foreground_command_is_not_listed_afterwards(sandboxed: Kit
     assert await sandboxed.text("shell_list") == "There are no background commands."
 
 
-async def test_a_template_stands_for_the_only_command_whose_output_is_read(sandboxed: Kit) -> None:
+async def test_a_template_stands_for_the_only_command_that_runs(sandboxed: Kit) -> None:
     for template in ("${id}", "<session>", "{{ handle }}", ""):
         unknown = await sandboxed.call("shell_output", {"handle": template})
         assert unknown.result.error_code == "session_not_found"
     first = await sandboxed.shell(command="read line; echo $line", background=True)
     read = await sandboxed.data("shell_output", handle="${id}")
     assert read["notes"] == [f"repaired: '${{id}}' is no handle; taken for {first['command']!r}"]
-    for template in ("${id}", ""):  # nothing is done to a command that the model has not named
-        for name, arguments in (("shell_output", {"input": "hi\n"}), ("shell_kill", {})):
-            refused = await sandboxed.call(name, {"handle": template, **arguments})
-            assert text_of(refused) == f"there is no session {template!r}; running: {first['handle']}"
-    await sandboxed.data("shell_output", handle=first["handle"], input="hi\n", timeout=20)
+    refusals = [("shell_output", "", {"input": "hi\n"}), ("shell_kill", "${id}", {}), ("shell_kill", "", {})]
+    for name, template, arguments in refusals:
+        refused = await sandboxed.call(name, {"handle": template, **arguments})
+        assert text_of(refused) == f"there is no session {template!r}; running: {first['handle']}"
+    typed = await sandboxed.data("shell_output", handle="${id}", input="hi\n", timeout=20)
+    assert (typed["output"], typed["running"]) == ("hi\n", False)
     assert (await sandboxed.data("shell_output", handle="<id>"))["exit_code"] == 0  # it has ended, and there is no other
     second, third = [await sandboxed.shell(command="sleep 60", background=True) for _ in range(2)]
     ambiguous = await sandboxed.call("shell_output", {"handle": "<id>"})

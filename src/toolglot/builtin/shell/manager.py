@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -307,15 +307,15 @@ class ShellManager:
 
     # ---- running and ended commands
 
-    def find_session(self, handle: str, *, reading: bool = False) -> ShellSession:
+    def find_session(self, handle: str, purpose: Literal["read", "type", "kill"] = "kill") -> ShellSession:
         """Return a session by its handle or its process id. Raises ToolError.
 
-        For `reading`, a template stands for the only command, of those that are running if any is: a model that starts one and
-        reads its output in the same turn does not know the handle yet. Typing into a command and ending it need its handle.
+        A template stands for the only command that is running: a model that starts one and goes on with it in the same turn
+        does not know the handle yet. Ending a command needs its handle; what has ended can only be read.
         """
         sessions, key = self.list_sessions(), handle.strip()
-        if reading and _PLACEHOLDER.fullmatch(key):
-            candidates = [session for session in sessions if session.is_running] or sessions
+        if _PLACEHOLDER.fullmatch(key) and (purpose == "read" or (purpose == "type" and key)):
+            candidates = [session for session in sessions if session.is_running] or (sessions if purpose == "read" else [])
             if len(candidates) == 1:
                 return candidates[0]
         for session in sessions:

@@ -144,7 +144,7 @@ class _ShellTools:
         if not arguments.get("input"):
             return None
         with suppress(ToolError):
-            return self._manager.find_session(str(arguments.get("handle", "")))
+            return self._manager.find_session(str(arguments.get("handle", "")), "type")
         return None
 
     def _is_outside(self, session: ShellSession) -> bool:
@@ -241,7 +241,7 @@ class _ShellTools:
         if tail_lines is not None and not 1 <= tail_lines <= 1_000_000:
             raise invalid_argument("tail_lines", f"is {tail_lines}; it must be 1 or more")
         data = encode_input("input", input)
-        session = self._manager.find_session(handle, reading=not data)
+        session = self._manager.find_session(handle, "type" if data else "read")
         if data:
             if self._is_outside(session):  # the user approved the command, not what is typed into it
                 _require_approval(context)
