@@ -109,6 +109,19 @@ def test_tools_are_deferred_by_themselves_if_there_are_too_many() -> None:
     assert plan_deferral(few(), small.apply({"limits.context": 1000}), None) is not None
 
 
+def test_there_is_room_for_tools_that_the_loop_and_the_provider_add() -> None:
+    profile = resolve_profile("groq", "qwen3").apply({"limits.tools": 14})
+    assert plan_deferral(few(12), profile, None) is None
+    assert plan_deferral(few(13), profile, None) is not None, "read_result may come, and final_answer"
+    assert plan_deferral(few(12), profile, None, hosted_count=1) is not None
+
+
+def test_a_name_that_was_looked_up_in_vain_is_still_read_as_a_tool_of_a_namespace() -> None:
+    view = agent("openai-chat", tools=[late.replace(namespace="crm")], defer=True).view()
+    assert view.translate_name("crm__late") == ()
+    assert view.annotate(asks("crm__late", x="1"))[0].calls[0].namespace == "crm"
+
+
 def test_a_tool_can_say_that_it_is_deferred() -> None:
     profile = resolve_profile("anthropic", "claude-sonnet-4-5")
     definitions = [*few(3), ToolDefinition("rare", "Rare.", deferred=True)]

@@ -27,6 +27,7 @@ WINDOW_SHARE = 0.1
 """Tools are deferred automatically if they would take more than this share of the context window."""
 _WORDS: dict[str, bool | None] = {"auto": None, "all": True, "none": False}  # of the settings; they work in Python, too
 _MIN_TOOLS = 10  # with fewer, a search costs more than it saves
+_LOOP_TOOLS = 2  # that come while a conversation goes on: `read_result` and `final_answer`
 
 
 class Deferral(msgspec.Struct, frozen=True):
@@ -58,11 +59,12 @@ def parse_defer(defer: Defer | Iterable[str]) -> Defer:
 
 
 def plan_deferral(
-    tools: Iterable[ToolDefinition], profile: Profile, defer: Defer, builtin: Collection[str] = ()
+    tools: Iterable[ToolDefinition], profile: Profile, defer: Defer, builtin: Collection[str] = (), hosted_count: int = 0
 ) -> Deferral | None:
     """Return which tools to defer for a model, by their qualified names; None if all of them are shown.
 
     `builtin`: the built-in tools that the model's own harness defers, too; only if the agent says that it defers tools.
+    `hosted_count`: how many tools of the provider there are besides.
     """
     tools = tuple(tools)
     others = builtin if defer is True else ()
@@ -79,8 +81,9 @@ def plan_deferral(
     reason, is_automatic = "the agent defers them", False
     if defer is None:
         is_automatic = len(selected) >= _MIN_TOOLS
-        if is_automatic and limit is not None and len(tools) > limit:
-            reason = f"{profile.title} accepts at most {limit} tools, and there are {len(tools)}"
+        count = len(tools) + hosted_count + _LOOP_TOOLS
+        if is_automatic and limit is not None and count > limit:
+            reason = f"{profile.title} accepts at most {limit} tools, and there are {count}, with those of the loop"
         elif is_automatic and window and total > window * WINDOW_SHARE:
             reason = f"{len(tools)} tools would take about {total:,} tokens, {total / window:.0%} of the context window"
         else:

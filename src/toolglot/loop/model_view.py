@@ -68,6 +68,7 @@ class ModelView:
         self.inner_tools: tuple[ToolDefinition, ...] = ()
         """The tools that the code calls. `tools` sets it."""
         self._version = registry.version
+        self._translated_names: dict[str, tuple[str, ...]] = {}  # names of other models' tools -> what this model calls them
         self._tools: tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]] | None = None
 
     def is_current(
@@ -122,7 +123,8 @@ class ModelView:
             return None
         usable = (definition for definition in definitions if allowed is None or definition.name in allowed)
         builtin = self._table.deferred_base_tools if self._defer is True else ()
-        deferral = plan_deferral(usable, self.profile, self._defer, builtin)
+        hosted_count = len(self._hosted.definitions_for(self.profile.wire))
+        deferral = plan_deferral(usable, self.profile, self._defer, builtin, hosted_count)
         if deferral is not None and SEARCH_TOOLS in self.registry:
             log.warning("no tools are deferred: a tool of the agent is called %s", SEARCH_TOOLS)
             return None
@@ -191,17 +193,18 @@ class ModelView:
         return tools
 
     @cached_property
-    def _own_names(self) -> dict[str, tuple[str, ...]]:
-        """Names of tools, of this model or of others -> what this model calls them."""
-        return {item.qualified_name: (item.qualified_name,) for item in self._own_tools[0]}
+    def _own_names(self) -> frozenset[str]:
+        return frozenset(item.qualified_name for item in self._own_tools[0])
 
     def translate_name(self, name: str) -> tuple[str, ...]:
         """Return the names that the model has for a tool, by its base name or another model's name for it."""
-        names, facade = self._own_names, self.facade
-        if name not in names:
-            bases = (name,) if facade is None or name in facade.base_tools else find_base_tools(name)
-            names[name] = () if facade is None else tuple(own for base in bases for own in facade.native_names(base))
-        return names[name]
+        if name in self._own_names:
+            return (name,)
+        names, facade = self._translated_names, self.facade
+        if name not in names and facade is not None:
+            bases = (name,) if name in facade.base_tools else find_base_tools(name)
+            names[name] = tuple(own for base in bases for own in facade.native_names(base))
+        return names.get(name, ())
 
     def names_for(self, tool: Tool) -> tuple[str, ...]:
         """Return the names under which the model sees a tool; none if it is not shown."""
@@ -272,7 +275,7 @@ class ModelView:
         if not isinstance(block, ToolsChanged):
             return block
         is_direct = self.code_language is None  # otherwise the description of the tool that runs code has them
-        added = tuple(tool for tool in block.added if is_direct and self._own_names.get(tool.qualified_name))
+        added = tuple(tool for tool in block.added if is_direct and tool.qualified_name in self._own_names)
         loaded = tuple(name for used in block.loaded for name in self.translate_name(used))
         is_same = (added, loaded) == (block.added, block.loaded)
         return block if is_same else replace(block, added=added, loaded=loaded)
