@@ -32,9 +32,12 @@ class InnerTools(Protocol):
     """The decision on the call for which the tool was suspended."""
 
     def call(
-        self, call: ToolCall, ruling: Ruling | None = None, on_start: Callable[[], None] | None = None
+        self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = ...
     ) -> Awaitable[ToolOutcome | ApprovalRequest]:
-        """Run a call; returns the request if it has to wait for a decision. `on_start`: called when it begins to run."""
+        """Run a call; returns the request if it has to wait for a decision.
+
+        `on_asking`: called when somebody may be asked about it, and again when that is over.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ As in a turn: ordered calls keep their place, at most `max_parallel` calls run a
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -27,26 +28,41 @@ class InnerCallQueue:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.asking = asyncio.Lock()
-        self._running: dict[asyncio.Future[None], bool] = {}
+        self._waiting: deque[tuple[asyncio.Future[None], bool]] = deque()
+        self._running = 0
+        self._max_parallel = 1
+        self._is_ordered_running = False
 
-    async def enter(self, max_parallel: int, *, is_ordered: bool) -> asyncio.Future[None]:
+    async def enter(self, max_parallel: int, *, is_ordered: bool) -> None:
         """Wait for the turn of a call; `leave` ends it."""
-        place = self.loop.create_future()
-        earlier = [other for other, is_other_ordered in self._running.items() if is_ordered or is_other_ordered]
-        self._running[place] = is_ordered
+        self._max_parallel = max_parallel
+        turn = self.loop.create_future()
+        self._waiting.append((turn, is_ordered))
+        self._start_more()
         try:
-            if earlier:
-                await asyncio.wait(earlier)
-            while len(before := [*self._running][: [*self._running].index(place)]) >= max_parallel:
-                await asyncio.wait(before, return_when=asyncio.FIRST_COMPLETED)
+            await turn
         except BaseException:
-            self.leave(place)
+            if turn.done() and not turn.cancelled():
+                self.leave()
+            else:
+                self._waiting.remove((turn, is_ordered))
+                self._start_more()
             raise
-        return place
 
-    def leave(self, place: asyncio.Future[None]) -> None:
-        del self._running[place]
-        place.set_result(None)
+    def leave(self) -> None:
+        self._running -= 1
+        self._is_ordered_running = False  # such a call runs alone
+        self._start_more()
+
+    def _start_more(self) -> None:
+        while self._waiting and not self._is_ordered_running and self._running < self._max_parallel:
+            turn, is_ordered = self._waiting[0]
+            if is_ordered and self._running:
+                return
+            self._waiting.popleft()
+            self._running += 1
+            self._is_ordered_running = is_ordered
+            turn.set_result(None)
 
 
 class InnerCalls:
@@ -57,7 +73,7 @@ class InnerCalls:
         self.definitions, self.ruling = executor.inner_tools, ruling
 
     async def call(
-        self, call: ToolCall, ruling: Ruling | None = None, on_start: Callable[[], None] | None = None
+        self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = lambda is_asking: None
     ) -> ToolOutcome | ApprovalRequest:
         """Run a call; returns the request if it has to wait for a decision."""
         executor, outcomes, requests = self._executor, dict[int, ToolOutcome](), list[ApprovalRequest]()
@@ -65,19 +81,19 @@ class InnerCalls:
         tool, queue = executor.find_tool(interpreted), executor.inner_queue
         if queue is None or queue.loop is not asyncio.get_running_loop():
             queue = executor.inner_queue = InnerCallQueue()
-        place = await queue.enter(executor.config.max_parallel, is_ordered=tool is not None and tool.ordered)
+        await queue.enter(executor.config.max_parallel, is_ordered=tool is not None and tool.ordered)
         try:
             await queue.asking.acquire()
+            is_asking = True
+            on_asking(True)
 
             def start(index: int = 0) -> None:
                 nonlocal is_asking
                 if is_asking:
                     is_asking = False
                     queue.asking.release()
-                    if on_start is not None:
-                        on_start()
+                    on_asking(False)
 
-            is_asking = True
             batch = CallBatch(
                 executor, emit=self._batch.emit, messages=self._batch.messages, on_start=start, on_done=outcomes.__setitem__
             )
@@ -92,5 +108,5 @@ class InnerCalls:
             finally:
                 start()
         finally:
-            queue.leave(place)
+            queue.leave()
         return requests[0] if requests else outcomes[0]

@@ -17,6 +17,7 @@ from toolglot.messages import Media, ToolCall, ToolResult
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import Hooks, Veto
+from toolglot.tools.inner_calls import InnerCallQueue
 from toolglot.tools.tool import tool
 
 
@@ -175,7 +176,7 @@ async def test_ordered_calls_of_a_script_keep_their_place() -> None:
     async def write(name: str) -> str:
         """Write."""
         log.append(f"+{name}")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         log.append(f"-{name}")
         return name
 
@@ -185,6 +186,84 @@ async def test_ordered_calls_of_a_script_keep_their_place() -> None:
         '["a","b","c"]',
     ]
     assert log == ["+a", "-a", "+b", "-b", "+c", "-c"]
+
+
+async def test_inner_calls_run_in_their_order_at_linear_cost() -> None:
+    queue, log = InnerCallQueue(), list[str]()
+
+    async def enter(name: str) -> None:
+        await queue.enter(2, is_ordered=name.isupper())
+        log.append(name)
+        await asyncio.sleep(0)
+        log.append(f"-{name}")
+        queue.leave()
+
+    tasks = [asyncio.create_task(enter(name)) for name in "abcXdYe"]
+    await asyncio.sleep(0)
+    tasks[4].cancel()  # d waits
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert "".join(log) == "ab-a-bc-cX-XY-Ye-e"
+    await asyncio.gather(*(enter("n") for _ in range(5000)))  # not done after minutes, when each wakes all others
+    assert log.count("-n") == 5000
+
+
+def test_the_seconds_of_a_script_are_those_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of a question; and a call that waits for another one does not stop the clock."""
+    finished = asyncio.Event()
+
+    def spend(seconds: float) -> None:
+        now = (loop := asyncio.get_running_loop()).time
+        monkeypatch.setattr(loop, "time", lambda: now() + seconds)
+
+    def approve(request: Any) -> bool:
+        spend(100)
+        return True
+
+    @tool(ordered=True, effects="read", timeout=1000)
+    async def hold() -> str:
+        """Take its time."""
+        spend(100)
+        await finished.wait()
+        return "held"
+
+    scripts = Scripts([danger, hold], approve=approve)
+
+    async def run_scripts() -> None:
+        assert await scripts.run('text(await tools.danger({what: "it"}))', seconds=50) == ["Script completed", "did it"]
+        first = await scripts.run("text(await Promise.all([tools.hold(), tools.hold()]))", seconds=50)
+        assert first == ["Script running with cell ID 2"]
+        finished.set()
+        assert await scripts.run(script="2", seconds=200) == ["Script completed", '["held","held"]']
+
+    asyncio.run(run_scripts())
+
+
+def test_a_script_goes_on_when_its_event_loop_has_ended() -> None:
+    @tool
+    async def linger() -> str:
+        """Wait for ever."""
+        await asyncio.sleep(1000)
+        return ""
+
+    scripts = Scripts([linger])
+    code = "const call = tools.linger(); yield_control(); try { await call } catch (error) { text(error.message) }"
+    assert asyncio.run(scripts.run(code)) == ["Script running with cell ID 1"]
+    assert asyncio.run(scripts.run(script="1")) == ["Script completed", "The call was interrupted."]
+
+
+async def test_what_a_script_makes_too_much_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "MAX_CALLS", 3)
+    monkeypatch.setattr(script, "MAX_STORED", 10)
+    scripts = Scripts([add])
+    stores = 'store("a", 1); store("a", "long".repeat(9)); store("b", 2); text(load("a"))'
+    note = '[store("a"): not kept for later scripts, as the values are too long]'
+    assert await scripts.run(stores) == ["Script completed", note, "long" * 9]
+    assert await scripts.run('text([load("a"), load("b")]); for (;;) await tools.add({a: 1, b: 1})') == [
+        "Script failed",
+        "[1,2]",
+        "Script error:\nthe script made more than 3 calls and was stopped",
+        "Calls that it made: add (ok), add (ok), add (ok)",
+    ]
 
 
 async def test_a_cancelled_call_ends_its_script_and_the_calls_of_it() -> None:

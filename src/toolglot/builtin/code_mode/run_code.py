@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.code_mode.declarations import list_script_tools
 from toolglot.builtin.code_mode.process import Language, ScriptProcess, find_level, find_runtime, missing_runtime
-from toolglot.builtin.code_mode.script import Part, Script, append_text
+from toolglot.builtin.code_mode.script import Part, Script, StoredValues, append_text
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.definitions import BUILTIN_TAG
 from toolglot.errors import ToolError
@@ -40,7 +40,7 @@ class ScriptHost:
         self.language: Language = language
         self._scripts: dict[str, Script] = {}
         self._suspended: dict[str, Script] = {}  # by the id of the call whose script waits for a decision
-        self._stored: dict[str, str] = {}
+        self._stored = StoredValues()
         self._count = 0
         self.tool = Tool(
             self.run_code,
@@ -130,7 +130,7 @@ class ScriptHost:
                 language,
                 code,
                 tools=[tool for tool, _ in tools],
-                stored=dict(self._stored),
+                stored=dict(self._stored.texts),
                 on_message=on_message,
                 on_end=on_end,
             ),

@@ -29,6 +29,8 @@ from toolglot.tools.context import CallSuspended, Context, InnerTools
 __all__ = ["InnerCall", "Script", "ScriptState"]
 
 ScriptState = Literal["running", "completed", "failed", "stopped"]
+MAX_CALLS = 10_000
+"""Calls of one script."""
 MAX_STORED = 1 << 20
 """Characters that scripts of a conversation can keep for later ones."""
 Part = Text | Media
@@ -41,6 +43,22 @@ class InnerCall(msgspec.Struct):
     outcome: str = "running"
 
 
+class StoredValues:
+    """What the scripts of a conversation keep for later ones: JSON texts."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self._size = 0
+
+    def put(self, key: str, text: str) -> bool:
+        """Keep a value; returns False if there is no space for it."""
+        old_size = len(key) + len(self.texts[key]) if key in self.texts else 0
+        if (size := self._size - old_size + len(key) + len(text)) > MAX_STORED:
+            return False
+        self.texts[key], self._size = text, size
+        return True
+
+
 class Script:
     """A script. `start_process` takes what to call with messages and at the end."""
 
@@ -48,7 +66,7 @@ class Script:
         self,
         id: str,
         tools: Mapping[str, ToolDefinition],
-        stored: dict[str, str],
+        stored: StoredValues,
         start_process: Callable[[Callable[[ScriptMessage], None], Callable[[str], None]], ScriptProcess],
     ) -> None:
         self.id, self._tools, self._stored = id, tools, stored
@@ -58,17 +76,14 @@ class Script:
         self._parts: list[Part] = []
         self._inbox: deque[ScriptMessage | str] = deque()
         self._lock = threading.Lock()
-        self._wake: Callable[[], None] | None = None
+        self._wake: Callable[[], None] = lambda: None  # whoever waits for the script
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._undecided = 0
+        self._question_count = 0
+        self._asked_at = self._asked_seconds = 0.0
         self._images: dict[str, Media] = {}  # that results have given it
         self._waiting: list[tuple[ScriptMessage, ApprovalRequest]] = []
         self._process = start_process(self._receive, self._receive)
-
-    @property
-    def level(self) -> int:
-        return self._process.level
 
     def stop(self) -> None:
         """End the script now. Calls that are running are cancelled."""
@@ -90,8 +105,7 @@ class Script:
         """Take a message; or, as a string, the end: why it failed."""
         with self._lock:
             self._inbox.append(message)
-            if self._wake is not None:
-                self._wake()
+            self._wake()
 
     # ---- a call that waits for the script
 
@@ -107,7 +121,7 @@ class Script:
         waiting, self._waiting = self._waiting, []
         ruling = inner.ruling
         for message, _ in waiting:  # the decision is on the first of them
-            self._start_call(message, inner, ruling, changed)
+            self._start_call(message, inner, ruling)
             ruling = None
 
         def wake() -> None:
@@ -116,30 +130,32 @@ class Script:
 
         with self._lock:
             self._wake = wake
-        deadline = None if seconds is None else loop.time() + seconds
+        started_at = self._asked_at = loop.time()
+        self._asked_seconds = 0.0
         try:
-            while not self._read_inbox(context, inner, changed):
+            while not self._read_inbox(context, inner):
                 if self._waiting and not self._tasks:
                     raise CallSuspended(self._waiting[0][1])
-                pause = None if deadline is None or self._undecided else deadline - loop.time()
+                pause = None
+                if seconds is not None and not self._question_count:
+                    pause = started_at + seconds + self._asked_seconds - loop.time()
                 if pause is not None and pause <= 0 and not self._waiting:
                     return
                 changed.clear()
                 if self._inbox:
                     continue
-                try:
-                    await asyncio.wait_for(changed.wait(), pause)
-                except TimeoutError:
-                    continue
+                with suppress(TimeoutError):  # not wait_for, which loses a cancellation that comes when it is woken
+                    async with asyncio.timeout(pause):
+                        await changed.wait()
         except asyncio.CancelledError:
             self.stop()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             raise
         finally:
             with self._lock:
-                self._wake = None
+                self._wake = lambda: None
 
-    def _read_inbox(self, context: Context, inner: InnerTools, changed: asyncio.Event) -> bool:
+    def _read_inbox(self, context: Context, inner: InnerTools) -> bool:
         """Handle what the script has said; return whether the wait is over."""
         while self._inbox:
             message = self._inbox.popleft()
@@ -149,11 +165,11 @@ class Script:
                 for task in self._tasks:
                     task.cancel()
             elif message.type == "call":
-                self._start_call(message, inner, None, changed)
+                self._start_call(message, inner, None)
             elif message.type == "store":
-                kept = {**self._stored, message.name: message.input or "null"}
-                if sum(map(len, kept.values())) <= MAX_STORED:
-                    self._stored.update(kept)
+                if not self._stored.put(message.name, message.input or "null"):
+                    note = f"[store({dumps_text(message.name)}): not kept for later scripts, as the values are too long]"
+                    self._parts.append(Text(note))
             elif message.type == "yield":
                 return True
             elif message.type == "image":
@@ -168,7 +184,12 @@ class Script:
 
     # ---- its calls
 
-    def _start_call(self, message: ScriptMessage, inner: InnerTools, ruling: Ruling | None, changed: asyncio.Event) -> None:
+    def _start_call(self, message: ScriptMessage, inner: InnerTools, ruling: Ruling | None) -> None:
+        if len(self.calls) >= MAX_CALLS and self.state == "running":
+            self.stop()
+            self.state, self.error = "failed", f"the script made more than {MAX_CALLS} calls and was stopped"
+        if self.state != "running":
+            return
         record = InnerCall(message.name)
         self.calls.append(record)
         task = asyncio.get_running_loop().create_task(self._run_call(message, inner, ruling, record))
@@ -176,8 +197,11 @@ class Script:
 
         def finish(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            changed.set()
-            if not task.cancelled() and (error := task.exception()) is not None:  # a hook, or a bug: not the tool
+            with self._lock:
+                self._wake()
+            if task.cancelled():  # perhaps its event loop has ended, and the script goes on
+                self._process.send({"type": "answer", "id": message.id, "error": "The call was interrupted."})
+            elif (error := task.exception()) is not None:  # a hook, or a bug: not the tool
                 self._process.send({"type": "answer", "id": message.id, "error": f"{type(error).__name__}: {error}"})
 
         task.add_done_callback(finish)
@@ -192,20 +216,8 @@ class Script:
             record.outcome = "not run"
             self._process.send({"type": "answer", "id": message.id, "error": str(e)})
             return
-        is_decided = False
-        self._undecided += 1
-
-        def note_start() -> None:
-            nonlocal is_decided
-            if not is_decided:
-                is_decided = True
-                self._undecided -= 1
-
         record.outcome = "interrupted"
-        try:
-            outcome = await inner.call(call, ruling, note_start)
-        finally:
-            note_start()
+        outcome = await inner.call(call, ruling, self._count_question)
         if isinstance(outcome, ApprovalRequest):
             self.calls.remove(record)
             self._waiting.append((message, outcome))
@@ -215,6 +227,17 @@ class Script:
         record.outcome = "not run" if not outcome.ran else "failed" if result.is_error else "ok"
         answer: dict[str, Any] = {"error": result.text} if result.is_error else {"value": dumps_text(to_value(result))}
         self._process.send({"type": "answer", "id": message.id, **answer})
+
+    def _count_question(self, is_asking: bool) -> None:
+        """Stop the clock while somebody is asked about a call."""
+        now = asyncio.get_running_loop().time()
+        if not self._question_count:
+            self._asked_at = now
+        self._question_count += 1 if is_asking else -1
+        if not self._question_count:
+            self._asked_seconds += now - self._asked_at
+            with self._lock:
+                self._wake()
 
 
 def append_text(parts: list[Part], text: str) -> None:
