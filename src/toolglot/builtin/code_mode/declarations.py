@@ -24,7 +24,7 @@ The code is the body of an async JavaScript function without Node, files, networ
 and no code fences. Tools are functions of the global object `tools`: `const result = await tools.NAME({…})`. They take one \
 object, or one string where their declaration says so; a call that fails throws an Error. Calls of Promise.all run at the same \
 time where they can. What is not awaited is lost at the end.
-Show results with text(value); also image(url or image), forward_output(result of a tool), notify(text) for progress, \
+Show results with text(value); also image(data URL or image), forward_output(result of a tool), notify(text) for progress, \
 store(key, value) and load(key) for later scripts, setTimeout, exit(), yield_control() to return what there is so far, and \
 ALL_TOOLS with the name and description of each tool."""
 _PYTHON = """\

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolglot.builtin.child_process import LIBRARY_VARIABLES, SYSTEM_PATHS
+from toolglot.builtin.code_mode.worker import OUT_OF_MEMORY
 from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_package, find_program, own_program_paths, own_python
 from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, remove_cgroups, was_out_of_memory
 from toolglot.builtin.shell.sandbox import SandboxLevel
@@ -45,11 +46,10 @@ CPU_SECONDS = 120
 MEMORY_BYTES = 1 << 30
 MAX_LINE = 16 << 20
 """Bytes of one message: an image, or a long text."""
-MAX_OUTPUT = 64 << 20
+MAX_SENT = 64 << 20
 """Bytes of all messages of a script."""
 _PACKAGES = {"javascript": "py_mini_racer", "python": "pydantic_monty"}
 _START = "import sys; sys.path += sys.argv[1:]; from toolglot.builtin.code_mode.worker import worker; worker()"
-_OUT_OF_MEMORY = "the script used too much memory and was stopped"
 _OUT_OF_TIME = f"the script used more than {CPU_SECONDS} s of processor time and was stopped"
 
 
@@ -177,7 +177,7 @@ class ScriptProcess:
             self.kill()
             code = process.wait()
             if reason and was_out_of_memory(cgroups):
-                reason = _OUT_OF_MEMORY
+                reason = OUT_OF_MEMORY
             elif reason and code in (-24, 128 + 24):  # SIGXCPU
                 reason = _OUT_OF_TIME
         except Exception as e:  # whoever waits has to learn of the end
@@ -233,7 +233,7 @@ class ScriptProcess:
         with process.stdout as source:
             while line := source.readline(MAX_LINE):
                 size += len(line)
-                if size > MAX_OUTPUT or not line.endswith(b"\n"):
+                if size > MAX_SENT or not line.endswith(b"\n"):
                     return "the script wrote too much and was stopped"
                 try:
                     message = _DECODER.decode(line)

@@ -16,12 +16,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SLICE_SECONDS", "worker"]
+__all__ = ["OUT_OF_MEMORY", "SLICE_SECONDS", "worker"]
 
 SLICE_SECONDS = 30
 """How long a script may compute without waiting for anything."""
 _TOO_LONG = f"the script computed for {SLICE_SECONDS} s without waiting for anything and was stopped"
-_OUT_OF_MEMORY = "the script used too much memory and was stopped"
+OUT_OF_MEMORY = "the script used too much memory and was stopped"
 _NOTHING_TO_WAIT_FOR = "the script waits for something that can never happen: no call and no timer is pending"
 _HEAP_BYTES = 256 << 20
 _MAX_CALLS = 10_000
@@ -156,7 +156,7 @@ def run_javascript(task: dict[str, Any], channel: Channel) -> None:
     except v8.JSTimeoutException:
         channel.finish(_TOO_LONG)
     except v8.JSEvalException as e:
-        channel.finish(_OUT_OF_MEMORY if engine.was_hard_memory_limit_reached() else f"the runtime failed: {e}")
+        channel.finish(OUT_OF_MEMORY if engine.was_hard_memory_limit_reached() else f"the runtime failed: {e}")
 
 
 # ---- Python
@@ -202,7 +202,7 @@ def run_python(task: dict[str, Any], channel: Channel) -> None:
                 print_callback=lambda stream, text: channel.send(type="print", text=text),
             )
         except monty.MontyCrashedError as e:
-            channel.finish(_TOO_LONG if getattr(e, "timed_out", False) else _OUT_OF_MEMORY)
+            channel.finish(_TOO_LONG if getattr(e, "timed_out", False) else OUT_OF_MEMORY)
         except monty.MontyError as e:
             display = getattr(e, "display", None)
             channel.finish(display() if display is not None else str(e))
