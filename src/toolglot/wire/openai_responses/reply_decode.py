@@ -7,15 +7,12 @@ The terminal event's `output` fills in what was never announced: some backends l
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
-from toolglot.definitions import ToolDefinition
 from toolglot.messages import Foreign, StopReason, Text, Thinking, ToolsChanged
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, require_text, unknown_fields
 from toolglot.wire.openai_common import decode_usage
+from toolglot.wire.openai_responses.tool_decode import decode_tools
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
-from toolglot.wire.request_decoding import define_tool
 from toolglot.wire.spec import OPENAI_RESPONSES
 from toolglot.wire.tracker import ReplyBlock, ToolCallTracker, make_call
 
@@ -190,44 +187,3 @@ def _read_namespace(item: Doc) -> str:
     """Return the namespace of a call's tool. A tool that was loaded has its own name there, which is none (recorded)."""
     namespace = as_text(item.get("namespace"))
     return namespace if namespace != item.get("name") else ""
-
-
-def decode_tools(items: Any) -> tuple[ToolDefinition, ...]:
-    """Decode tools, of a request or of an item."""
-    return tuple(tool for item in iter_dicts(items) for tool in decode_tool(item))
-
-
-def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
-    """Decode a tool. A namespace contains several."""
-    match item.get("type"):
-        case "function" | None:
-            deferred = item.get("defer_loading") is True
-            known = ("type", "name", "description", "parameters", "strict", *(["defer_loading"] if deferred else ()))
-            strict, opaque = item.get("strict"), unknown_fields(item, known)
-            yield define_tool(item, OPENAI_RESPONSES, opaque, strict=strict, deferred=deferred)
-        case "custom":
-            grammar = unknown_fields(as_dict(item.get("format")), ("type",))
-            deferred = item.get("defer_loading") is True
-            known = ("type", "name", "description", "format", *(["defer_loading"] if deferred else ()))
-            opaque = unknown_fields(item, known)
-            yield define_tool(item, OPENAI_RESPONSES, opaque, kind="freeform", grammar=grammar, deferred=deferred)
-        case "namespace":
-            space = unknown_fields(item, ("type", "name", "tools"))
-            for inner in iter_dicts(item.get("tools")):
-                for tool in decode_tool(inner):
-                    opaque = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
-                    yield replace(tool, namespace=as_text(item.get("name")), opaque=opaque or None)
-        case "tool_search" if item.get("execution") == "client":  # the caller runs it: a function with a form of its own
-            opaque = unknown_fields(item, ("type", "execution", "description", "parameters"))
-            fields = {**item, "name": "tool_search"}
-            yield define_tool(fields, OPENAI_RESPONSES, opaque, finds_tools=True)
-        case kind:
-            finds_tools = kind == "tool_search"
-            name = name_hosted_tool(item)
-            yield ToolDefinition(name, kind="hosted", wire=OPENAI_RESPONSES, opaque=item, finds_tools=finds_tools)
-
-
-def name_hosted_tool(item: Doc) -> str:
-    """Name a hosted tool by its type. There may be several MCP servers, each with a label."""
-    label = as_text(item.get("server_label"))
-    return f"{as_text(item.get('type'))}:{label}" if label else as_text(item.get("type"))

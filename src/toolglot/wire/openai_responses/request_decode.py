@@ -12,7 +12,8 @@ from toolglot.wire.cache_marks import decode_cache_option
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
-from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_item, decode_tools, name_hosted_tool
+from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_item
+from toolglot.wire.openai_responses.tool_decode import decode_tools, name_hosted_tool
 from toolglot.wire.request_decoding import decode_options, join_messages
 from toolglot.wire.spec import OPENAI_RESPONSES, SPECS
 
