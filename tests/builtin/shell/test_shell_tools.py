@@ -538,6 +538,8 @@ class TestApproval:
         assert preview({"restart": True, "argv": ["./build.sh"], "background": True, "tty": True}).splitlines() == [
             *("kill all running commands first", "$ ./build.sh", "in the background", "in a terminal"),
         ]
+        yielding = preview({"command": "./build.sh", "cwd": ".", "yield_after": 10.0})
+        assert yielding == "$ ./build.sh\nin the background if it takes longer than 10 s"
 
     async def test_where_no_sandbox_works_every_command_needs_approval(
         self, open_kit: OpenKit, monkeypatch: pytest.MonkeyPatch

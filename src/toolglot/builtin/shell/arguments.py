@@ -72,7 +72,10 @@ def preview_command(arguments: dict[str, Any], directory: str) -> str:
         f"with: {_to_line(f'{name}={value}')}" for name, value in cast(dict[str, Any], arguments.get("env") or {}).items()
     ]
     lines += ["as a login shell, which reads the user's profile first"] if arguments.get("login") else []
-    lines += ["in the background"] if arguments.get("background") or arguments.get("yield_after") is not None else []
+    if arguments.get("background"):
+        lines.append("in the background")
+    elif arguments.get("yield_after") is not None:
+        lines.append(f"in the background if it takes longer than {arguments['yield_after']:g} s")
     lines += ["in a terminal"] if arguments.get("tty") else []
     lines += ["input:", preview_input(str(arguments["stdin"]))] if arguments.get("stdin") else []
     if arguments.get("description"):
