@@ -102,4 +102,6 @@ def test_other_errors_need_no_request() -> None:
     there = create_engine("anthropic:x", transport=transport, key="k-123456", base_url="http://127.0.0.1:1")
     hint = "gone: is a server running? Set --base-url if it runs elsewhere"
     assert asyncio.run(describe_error(ConnectFailed("gone"), there)) == hint
+    there = create_engine("compatible:x", transport=transport, base_url="http://127.0.0.1:1")
+    assert asyncio.run(describe_error(ConnectFailed("gone"), there)) == hint
     assert transport.requests == []

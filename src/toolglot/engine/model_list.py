@@ -38,7 +38,8 @@ async def describe_error(error: ToolglotError, engine: Engine) -> str:
     """The message of an error, with a hint if the model is unknown or the server of this machine does not run."""
     profile = engine.profile
     if isinstance(error, ConnectFailed) and urlsplit(profile.base_url).hostname in ("localhost", "127.0.0.1", "::1"):
-        server = profile.title if profile.auth == "optional" else "a server"  # not that of a vendor, but one in its place
+        # Not that of a vendor, but one in its place; and a kind of servers is not the name of one.
+        server = profile.title if profile.auth == "optional" and profile.id != "compatible" else "a server"
         return f"{error}: is {server} running? Set --base-url if it runs elsewhere"
     if isinstance(error, NotFound):
         # If the provider does not answer in time, there is no hint.
