@@ -75,6 +75,8 @@ def test_one_model_in_full() -> None:
         "low, medium, high, xhigh, max",
         "All results of one turn come first",
         "history.ends_with_user = true",
+        "deferred tools            native",
+        "cache marks            5m, 1h",
     ):
         assert part in out
 

@@ -211,6 +211,7 @@ def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--facades", "-m", "gpt-5.5"], "--facades lists all facades: remove "),
         (["--facade", "claude_code"], "unknown facade 'claude_code'; did you mean 'claude-code'"),
         (["--facade", "codex@0.1"], "'codex@0.1' is older than the oldest version that is known, codex@0.77.0"),
         (["--facade", "CODEX@0.77"], "unknown facade 'CODEX@0.77'; known: claude-code@2.0.30, "),

@@ -128,6 +128,7 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
         ("streamed arguments", _yes_no(features.streamed_arguments)),
         ("plain-text tools", _yes_no(features.freeform)),
         ("namespaces", _yes_no(features.namespaces)),
+        ("deferred tools", "native" if features.tool_search else "emulated"),
         ("hosted tools", _yes_no(features.hosted)),
         ("results marked as errors", _yes_no(features.error_flag)),
         ("media in results", _join(features.result_media) or "text only"),
@@ -141,6 +142,7 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
         ("temperature and top_p", {"one": "one of them", "all": "yes"}.get(profile.sampling, profile.sampling)),
         ("options", _join(profile.options)),
         ("JSON output", profile.json_output),
+        ("cache marks", (", ".join(profile.cache_ttls) or "yes") if profile.cache_field else "no"),
     ]
     printer.print_section("Requests", rows)
     facts: list[str] = []

@@ -61,6 +61,8 @@ def tools(
     TOOLS are modules, module:object or JSON files; without them, the configured and built-in tools are shown.
     """
     if facades:
+        if tools or model or wire or facade:
+            raise UsageError("--facades lists all facades: remove the tools, the model, the wire and the facade")
         _print_facades(json=json)
         return 0
     unusable: dict[str, str] = {}

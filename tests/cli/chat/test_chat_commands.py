@@ -380,8 +380,9 @@ def test_show_prints_folded_text_in_full() -> None:
     assert talk("think one\nsay x", "think two\nsay y", "/show").lines[-1] == "two"
 
 
-def test_nothing_is_read_after_quit() -> None:
-    over = talk("/quit", SAY)
+@pytest.mark.parametrize("leave", ["/quit", "/exit"])
+def test_nothing_is_read_after_quit(leave: str) -> None:
+    over = talk(leave, SAY)
     assert over.code == 0
     assert over.reader.lines == [SAY]
 

@@ -70,6 +70,7 @@ def find_command(text: str) -> tuple[Command, str] | None:
     if not text.startswith("/") or text.startswith("//"):
         return None
     word, _, argument = text[1:].partition(" ")
+    word = "quit" if word == "exit" else word  # what other chats call it
     if word in COMMANDS:
         return COMMANDS[word], argument.strip()
     if "/" in word or "\n" in word or (word and os.path.exists(f"/{word}")):  # a path, not a command
