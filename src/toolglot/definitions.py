@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.value_checks import keep_iterables
+from toolglot.value_checks import check_values, keep_iterables
 
 Opaque = dict[str, Any]
 Schema = dict[str, Any]
@@ -20,6 +20,10 @@ class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     ttl: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.ttl) is not str:
+            check_values(self)
 
 
 class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,6 +68,8 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         keep_iterables(self)
+        if self.cache is not None and type(self.cache) is not CacheMark:
+            check_values(self)
 
     @property
     def qualified_name(self) -> str:

@@ -53,7 +53,7 @@ class Text(_Block, frozen=True, gc=False, tag="text"):
     cache: CacheMark | None = None
 
     def __post_init__(self) -> None:
-        if type(self.text) is not str:
+        if type(self.text) is not str or (self.cache is not None and type(self.cache) is not CacheMark):
             check_values(self)
 
 
@@ -124,7 +124,8 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
 
     def __post_init__(self) -> None:
         is_object = self.arguments is None or type(self.arguments) is dict
-        if not is_object or type(self.id) is not str or type(self.name) is not str:
+        is_mark = self.cache is None or type(self.cache) is CacheMark
+        if not is_object or not is_mark or type(self.id) is not str or type(self.name) is not str:
             check_values(self)
 
     @property
@@ -161,6 +162,8 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     def __post_init__(self) -> None:
         if type(self.content) is not tuple:
             force_setattr(self, "content", _to_blocks(self.content))
+        if self.cache is not None and type(self.cache) is not CacheMark:
+            check_values(self)
 
     @property
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from toolglot import (
     AuditLog,
+    CacheMark,
     Conversation,
     Hooks,
     HttpTransport,
@@ -19,8 +21,13 @@ from toolglot import (
     Script,
     SimulatedTransport,
     Simulator,
+    Text,
+    Tool,
+    ToolCall,
     ToolConfig,
+    ToolDefinition,
     ToolRegistry,
+    ToolResult,
     UsageError,
     coding_tools,
     create_engine,
@@ -159,3 +166,35 @@ def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(answer: Any, cap
 def test_an_agent_is_short_in_a_shell() -> None:
     agent = Orchestrator("simulator:gemini", tools=[double], conversation=Conversation([user("hi"), user("ho")]))
     assert repr(agent) == "<Orchestrator simulator:gemini/gemini-3-pro-preview, 1 tool, 2 messages>"
+
+
+@pytest.mark.parametrize(
+    ("create", "options", "message"),
+    [
+        (tool, {"callers": ["cod"]}, "unknown caller 'cod'; known: model, code"),
+        (Tool(len, definition=ToolDefinition("f")).replace, {"callers": ["cod"]}, "unknown caller 'cod'; known: model, code"),
+        (tool, {"deferred": "yes"}, "deferred of a tool: expected bool, got 'yes'"),
+        (tool, {"output_schema": 3}, "output_schema of a tool: expected Mapping | None, got 3"),
+        (create_engine, {"model": "vllm:x", "text_calls": "no"}, "text_calls: pass True, False or None, not str"),
+        (CacheMark, {"ttl": 5}, "ttl of CacheMark: expected `str`, got `int`"),
+        (Text, {"text": "a", "cache": True}, "cache of Text: expected "),
+        (Text, {"text": "a", "cache": "1h"}, "cache of Text: expected "),
+        (ToolCall, {"id": "c", "name": "f", "cache": True}, "cache of ToolCall: expected "),
+        (ToolResult, {"call_id": "c", "content": (Text("a"),), "cache": True}, "cache of ToolResult: expected "),
+        (ToolDefinition, {"name": "f", "cache": True}, "cache of ToolDefinition: expected "),
+        (Orchestrator(tools=[double]).remove_tools, {"tools": 3}, "pass the names of tools, or the tools themselves, not int"),
+    ],
+)
+def test_values_of_the_wrong_type_are_refused_at_once(
+    create: Callable[..., Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        create(**options)(len) if create is tool else create(**options)
+
+
+def test_tools_are_removed_by_themselves_as_well() -> None:
+    agent = Orchestrator(tools=[double])
+    agent.remove_tools([double])
+    assert not agent.tool_names
+    with pytest.raises(UsageError, match="unknown tool 'double'"):
+        agent.remove_tools([double])

@@ -49,6 +49,9 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "transport": ((Transport, NoneType), "an object with the method `send`"),
     "retry": (RetryConfig, "a RetryConfig"),
     "headers": ((Mapping, NoneType), "a dict of texts"),
+    "heal": (bool, "True or False"),
+    "strict": (bool, "True or False"),
+    "text_calls": ((bool, NoneType), "True, False or None"),
 }
 
 

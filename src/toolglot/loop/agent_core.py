@@ -308,9 +308,16 @@ class AgentCore(Generic[Data, OutputValue]):
         """
         self.registry.merge(as_items(tools), replace=replace)
 
-    def remove_tools(self, names: Iterable[str]) -> None:
-        """Remove tools while the conversation goes on; calls that were made stay in it. Raises UnknownName."""
-        for tool in [self.registry.get(name) for name in as_items(names)]:
+    def remove_tools(self, tools: Iterable[str | Tool]) -> None:
+        """Remove tools, by name or by themselves, while the conversation goes on; calls that were made stay in it.
+
+        Raises UnknownName.
+        """
+        items = as_items(tools)
+        for item in items:
+            check_arguments({"tools": item}, {"tools": ((str, Tool), "the names of tools, or the tools themselves")})
+        keys = [(item.name, item.namespace) if isinstance(item, Tool) else (item, "") for item in items]
+        for tool in [self.registry.get(*key) for key in keys]:
             self.registry.unregister(tool.name, tool.namespace)
 
     def code_language(self, engine: Engine) -> Language | None:

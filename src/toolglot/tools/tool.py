@@ -139,6 +139,9 @@ class Tool(Generic[Parameters, Returned]):
         if unknown_effects := self.effects - ANY_EFFECT:
             effect, known = ", ".join(map(repr, unknown_effects)), ", ".join(get_args(Effect))
             raise InvalidTool(f"tool {self.name!r}: unknown effect {effect}; known: {known}")
+        callers = definition.callers if definition else as_items(options.get("callers", ()))
+        if unknown_callers := [caller for caller in callers if caller not in ("model", "code")]:
+            raise InvalidTool(f"tool {self.name!r}: unknown caller {unknown_callers[0]!r:.80}; known: model, code")
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
         self.is_async = is_async(function)
@@ -328,6 +331,7 @@ _ATTRIBUTES = frozenset(Tool.__annotations__)
 _OPTION_TYPES: dict[str, tuple[type[Any], ...]] = {
     "name": (str,), "description": (str, NoneType), "timeout": (int, float, NoneType), "max_uses": (int, NoneType),
     "rate": (Rate, NoneType), "approval": (bool, NoneType), "max_result": (int, NoneType), "parameters": (Mapping, NoneType),
+    "deferred": (bool,), "output_schema": (Mapping, NoneType),
 }  # fmt: skip
 # With those from `__annotations__` on, `inspect` treats a tool as its function: it has a signature, and may be a coroutine.
 _FUNCTION_ATTRIBUTES = (
