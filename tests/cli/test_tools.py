@@ -344,6 +344,15 @@ def test_code_mode_is_as_configured(monkeypatch: Patch) -> None:
     assert tool_names("-m", "anthropic:claude-opus-5", "--code-mode", "on") == ["run_code"]
 
 
+@pytest.mark.parametrize(("mode", "language"), [("python", "python"), ("on", "javascript")])
+def test_a_language_that_cannot_be_run_is_an_error(mode: str, language: str, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("toolglot.builtin.code_mode.process.find_runtime", lambda _: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    message = f"toolglot: {language} cannot be run here: run `pip install 'toolglot[code]'`\n"
+    for words in (("tools",), ("run", "-m", "simulator", "hi")):
+        assert run_cli(*words, "--code-mode", mode) == (2, "", message)
+    assert run_cli("run", "-m", "simulator", "say hi", "--code-mode", "off").code == 0
+
+
 def test_the_head_names_the_facade(capsys: Capture) -> None:
     out = run_cli("tools", "-m", "openai:gpt-5", "--facade", "codex@0.166").out
     assert out.splitlines()[0] == "OpenAI Responses · gpt-5 · openai-responses · facade codex-shell"

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from toolglot.errors import ToolglotError
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.wire.spec import WIRES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -36,6 +36,17 @@ def complete_model(context: click.Context, parameter: click.Parameter, incomplet
     return [name for name in complete_models(aliases) if name.startswith(incomplete)]
 
 
+def check_code_mode(context: click.Context, parameter: click.Parameter, mode: str | None) -> str | None:
+    """Return the flag's value. Raises UsageError if nothing that it asks for can be run here."""
+    if mode not in (None, "auto", "off"):
+        from toolglot.builtin.code_mode.process import LANGUAGES, Language, find_runtime, missing_runtime
+
+        languages: list[Language] = [language for language in LANGUAGES if mode in ("on", language)]
+        if not any(map(find_runtime, languages)):
+            raise UsageError(missing_runtime(languages[0]))
+    return mode
+
+
 WIRE = click.Choice(list(WIRES))
 INPUT_FILE = click.argument(
     "file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
@@ -62,6 +73,7 @@ FACADE = click.option(
 CODE_MODE = click.option(
     "--code-mode",
     type=click.Choice(["auto", "on", "off", "javascript", "python"]),
+    callback=check_code_mode,
     help="Let the model write code that calls the tools. Default: auto, as its own coding agent does.",
 )
 DEFER = click.option(
