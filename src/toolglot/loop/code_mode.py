@@ -70,9 +70,9 @@ def split_tools(
         definition = code_tool if definition.name == RUN_CODE else definition
         view = views.get(definition.qualified_name)
         callers = ("model",) if definition.name == RUN_CODE or (view is not None and view.direct) else definition.callers
-        own = replace(definition, callers=(), deferred=False)  # callers are for providers that run code themselves
         if definition.kind == "hosted" or "model" in callers:
-            direct.append(own)
+            # Callers are for providers that run code themselves.
+            direct.append(replace(definition, callers=(), deferred=False))
         if definition.kind != "hosted" and (not callers or "code" in callers):
             has_value = view is not None and view.output_schema is not None
             inner.append(replace(definition, output_schema=view.output_schema) if view and has_value else definition)
