@@ -9,10 +9,9 @@ import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from functools import lru_cache
 from logging import DEBUG, INFO, getLogger
 from typing import Any, cast
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 from uuid import uuid4
 
 import msgspec
@@ -21,7 +20,16 @@ from msgspec.structs import replace
 from toolglot.engine.auth import Key, KeySource
 from toolglot.engine.rate_limit import Slot, cancel_slot, reserve_slot
 from toolglot.engine.retry import retry_delay
-from toolglot.engine.transport import PUBLIC_HEADERS, HttpRequest, HttpResponse, Transport, read_body, redact_error, send
+from toolglot.engine.transport import (
+    PUBLIC_HEADERS,
+    HttpRequest,
+    HttpResponse,
+    Transport,
+    build_url,
+    read_body,
+    redact_error,
+    send,
+)
 from toolglot.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -50,7 +58,7 @@ from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
 from toolglot.wire.reader import ReplyReader, error_from_response
 from toolglot.wire.restore_calls import needs_restoring, restore_events, restore_reply
 
-__all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools", "join_url"]
+__all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools"]
 
 log = getLogger("toolglot.engine")
 DEFAULT_RETRY = RetryConfig()
@@ -199,27 +207,11 @@ class Engine:
         if "anthropic-beta" in own and "anthropic-beta" in extra:  # a list: what the body needs, and what the caller wants
             headers["anthropic-beta"] = f"{own['anthropic-beta']},{extra['anthropic-beta']}"
         path = profile.stream_path if stream and profile.stream_path else profile.path
-        return HttpRequest(_build_url(self.keys.base_url or profile.base_url, path, profile.model), headers, body, stream)
+        return HttpRequest(build_url(self.keys.base_url or profile.base_url, path, profile.model), headers, body, stream)
 
 
 def _lowercase_names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
-
-
-@lru_cache(maxsize=256)
-def _build_url(base: str, path: str, model: str) -> str:
-    return join_url(base, path).replace("{model}", quote(model, safe="/-._~:@"))
-
-
-def join_url(base: str, path: str) -> str:
-    """Join a base URL and a path. A base that already ends with the path's first segments (…/v1) does not get them twice."""
-    base = base.rstrip("/")
-    segments = path.split("/")[1:]
-    for count in range(len(segments) - 1, 0, -1):
-        start = "/" + "/".join(segments[:count])
-        if base.endswith(start):
-            return base.removesuffix(start) + path
-    return base + path
 
 
 class EngineState:

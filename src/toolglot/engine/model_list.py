@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from toolglot.engine.engine import Engine, join_url
-from toolglot.engine.transport import HttpRequest, fetch
+from toolglot.engine.engine import Engine
+from toolglot.engine.transport import HttpRequest, fetch, join_url
 from toolglot.errors import ConnectFailed, MalformedReply, NotFound, ProviderError, ToolglotError
 from toolglot.jsontext import loads
 from toolglot.textutil import did_you_mean, suggest

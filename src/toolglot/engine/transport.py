@@ -5,7 +5,9 @@ timeout names the phase it happened in.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Annotated, Protocol, runtime_checkable
+from urllib.parse import quote
 
 import msgspec
 
@@ -29,7 +31,9 @@ __all__ = [
     "HttpResponse",
     "Timeouts",
     "Transport",
+    "build_url",
     "fetch",
+    "join_url",
     "read_body",
     "redact_error",
     "send",
@@ -152,3 +156,20 @@ def redact_error(error: ToolglotError, secrets: Iterable[str]) -> None:
         error.code = redact(error.code, secrets)
         if error.body is not None:
             error.body = loads(redact(dumps_text(error.body), secrets))
+
+
+@lru_cache(maxsize=256)
+def build_url(base: str, path: str, model: str) -> str:
+    """Return the URL of a path, which may contain the model's name."""
+    return join_url(base, path).replace("{model}", quote(model, safe="/-._~:@"))
+
+
+def join_url(base: str, path: str) -> str:
+    """Join a base URL and a path. A base that already ends with the path's first segments (…/v1) does not get them twice."""
+    base = base.rstrip("/")
+    segments = path.split("/")[1:]
+    for count in range(len(segments) - 1, 0, -1):
+        start = "/" + "/".join(segments[:count])
+        if base.endswith(start):
+            return base.removesuffix(start) + path
+    return base + path
