@@ -122,7 +122,8 @@ class ToolTimeline:
         self._has_replies = False
         self._changes = 0
         self._registered: tuple[object, dict[str, ToolDefinition]] | None = None  # what the model was last told of, and its key
-        self._gone: dict[str, ToolDefinition] = {}  # definitions of tools that were removed: bytes that were sent have them
+        # Bytes that were sent have their definitions. What is not known here any more is just not declared.
+        self._removed_tools: dict[str, ToolDefinition] = {}
         self._head: tuple[tuple[ToolDefinition, ...], object, tuple[ToolDefinition, ...]] | None = None  # tools, key, head
 
     @property
@@ -165,11 +166,11 @@ class ToolTimeline:
             before |= {name: tool for name, (_, tool) in self._added.items()}
         self._registered = (definitions, current)
         added = tuple(tool for name, tool in current.items() if before.get(name) != tool and name not in deferred)
-        gone = {name: tool for name, tool in before.items() if name not in current and name not in deferred}
-        if not self._has_replies or not (added or gone):
+        removed = {name: tool for name, tool in before.items() if name not in current and name not in deferred}
+        if not self._has_replies or not (added or removed):
             return None
-        self._gone |= gone
-        return Message("system", (ToolsChanged(added=added, removed=tuple(gone)),))
+        self._removed_tools |= removed
+        return Message("system", (ToolsChanged(added=added, removed=tuple(removed)),))
 
     # ---- what a request declares
 
@@ -190,41 +191,44 @@ class ToolTimeline:
         """
         self._read()
         added = {name for name, (index, _) in self._added.items() if index >= start}
-        gone = {name: tool for name, tool in self._gone.items() if self._removed.get(name, -1) >= start}
+        removed = {name: tool for name, tool in self._removed_tools.items() if self._removed.get(name, -1) >= start}
         deferred = {tool.qualified_name for tool in tools if tool.deferred}
-        if not (deferred or added or gone):
+        if not (deferred or added or removed):
             self._head = (tools, None, tools)
             return tools
-        uses: dict[str, int] = {}
-        for used in (self._loaded, self._called):
-            for name, index in used.items():
-                uses |= {known: max(index, uses.get(known, 0)) for known in translate(name) if known in deferred}
-        shown = {known for name, index in self._loaded.items() if index >= start for known in translate(name)}
-        excess = len(tools) - len(deferred) + len(uses) - limit if limit is not None else 0
-        evicted = {*sorted(uses, key=lambda name: uses[name])[: max(0, excess)]}
-        opened = uses.keys() - shown - evicted
-        key = (opened, added, evicted, gone)
+        # When was each of the deferred tools last used?
+        last_uses: dict[str, int] = {}
+        for uses in (self._loaded, self._called):
+            for name, index in uses.items():
+                last_uses |= {own: max(index, last_uses.get(own, 0)) for own in translate(name) if own in deferred}
+        # Which of them are too many?
+        excess = len(tools) - len(deferred) + len(last_uses) - limit if limit is not None else 0
+        omitted = {*sorted(last_uses, key=lambda name: last_uses[name])[: max(0, excess)]}
+        # Which of them does no message load that is shown?
+        loaded = {own for name, index in self._loaded.items() if index >= start for own in translate(name)}
+        declared = last_uses.keys() - loaded - omitted
+        key = (declared, added, omitted, removed)
         if self._head is not None and self._head[0] is tools and self._head[1] == key:
             return self._head[2]
         head = {
-            name: replace(tool, deferred=False) if name in opened else tool
+            name: replace(tool, deferred=False) if name in declared else tool
             for tool in tools
-            if (name := tool.qualified_name) not in added and name not in evicted
+            if (name := tool.qualified_name) not in added and name not in omitted
         }
-        if gone and self._head is not None:  # in the place where they were
+        if removed and self._head is not None:  # in the place where they were
             order = dict.fromkeys(tool.qualified_name for tool in self._head[2])
-            head = {name: tool for name in (*order, *head) if (tool := head.get(name) or gone.get(name)) is not None}
+            head = {name: tool for name in (*order, *head) if (tool := head.get(name) or removed.get(name)) is not None}
         self._head = (tools, key, tuple(head.values()))
         return self._head[2]
 
     def offered_tools(self, head: tuple[ToolDefinition, ...], start: int) -> list[ToolDefinition]:
         """Return the tools of a request's head that the model has the definitions of, at the end of the conversation."""
         self._read()
-        gone = {name for name, index in self._removed.items() if index >= start}
+        removed = {name for name, index in self._removed.items() if index >= start}
         return [
             tool
             for tool in head
-            if (not tool.deferred or self._loaded.get(tool.qualified_name, -1) >= start) and tool.qualified_name not in gone
+            if (not tool.deferred or self._loaded.get(tool.qualified_name, -1) >= start) and tool.qualified_name not in removed
         ]
 
     @property

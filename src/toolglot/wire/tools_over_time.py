@@ -66,7 +66,7 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
     # `select_tools` judges tools with one name: they stay apart.
     first_known = dict(known)
     head = {name if known[name] is tool else f"{name}\0{n}": tool for n, (name, tool) in enumerate(named)}
-    inline, removed, moved = dict[str, ToolDefinition](), set[str](), list[str]()
+    inline, removed, late_names = dict[str, ToolDefinition](), set[str](), list[str]()
     for change, place, origin in changes:
         form = wire_form if is_native(place, origin, writer) else ""
         if form and "tool" in (change.opaque or {}) and writer.owns_state(origin):
@@ -83,11 +83,13 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
                 if name in head and form != "definitions" and replace(known[name], deferred=head[name].deferred) != head[name]:
                     del head[name]  # another definition counts from now on
                 if _place_tool(known[name], form, head, inline, is_loaded=name in loaded):
-                    moved.append(name)
-    if moved:
-        writer.record_repair(f"tools {', '.join(moved)}", "came later; declared from the start of this request", at="tools")
-    if gone := [_wire_name(tool, writer) for name, tool in known.items() if name in removed]:
-        writer.prompt_hints.append(f"These tools can no longer be called: {', '.join(gone)}.")
+                    late_names.append(name)
+    if late_names:
+        writer.record_repair(
+            f"tools {', '.join(late_names)}", "came later; declared from the start of this request", at="tools"
+        )
+    if removed_names := [_wire_name(tool, writer) for name, tool in known.items() if name in removed]:
+        writer.prompt_hints.append(f"These tools can no longer be called: {', '.join(removed_names)}.")
     tools = _settle_deferred(list(head.values()), inline, writer)
     writer.known_tools = {name: known[name] for name in head if name in known} | first_known
     return ToolPlan(tuple(tools), inline, known, frozenset(removed), tuple(writer.prompt_hints))
