@@ -135,9 +135,19 @@ def _settle_deferred(tools: list[ToolDefinition], inline: dict[str, ToolDefiniti
     if can_search or (has_search and _defers_without_search(finders, deferred, wire)):
         return tools
     is_referenced = SPECS[wire].tool_changes == "references"  # what the history brings is in the head, too
-    if is_referenced and not all(tool.deferred for tool in tools):  # believed to be refused if all of them are deferred
-        deferred = [tool for tool in deferred if tool.qualified_name not in inline]
-    hidden = [tool for tool in deferred if finders or (tool.qualified_name in inline and not is_referenced)]
+    can_stay = is_referenced and not all(tool.deferred for tool in tools)  # believed to be refused if all are deferred
+    kept: list[ToolDefinition] = []
+    hidden: list[ToolDefinition] = []
+    declared_count = 0
+    for tool in tools:
+        is_inline = tool.qualified_name in inline
+        if not tool.deferred or tool.kind == "hosted" or (is_inline and can_stay):
+            kept.append(tool)
+        elif finders or (is_inline and not is_referenced):
+            hidden.append(tool)
+        else:
+            kept.append(replace(tool, deferred=False))
+            declared_count += 1
     if hidden and finders and BUILTIN_TAG not in finders[0].tags:  # our own search says itself what it finds
         # All of them, whether or not they were loaded since: the head must not change when one is.
         names = ", ".join(_wire_name(tool, writer) for tool in hidden)
@@ -145,14 +155,10 @@ def _settle_deferred(tools: list[ToolDefinition], inline: dict[str, ToolDefiniti
         writer.prompt_hints.append(hint)
         reason = f"{title} cannot defer tools; hidden until {finders[0].name!r} finds them, and named in the prompt"
         writer.record_repair(pluralize(len(hidden), "deferred tool"), reason, at="tools")
-    hidden_ids = {id(tool) for tool in hidden}  # there may be thousands
-    declared = [tool for tool in deferred if id(tool) not in hidden_ids]
-    if declared:
+    if declared_count:
         reason = f"declared at once: {title} has no search that could find them"
-        writer.record_repair(pluralize(len(declared), "deferred tool"), reason, at="tools")
-    declared_ids = {id(tool) for tool in declared}
-    kept = (tool for tool in tools if id(tool) not in hidden_ids)
-    return [replace(tool, deferred=False) if id(tool) in declared_ids else tool for tool in kept]
+        writer.record_repair(pluralize(declared_count, "deferred tool"), reason, at="tools")
+    return kept
 
 
 def _defers_without_search(finders: list[ToolDefinition], deferred: list[ToolDefinition], wire: str) -> bool:
