@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.loop.agents import QUICK, Wiretap, run
 
-from toolglot import Orchestrator, Tool, ToolConfig, coding_tools, tool
+from toolglot import Orchestrator, Tool, ToolChoice, ToolConfig, coding_tools, tool
 from toolglot.builtin.code_mode import process
 from toolglot.builtin.code_mode.process import find_level, find_runtime
 from toolglot.builtin.shell.sandbox import SandboxLevel
@@ -182,6 +182,15 @@ def test_who_may_call_a_tool_is_respected() -> None:
     assert all("allowed_callers" not in item for item in tap.bodies[0]["tools"])
     description = tap.bodies[0]["tools"][-1]["description"]
     assert [f"tools.{name}(" in description for name in ("direct", "both", "double")] == [False, True, True]
+
+
+@pytest.mark.parametrize(("model", "names"), [("anthropic:claude-opus-4-8", ["run_code"]), ("openai:gpt-5.6-sol", ["exec"])])
+def test_a_choice_of_a_tool_is_a_choice_of_the_code_that_calls_it(tmp_path: Path, model: str, names: list[str]) -> None:
+    tools = [double, *coding_tools(tmp_path)]
+    orchestrator, _ = agent(model, tools=tools, code_mode="javascript")
+    choice = orchestrator.view().map_tool_choice(ToolChoice("required", ("double", "shell")))
+    assert choice is not None
+    assert [*choice.names] == names
 
 
 async def test_without_a_sandbox_each_script_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:

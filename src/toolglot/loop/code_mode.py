@@ -17,7 +17,7 @@ from toolglot.request import ToolDefinition
 from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.tool import Tool
 
-__all__ = ["choose_language", "make_code_tool", "split_tools"]
+__all__ = ["choose_language", "list_direct_tools", "list_inner_tools", "make_code_tool"]
 
 log = getLogger("toolglot.loop")
 
@@ -56,28 +56,43 @@ def _warn(message: str) -> None:
     log.warning("%s", message)
 
 
-def split_tools(
-    definitions: Iterable[ToolDefinition], code_tool: ToolDefinition, facade: BoundFacade | None, language: Language
-) -> tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]]:
-    """Return the tools that the model calls itself, and those that its code calls, which the tool that runs it declares.
+def list_inner_tools(definitions: Iterable[ToolDefinition], facade: BoundFacade | None) -> tuple[ToolDefinition, ...]:
+    """Return the tools that the model's code calls."""
+    views = {view.qualified_name: view for view in facade.views} if facade is not None else {}
+    inner: list[ToolDefinition] = []
+    for definition in definitions:
+        view, callers = views.get(definition.qualified_name), definition.callers
+        if definition.kind == "hosted" or definition.name == RUN_CODE or (view is not None and view.direct):
+            continue
+        if not callers or "code" in callers:
+            has_value = view is not None and view.output_schema is not None
+            inner.append(replace(definition, output_schema=view.output_schema) if view and has_value else definition)
+    return tuple(inner)
+
+
+def list_direct_tools(
+    definitions: Iterable[ToolDefinition],
+    inner_tools: Iterable[ToolDefinition],
+    code_tool: ToolDefinition,
+    facade: BoundFacade | None,
+    language: Language,
+) -> tuple[ToolDefinition, ...]:
+    """Return the tools that the model calls itself; the one that runs code declares the others.
 
     `code_tool`: that tool, where the model has no native name for it.
     """
-    views = {view.qualified_name: view for view in facade.views} if facade is not None else {}
+    views = facade.views if facade is not None else ()
+    direct_names = {RUN_CODE, *(view.qualified_name for view in views if view.direct)}
+    runner = next((view.qualified_name for view in views if RUN_CODE in view.base_tools), RUN_CODE)
     direct: list[ToolDefinition] = []
-    inner: list[ToolDefinition] = []
     for definition in definitions:
         definition = code_tool if definition.name == RUN_CODE else definition
-        view = views.get(definition.qualified_name)
-        callers = ("model",) if definition.name == RUN_CODE or (view is not None and view.direct) else definition.callers
-        if definition.kind == "hosted" or "model" in callers:
+        name = definition.qualified_name
+        if definition.kind == "hosted" or name in direct_names or "model" in definition.callers:
             # Callers are for providers that run code themselves.
-            direct.append(replace(definition, callers=(), deferred=False))
-        if definition.kind != "hosted" and (not callers or "code" in callers):
-            has_value = view is not None and view.output_schema is not None
-            inner.append(replace(definition, output_schema=view.output_schema) if view and has_value else definition)
-    runners = {name for name, view in views.items() if RUN_CODE in view.base_tools} or {RUN_CODE}
-    index = next(index for index, definition in enumerate(direct) if definition.qualified_name in runners)
-    description = f"{direct[index].description}\n\n{declare_tools(inner, language)}"
-    direct[index] = replace(direct[index], description=description)
-    return tuple(direct), tuple(inner)
+            definition = replace(definition, callers=(), deferred=False)
+            if name == runner:
+                text = f"{definition.description}\n\n{declare_tools(inner_tools, language)}"
+                definition = replace(definition, description=text)
+            direct.append(definition)
+    return tuple(direct)

@@ -65,8 +65,6 @@ class ModelView:
         self._facade, self._hosted, self._defer = facade, hosted, defer
         self.code_language: Language | None = code_language
         """What the model writes code in that calls its tools; None: it calls them itself."""
-        self.inner_tools: tuple[ToolDefinition, ...] = ()
-        """The tools that the code calls. `tools` sets it."""
         self._version = registry.version
         self._translated_names: dict[str, tuple[str, ...]] = {}  # names of other models' tools -> what this model calls them
         self._tools: tuple[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]] | None = None
@@ -171,6 +169,15 @@ class ModelView:
         """Finds the tools that are deferred."""
         return self._own_tools[1] if self.config.enabled else None
 
+    @cached_property
+    def inner_tools(self) -> tuple[ToolDefinition, ...]:
+        """The tools that the model's code calls."""
+        if self.code_language is None or not self.config.enabled:
+            return ()
+        from toolglot.loop.code_mode import list_inner_tools  # not at the top: few agents need it
+
+        return list_inner_tools(self._own_tools[0], self.facade)
+
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
         """Return the tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
         added = loop_definitions = tuple(tool.definition for tool in loop_tools)
@@ -181,10 +188,10 @@ class ModelView:
         allowed, definitions = self.config.allowed_tools, self._own_tools[0]
         code_tool = next((definition for definition in added if definition.name == RUN_CODE), None)
         if code_tool is not None and self.code_language is not None:
-            from toolglot.loop.code_mode import split_tools  # not at the top: few agents need it
+            from toolglot.loop.code_mode import list_direct_tools  # not at the top: few agents need it
 
             added = tuple(definition for definition in added if definition is not code_tool)
-            definitions, self.inner_tools = split_tools(definitions, code_tool, self.facade, self.code_language)
+            definitions = list_direct_tools(definitions, self.inner_tools, code_tool, self.facade, self.code_language)
         hosted = self._hosted.definitions_for(self.profile.wire)
         if allowed is not None:
             hosted = tuple(definition for definition in hosted if definition.name in allowed)
@@ -216,10 +223,19 @@ class ModelView:
         return tuple(view.qualified_name for view in facade.views if tool.name in view.base_tools)
 
     def map_tool_choice(self, choice: ToolChoice | None) -> ToolChoice | None:
-        """Return a choice between tools by the names that the model has for them."""
-        if choice is None or not choice.names or self.facade is None:
+        """Return a choice between tools by the names that the model has for them; what its code calls, it calls by code."""
+        facade = self.facade
+        if choice is None or not choice.names or (facade is None and self.code_language is None):
             return choice
-        return replace(choice, names=tuple(name for base in choice.names for name in self.facade.native_names(base)))
+        names = choice.names
+        if facade is not None:
+            names = tuple(name for base in names for name in facade.native_names(base))
+        if self.code_language is not None:
+            inner_tools = [tool for tool in self.inner_tools if "model" not in tool.callers]
+            inner = {name for tool in inner_tools for name in (tool.name, tool.qualified_name)}
+            runner = RUN_CODE if facade is None else facade.native_names(RUN_CODE)[0]
+            names = tuple(dict.fromkeys(runner if name in inner else name for name in names))
+        return replace(choice, names=names)
 
     @property
     def hosted_losses(self) -> tuple[Loss, ...]:

@@ -74,12 +74,14 @@ class ScriptHost:
 
         Args:
             code: The program.
-            script: Instead of code: the ID of a script that is still running, to wait for it.
+            script: Instead of code: the cell ID of a script that is still running, to wait for it.
             seconds: Seconds to wait before a script that is still running returns what it has so far (default 10).
             stop: End the script instead of waiting for it (default false).
         """
-        if bool(code.strip()) == bool(script):
-            raise invalid_argument("code", "is required, unless script names one that is still running; give one of them")
+        if code.strip() and script:
+            raise invalid_argument("script", "must be left out with code: it is for a script that is still running")
+        if not code.strip() and not script:
+            raise invalid_argument("code", "is required, unless script names one that is still running")
         if not 0 <= seconds <= MAX_SECONDS:
             raise invalid_argument("seconds", f"must be 0 to {MAX_SECONDS:g}")
         started_at = time.monotonic()
@@ -87,7 +89,7 @@ class ScriptHost:
             current = self._scripts.get(script) if script else self._start(context, code, language or self.language)
         if current is None:
             running = ", ".join(self._scripts) or "none"
-            message = f"exec cell {script} not found: it has ended, or its process is gone; running: {running}"
+            message = f"cell {script} not found: its script has ended, or its process is gone; running: {running}"
             raise ToolError(message, kind="not_found", code="script_not_found")
         if stop:
             current.stop()
@@ -101,7 +103,7 @@ class ScriptHost:
             raise
         if current.state != "running":
             self._scripts.pop(current.id, None)
-        return _make_output(current, time.monotonic() - started_at, max(1, min(max_output, MAX_OUTPUT)))
+        return _make_output(current, time.monotonic() - started_at - current.asked_seconds, max(1, min(max_output, MAX_OUTPUT)))
 
     def _release(self, call_id: str) -> None:
         """End a script that waits for a decision."""
@@ -152,13 +154,11 @@ def stop_scripts(scripts: dict[str, Script]) -> None:
 def _make_output(script: Script, seconds: float, limit: int) -> ToolOutput:
     header = f"{_HEADERS[script.state].format(script.id)}\nWall time {seconds:.1f} seconds\nOutput:\n"
     parts = script.take_parts()
-    calls = [(call.name, call.outcome) for call in script.calls]
     if script.error:
         append_text(parts, f"Script error:\n{script.error}")
-    if calls and script.state in ("failed", "stopped"):  # nothing is undone: the model has to know what was done
-        append_text(parts, "Calls that it made: " + ", ".join(f"{name} ({outcome})" for name, outcome in calls))
-    data = {"state": script.state, "script": script.id, "seconds": seconds, "error": script.error, "calls": calls}
-    return ToolOutput([Text(header), *limit_parts(parts, limit)], data, script.state == "failed")
+    if script.calls and script.state in ("failed", "stopped"):  # nothing is undone: the model has to know what was done
+        append_text(parts, "Calls that it made: " + ", ".join(f"{call.name} ({call.outcome})" for call in script.calls))
+    return ToolOutput([Text(header), *limit_parts(parts, limit)], is_error=script.state == "failed")
 
 
 def limit_parts(parts: list[Part], limit: int) -> list[Part]:

@@ -80,7 +80,7 @@ class Script:
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._question_count = 0
-        self._asked_at = self._asked_seconds = 0.0
+        self._asked_at = self.asked_seconds = 0.0  # of a question; for questions, since it was last attended to
         self._images: dict[str, Media] = {}  # that results have given it
         self._waiting: list[tuple[ScriptMessage, ApprovalRequest]] = []
         self._process = start_process(self._receive, self._receive)
@@ -131,14 +131,14 @@ class Script:
         with self._lock:
             self._wake = wake
         started_at = self._asked_at = loop.time()
-        self._asked_seconds = 0.0
+        self.asked_seconds = 0.0
         try:
             while not self._read_inbox(context, inner):
                 if self._waiting and not self._tasks:
                     raise CallSuspended(self._waiting[0][1])
                 pause = None
                 if seconds is not None and not self._question_count:
-                    pause = started_at + seconds + self._asked_seconds - loop.time()
+                    pause = started_at + seconds + self.asked_seconds - loop.time()
                 if pause is not None and pause <= 0 and not self._waiting:
                     return
                 changed.clear()
@@ -169,7 +169,7 @@ class Script:
             elif message.type == "store":
                 if not self._stored.put(message.name, message.input or "null"):
                     note = f"[store({dumps_text(message.name)}): not kept for later scripts, as the values are too long]"
-                    self._parts.append(Text(note))
+                    append_text(self._parts, note)
             elif message.type == "yield":
                 return True
             elif message.type == "image":
@@ -235,7 +235,7 @@ class Script:
             self._asked_at = now
         self._question_count += 1 if is_asking else -1
         if not self._question_count:
-            self._asked_seconds += now - self._asked_at
+            self.asked_seconds += now - self._asked_at
             with self._lock:
                 self._wake()
 
