@@ -23,6 +23,7 @@ from toolglot.messages import Conversation
 from toolglot.request import ToolChoice
 from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
+from toolglot.tools.inner_calls import release_suspended
 from toolglot.tools.policy import LOOP_TOOLS
 from toolglot.type_parameters import Data, OtherOutput, OutputValue
 from toolglot.value_checks import check_arguments
@@ -224,7 +225,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             state.paused.interrupt()  # the user moved on: what waited did not run
             state.record_refusals(state.paused)
             state.paused = None
-        state.executor.release_suspended()
+        release_suspended(state.executor)
         state.note_tool_changes(self.view())
         state.prompt_start = len(state.conversation)
         state.conversation.append(*messages)

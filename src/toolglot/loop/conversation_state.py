@@ -22,6 +22,7 @@ from toolglot.request import ToolChoice, ToolDefinition
 from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.inner_calls import release_suspended
 from toolglot.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class ConversationState:
     def rewind(self, length: int) -> None:
         """Continue with the first `length` messages only; what was learned, counted and allowed is kept."""
         self.conversation = Conversation(self.conversation[:length])
-        self.executor.release_suspended()
+        release_suspended(self.executor)
         self.meter.rewind(length)
         self.timeline = ToolTimeline(self.conversation)
         self.paused = self._engine_state = self._window = None

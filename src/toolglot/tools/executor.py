@@ -70,7 +70,11 @@ class ToolExecutor:
         self.metrics = metrics or ToolMetrics()
         self.store = store if store is not None else ResultStore()
         self.policy = ToolPolicy(
-            config, can_ask=approve is not None, find_base_tools=find_base_tools, is_loop_tool=self._is_loop_tool
+            config,
+            can_ask=approve is not None,
+            find_base_tools=find_base_tools,
+            # A tool of the user may have the name of one.
+            is_loop_tool=lambda tool: tool is self.loop_tools.get(tool.name) or tool is vars(self).get("read_result_tool"),
         )
         self.data, self.model = data, ""
         self.approve = approve
@@ -110,11 +114,6 @@ class ToolExecutor:
         """Use other rules from now on; what was counted stays counted."""
         self.config = self.policy.config = config
 
-    def release_suspended(self) -> None:
-        """End what waits for a decision on a call of its code: nobody will make it any more."""
-        while self.suspended:
-            self.suspended.popitem()[1][1].release()
-
     # ---- calls from start to end
 
     async def run(self, call: AnyCall, *, emit: Emit | None = None, messages: Sequence[Message] = ()) -> ToolOutcome:
@@ -144,10 +143,6 @@ class ToolExecutor:
         base = base_call(call)
         tool = self.loop_tools.get(base.qualified_name) or self.registry.find(base.name, base.namespace)
         return self.read_result_tool if tool is None and base.name == "read_result" else tool
-
-    def _is_loop_tool(self, tool: Tool) -> bool:
-        """Return whether the loop itself has added a tool; one of the user may have its name."""
-        return tool is self.loop_tools.get(tool.name) or (tool.name == "read_result" and tool is self.read_result_tool)
 
     async def prepare(
         self, call: AnyCall, ask_reason: str = "", *, ruling: Ruling | None = None, dry_run: bool = False

@@ -19,7 +19,7 @@ from toolglot.tools.turn import run_turn
 if TYPE_CHECKING:
     from toolglot.tools.executor import ToolExecutor
 
-__all__ = ["InnerCallQueue", "InnerCalls"]
+__all__ = ["InnerCallQueue", "InnerCalls", "release_suspended"]
 
 
 class InnerCallQueue:
@@ -110,3 +110,9 @@ class InnerCalls:
         finally:
             queue.leave()
         return requests[0] if requests else outcomes[0]
+
+
+def release_suspended(executor: "ToolExecutor") -> None:
+    """End what waits for a decision on a call of its code: nobody will make it any more."""
+    while executor.suspended:
+        executor.suspended.popitem()[1][1].release()
