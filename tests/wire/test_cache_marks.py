@@ -226,6 +226,7 @@ def test_marks_of_a_router_are_sent_or_lost(provider: str, model: str, sent: int
 CONTENTS: dict[str, tuple[ResultBlock, ...]] = {
     "empty": (),
     "text": (Text("a"),),
+    "blank": (Text(" ", cache=CacheMark()), Text("a")),
     "texts": (Text("a", cache=CacheMark()), Text("b", cache=CacheMark())),
     "change": (ToolsChanged(loaded=("f",)),),
     "text and change": (Text("a"), ToolsChanged(loaded=("f",), opaque={"cache_control": MARK})),
@@ -293,3 +294,10 @@ def test_the_mark_of_a_tool_that_is_not_sent_takes_no_place() -> None:
     encoded = encode(Request("", [user(texts)], (hosted,)), "openrouter", "anthropic/claude-sonnet-4.5")
     assert count(encoded.body) == 4
     assert [loss.where for loss in encoded.losses if loss.subject == "cache mark"] == ["tool 'web'"]
+
+
+@pytest.mark.parametrize(("provider", "model"), TARGETS)
+def test_the_mark_of_a_blank_message_is_lost(provider: str, model: str) -> None:
+    request = Request("", [user("hi"), assistant("a"), user(Text(" ", cache=CacheMark())), assistant("b"), user("c")])
+    encoded = encode(request, provider, model)
+    assert (count(encoded.body), [loss.subject for loss in encoded.losses]) == (0, ["cache mark"])

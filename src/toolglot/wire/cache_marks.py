@@ -91,6 +91,8 @@ def can_carry(block: Block, place: Place, writer: Writer) -> bool:
     """Return whether the target takes a mark on a block."""
     if writer.is_own and _read_own_mark(block):
         return True
+    if isinstance(block, Text) and not block.text.strip():  # blank text is dropped, or refused with a mark
+        return False
     match writer.profile.cache_field:
         case "cache_control":  # Chat has no field on a call
             return writer.profile.wire == ANTHROPIC_MESSAGES or not isinstance(block, ToolCall)
