@@ -152,3 +152,18 @@ def test_names_and_deferred_tools() -> None:
     *others, (late, _) = list_script_tools(tools, "python")
     assert [tool.name for tool, _ in others] == ["load_2", "a_b", "class_2", "list_2"]
     assert "Later.\n```python\ndef late(x: str = …) -> str:" in late.description, "ALL_TOOLS is all that a script knows of it"
+
+
+async def test_what_a_script_showed_before_it_was_stopped_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = Scripts([repeat])
+    start = process._START  # pyright: ignore[reportPrivateUsage]
+    bomb = "text(1); const all = []; for (;;) all.push(new Array(1e6).fill(1))"
+    for code, seconds, reason in (
+        ("text(1); for (;;) {}", 0.3, "without waiting"),
+        (bomb, 30, "too much memory"),
+        (f"await tools.repeat({{value: ''}}); {bomb}", 30, "too much memory"),
+    ):
+        limited = start.replace("worker()", f"worker.__globals__.update(SLICE_SECONDS={seconds}); worker()")
+        monkeypatch.setattr(process, "_START", limited)
+        header, text, error, *_ = await scripts.run(code, seconds=60)
+        assert (header, text, reason in error) == ("Script failed", "1", True), error

@@ -139,24 +139,35 @@ def run_javascript(task: dict[str, Any], channel: Channel) -> None:
     # By name, and not as an object: mini-racer calls those through Array.prototype, which is the script's.
     bridge = f"bridge_{os.urandom(8).hex()}"
     engine.eval(f"Object.defineProperty(globalThis, '{bridge}', {{ value: {source} }}), 0")
+
+    def forward_messages(seconds: float) -> str | None:
+        """Send what the script has said; return what it waits for, or None at its end."""
+        state, _, lines = str(engine.eval(f'{bridge}("")', timeout_sec=seconds)).partition("\n")
+        channel.write(lines)
+        return None if '{"type":"done"' in lines else state  # quotes are escaped inside of texts
+
     message: str | None = json.dumps({**task, "type": "start"})
     try:
         while True:
             text = json.dumps(message if message is not None else '{"type":"timers"}')
             engine.eval(f"{bridge}({text})", timeout_sec=SLICE_SECONDS)
-            state, _, lines = str(engine.eval(f'{bridge}("")', timeout_sec=SLICE_SECONDS)).partition("\n")
-            channel.write(lines)
-            if '{"type":"done"' in lines:  # quotes are escaped inside of texts
+            if (state := forward_messages(SLICE_SECONDS)) is None:
                 return
             delay, waiting = map(float, state.split())
+            if engine.was_hard_memory_limit_reached():  # after an await: that raises nothing
+                error = OUT_OF_MEMORY
+                break
             if delay < 0 and not waiting:
-                channel.finish(_NOTHING_TO_WAIT_FOR)
-                return
+                error = _NOTHING_TO_WAIT_FOR
+                break
             message = channel.receive(None if delay < 0 else delay / 1000)
     except v8.JSTimeoutException:
-        channel.finish(_TOO_LONG)
+        error = _TOO_LONG
     except v8.JSEvalException as e:
-        channel.finish(OUT_OF_MEMORY if engine.was_hard_memory_limit_reached() else f"the runtime failed: {e}")
+        error = OUT_OF_MEMORY if engine.was_hard_memory_limit_reached() else f"the runtime failed: {e}"
+    with suppress(v8.JSEvalException):  # what follows an await cannot be stopped: what it has shown is lost
+        forward_messages(1)
+    channel.finish(error)
 
 
 # ---- Python
