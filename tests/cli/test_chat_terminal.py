@@ -302,7 +302,7 @@ class TestWindow:
             chat.press("ctrl-c")
             chat.wait_for("stopped")
             chat.type("say still here\n")
-            chat.wait_for(re.compile("^still here$", re.MULTILINE), timeout=5)
+            chat.wait_for(re.compile("^(> )?still here$", re.MULTILINE), timeout=5)
             chat.press("ctrl-d")
             assert chat.wait_exit() == 0
         assert b"\x1b" not in chat.raw

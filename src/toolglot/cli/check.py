@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from toolglot.cli.format_call import describe_losses
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.models import find_profile
 from toolglot.cli.printer import Printer, write_json_line
@@ -54,9 +55,9 @@ def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
         printer.write(Line(f"{state:9}", style).append(f" {target}\n"))
         if profile.model and find_window(profile.id, profile.model) is None:
             printer.print_line("          note: the catalog does not know this model; these are the limits of its provider")
-        for label, notes in (("limit", problems), ("lost", encoded.losses), ("repaired", repairs)):
-            for note in notes:
-                printer.print_line(f"          {label}: {note}")
+        notes = [f"limit: {problem}" for problem in problems] + describe_losses(encoded.losses)
+        for note in notes + [f"repaired: {repair}" for repair in repairs]:
+            printer.print_line(f"          {note}")
     return exit_code
 
 
