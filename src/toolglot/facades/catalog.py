@@ -106,7 +106,7 @@ GENERATIONS = tuple(
         (
             *("claude-code", "2.1.325", "2026-11-13"),
             (
-                (NEW_CLAUDE_MODELS, "claude-code", "claude-opus-4-8 and newer, claude-sonnet-5"),
+                (NEW_CLAUDE_MODELS, "claude-code", "claude-opus-4-8 and newer, sonnet-5"),
                 (r"^claude", "claude-code-4.5", "all earlier Claude models"),
             ),
         ),
@@ -128,7 +128,7 @@ GENERATIONS = tuple(
         ),
         (
             *("codex", "0.142.0", "2026-06-23"),
-            ((r"^gpt-5\.[2-4](?!\d)|^gpt-5\.1-codex-max", "codex-0.142", "gpt-5.2 to gpt-5.4, gpt-5.1-codex-max"),),
+            ((r"^gpt-5\.[2-4](?!\d)|^gpt-5\.1-codex-max", "codex-0.142", "gpt-5.2 to 5.4, gpt-5.1-codex-max"),),
         ),
         (
             *("codex", "0.77.0", "2025-12-21"),
