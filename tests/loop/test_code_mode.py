@@ -1,5 +1,6 @@
 """Code mode in a conversation: as GPT-5.6 has it, as an option for others, and what happens when it is interrupted."""
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,28 @@ async def test_a_script_that_waits_ends_when_the_user_moves_on() -> None:
     result = await orchestrator.run("leave it")
     assert (result.text, [outcome.result.text for outcome in result.outcomes]) == ("fine", ["8"])
     assert (host.__self__._scripts, host.__self__._suspended) == ({}, {})
+
+
+async def test_an_interrupted_script_tells_what_it_has_done() -> None:
+    started = asyncio.Event()
+
+    @tool
+    async def linger() -> str:
+        """Wait for ever."""
+        started.set()
+        await asyncio.sleep(1000)
+        return ""
+
+    code = 'text("begin"); await tools.double({n: 1}); await tools.linger()'
+    orchestrator, _ = agent("anthropic:claude-opus-4-8", run_code(code), tools=[double, linger], code_mode="javascript")
+    task = asyncio.create_task(orchestrator.run("go"))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    first, state, _, _, *shown = orchestrator.conversation[-1].results[0].text.splitlines()
+    assert (first, state) == ("The call was interrupted while it ran. It may have had effects.", "Script terminated")
+    assert shown == ["begin", "Calls that it made: double (ok), linger (interrupted)"]
 
 
 async def test_a_script_does_not_survive_its_process() -> None:

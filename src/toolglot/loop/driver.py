@@ -142,13 +142,13 @@ class Driver:
         partial_text = self._reading_from.partial_text if self._reading_from is not None else None
         if isinstance(error, TimeoutError) and self._deadline is not None and time.monotonic() >= self._deadline:
             log.info("the run was stopped after %s s", self._config.run_timeout)
-            run.interrupt(partial_text, timed_out=True)
+            run.interrupt(partial_text, timed_out=True, notes=self._executor.interruption_notes)
             return True
         is_prompt_last = not run.iteration and len(run.conversation) == self._start
         if is_prompt_last and (self._reading_from is None or isinstance(error, InvalidRequest)):
             self._requests.state.retract()  # it was never sent, or would be refused for ever
         elif isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
-            run.interrupt(partial_text)
+            run.interrupt(partial_text, notes=self._executor.interruption_notes)
         else:
             run.abandon("cancelled", "the run ended with an error")
         return False
@@ -299,6 +299,7 @@ class Driver:
     async def _run_calls(self, step: CallTools, emit: Emit) -> None:
         executor, run, eager_tools = self._executor, self.run, self._eager_tools
         executor.policy.begin_turn()
+        executor.interruption_notes.clear()
         if eager_tools is not None and emit is not None:
             eager_tools.redirect(emit)
 

@@ -24,6 +24,7 @@ NO_CALLS = ToolChoice("none")
 _LOOP_ORIGIN = Origin("toolglot")  # of messages that the loop adds in the user's place
 _USER_INTERRUPTED, _TIME_RAN_OUT = "the user interrupted", "the time limit was reached"
 _NOT_STARTED = "The call was not started: {}."
+_NO_NOTES: Mapping[str, str] = {}
 _TRUNCATED = "The call was truncated by the length limit and did not run. Make a shorter call, or several."
 _NOT_RUN, _TURNS_USED_UP = "The call did not run: {}.", "the run has used up its turns"
 _REPLY_INTERRUPTED, _NO_ANSWER = "[The reply above was interrupted: {}.]", "[There was no answer: {}.]"
@@ -261,16 +262,22 @@ class Run:
         if self._turn.results[index] is None:
             self._turn.results[index] = result
 
-    def interrupt(self, partial_text: str | None = None, *, timed_out: bool = False) -> None:
+    def interrupt(
+        self, partial_text: str | None = None, *, timed_out: bool = False, notes: Mapping[str, str] = _NO_NOTES
+    ) -> None:
         """Stop here. `partial_text`: the visible text of a reply that was being read, None if none was.
 
-        `timed_out`: nobody interrupted, the time limit was reached.
+        `timed_out`: nobody interrupted, the time limit was reached. `notes`: what calls, by id, have done before they ended.
         """
         if self.is_interrupted:
             return
         reason = _TIME_RAN_OUT if timed_out else _USER_INTERRUPTED
         if self._turn.calls:
-            self._answer_open("cancelled", _NOT_STARTED.format(reason), make_interrupted_result)
+            self._answer_open(
+                "cancelled",
+                _NOT_STARTED.format(reason),
+                lambda call: make_interrupted_result(call, note=notes.get(call.id, "")),
+            )
         elif partial_text is not None:
             if partial_text.strip():
                 self.conversation.append(assistant(partial_text))

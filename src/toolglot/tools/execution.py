@@ -251,6 +251,8 @@ class Execution:
         except Exception as error:
             batch.fail(error)
         except BaseException as error:
+            if notes := getattr(error, "__notes__", ()):
+                executor.interruption_notes[prepared.call.id] = "\n".join(notes)
             if not isinstance(error, asyncio.CancelledError):  # KeyboardInterrupt passes through the event loop
                 batch.fail(error)
                 self.task.add_done_callback(lambda task: task.exception())  # somebody has seen it

@@ -94,6 +94,8 @@ class ToolExecutor:
         """Calls, by id, whose code has made a call that waits for a decision."""
         self.causes: dict[str, Exception] = {}
         """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
+        self.interruption_notes: dict[str, str] = {}
+        """What calls, by id, had done when they were interrupted, as far as their tools say so."""
         self.inner_queue: InnerCallQueue | None = None
         self.make_inner_tools: Callable[[CallBatch, str, Ruling | None], InnerTools] = partial(InnerCalls, self)
         """Returns what the code of a call may call: the batch and the id of the call, a decision on a call of its code."""

@@ -38,9 +38,15 @@ def make_unknown_result(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, (Text(_UNKNOWN_TEXT),), call.name, is_error=True, error_kind="unknown_outcome")
 
 
-def make_interrupted_result(call: ToolCall, *, kind: Literal["interrupted", "rejected"] = "interrupted") -> ToolResult:
-    """Make the result of a call that was stopped while it ran, or refused before it did. A model must not confuse the two."""
+def make_interrupted_result(
+    call: ToolCall, *, kind: Literal["interrupted", "rejected"] = "interrupted", note: str = ""
+) -> ToolResult:
+    """Make the result of a call that was stopped while it ran, or refused before it did. A model must not confuse the two.
+
+    `note`: what is known about its effects.
+    """
     text = _INTERRUPTED_TEXT if kind == "interrupted" else _REJECTED_TEXT
+    text += f"\n{note}" if note else ""
     return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind)
 
 

@@ -3,6 +3,7 @@
 import time
 import weakref
 from functools import partial
+from logging import getLogger
 from typing import Annotated, Any, Literal
 
 from toolglot.base_errors import invalid_argument
@@ -20,6 +21,8 @@ from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
 __all__ = ["ScriptHost"]
+
+log = getLogger("toolglot.builtin")
 
 DEFAULT_SECONDS, MAX_SECONDS = 10.0, 3600.0
 DEFAULT_OUTPUT, MAX_OUTPUT = 40_000, 200_000
@@ -98,8 +101,10 @@ class ScriptHost:
         except CallSuspended as e:
             self._suspended[context.call.id] = current
             raise CallSuspended(e.request, partial(self._release, context.call.id)) from None
-        except BaseException:
+        except BaseException as e:  # it was cancelled
             self._scripts.pop(current.id, None)
+            content: list[Part] = _make_output(current, time.monotonic() - started_at, DEFAULT_OUTPUT).content
+            e.add_note("".join(part.text for part in content if isinstance(part, Text)))
             raise
         if current.state != "running":
             self._scripts.pop(current.id, None)
@@ -149,6 +154,7 @@ def stop_scripts(scripts: dict[str, Script]) -> None:
     """Stop all of them: their conversation is gone."""
     for script in scripts.values():
         script.stop()
+        log.warning("script %s was terminated: only a conversation keeps scripts running", script.id)
 
 
 def _make_output(script: Script, seconds: float, limit: int) -> ToolOutput:

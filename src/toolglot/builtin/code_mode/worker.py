@@ -216,7 +216,8 @@ def run_python(task: dict[str, Any], channel: Channel) -> None:
             channel.finish(_TOO_LONG if getattr(e, "timed_out", False) else OUT_OF_MEMORY)
         except monty.MontyError as e:
             display = getattr(e, "display", None)
-            channel.finish(display() if display is not None else str(e))
+            text = display() if display is not None else str(e)
+            channel.finish(_TOO_LONG if "turn time limit exceeded" in text else text)
         else:
             if value is not None:
                 try:
