@@ -1,5 +1,6 @@
 """Tools over time: bodies as Codex (code mode) and Claude Code (ToolSearch) send them, on every wire and back."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -447,3 +448,16 @@ def test_a_tool_that_stands_alone_is_not_deferred() -> None:
     body = encode_request(request, resolve_profile("anthropic", "claude-opus-4-8")).body
     assert [tool.get("defer_loading") for tool in body["tools"]] == [None]
     assert body["messages"][-1]["content"] == [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}]
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+@pytest.mark.parametrize("names", [("read",), ("late",), ("read", "late"), ("nobody",)])
+def test_tools_that_a_choice_leaves_out_are_not_referred_to(names: tuple[str, ...], mode: Any) -> None:
+    """Claude cannot be told to choose between some of its tools: it gets no others."""
+    request = Request("claude-opus-4-8", STORY, (READ, SEARCH, *MANY), ToolChoice(mode, names))
+    body = encode_request(request, resolve_profile("anthropic", "claude-opus-4-8")).body
+    declared = {tool["name"] for tool in body["tools"]}
+    is_whole = names == ("nobody",) or (mode == "required" and len(names) == 1)
+    assert len(declared) == (7 if is_whole else len(names))
+    referred = re.findall(r'"tool_reference","(?:tool_)?name":"(\w+)"', dumps_text(body))
+    assert {*referred} == {"tool_2", "late"} & declared

@@ -1,7 +1,7 @@
 """Tools for a target: which ones are sent, under which names and schemas, and how the choice among them is expressed."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -100,7 +100,9 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
         return tools, None
     if choice.mode == "none":  # whatever names it has: OpenAI refuses a list of allowed tools with the mode "none"
         return _emulate_choice(tools, "none", [], writer)
-    chosen = [tool for tool in (*tools, *inline) if choice.includes(tool)]
+    names = {tool.qualified_name for tool in tools}  # Anthropic: the head has what the history brings
+    offered = (*tools, *(tool for tool in inline if tool.qualified_name not in names))
+    chosen = [tool for tool in offered if choice.includes(tool)]
     if choice.names and not chosen:
         writer.record_loss("tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}", at="tool_choice")
         return tools, None
@@ -115,10 +117,7 @@ def _emulate_choice(
     if mode == "none" and "none" not in choices:
         _omit_tools(tools, f"{model} has no choice 'none'", writer)
         return [], None
-    is_single = len(chosen) == 1 and mode == "required"
-    # A tool in a namespace cannot be chosen by its name: "Tool choice … not found in 'tools' parameter".
-    is_inner = features.namespaces and any(tool.namespace for tool in chosen)
-    if chosen and (is_inner or ("named" if is_single else "subset") not in choices):
+    if chosen and not can_name(chosen, mode, writer):
         _omit_tools([tool for tool in tools if tool not in chosen], f"{model} has no such choice", writer)
         tools, chosen = [tool for tool in tools if tool in chosen], []
     if mode == "required" and "required" not in choices:
@@ -133,6 +132,14 @@ def _emulate_choice(
     if mode == "auto" and "required" not in choices:
         return tools, None
     return tools, ToolChoice(mode, tuple(tool.qualified_name for tool in chosen))  # pyright: ignore[reportArgumentType]
+
+
+def can_name(chosen: Sequence[ToolDefinition], mode: str, writer: Writer) -> bool:
+    """Return whether the target can be told to choose between these tools; otherwise it gets no others."""
+    features, is_single = writer.profile.features, len(chosen) == 1 and mode == "required"
+    # A tool in a namespace cannot be chosen by its name: "Tool choice … not found in 'tools' parameter".
+    is_inner = features.namespaces and any(tool.namespace for tool in chosen)
+    return not is_inner and ("named" if is_single else "subset") in features.choices
 
 
 def _omit_tools(tools: list[ToolDefinition], reason: str, writer: Writer) -> None:

@@ -18,6 +18,7 @@ from toolglot.messages import Message, Origin, ToolResult, ToolsChanged
 from toolglot.request import Request
 from toolglot.textutil import pluralize
 from toolglot.wire.spec import SPECS
+from toolglot.wire.tool_encoding import can_name
 from toolglot.wire.writer import Place, ToolPlan, Writer
 
 
@@ -92,7 +93,12 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
         writer.prompt_hints.append(f"These tools can no longer be called: {', '.join(removed_names)}.")
     tools = _settle_deferred(list(head.values()), inline, writer)
     writer.known_tools = {name: known[name] for name in head if name in known} | first_known
-    return ToolPlan(tuple(tools), inline, known, frozenset(removed), tuple(writer.prompt_hints))
+    choice, referable = request.tool_choice, tools
+    if choice is not None and choice.names and choice.mode != "none":
+        chosen = [tool for tool in tools if choice.includes(tool)]
+        referable = chosen if chosen and not can_name(chosen, choice.mode, writer) else tools
+    names = frozenset(tool.qualified_name for tool in referable)
+    return ToolPlan(tuple(tools), inline, known, frozenset(removed), names, tuple(writer.prompt_hints))
 
 
 def _place_tool(

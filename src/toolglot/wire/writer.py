@@ -68,6 +68,8 @@ class ToolPlan(msgspec.Struct, frozen=True):
     """Every tool that the request knows."""
     removed: frozenset[str] = frozenset()
     """Left out wherever the history brings them."""
+    referable: frozenset[str] = frozenset()
+    """Tools of the head that the history may refer to: those that the choice leaves in it."""
     hints: tuple[str, ...] = ()
     """What the prompt says about tools."""
 

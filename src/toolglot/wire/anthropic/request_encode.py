@@ -81,8 +81,7 @@ def _encode_change(change: ToolsChanged, writer: Writer, place: str) -> list[Doc
     brought = dict.fromkeys((*(tool.qualified_name for tool in change.added), *change.loaded))
     named = [*(("tool_addition", name) for name in brought), *(("tool_removal", name) for name in change.removed)]
     if not writer.is_own:  # a reference to a tool that is not in the head is refused (`tool_reference_unresolved`)
-        declared = {tool.qualified_name for tool in writer.plan.head}
-        named = [(kind, name) for kind, name in named if name in declared]
+        named = [(kind, name) for kind, name in named if name in writer.plan.referable]
     if place == "tool":
         names = [_reference_name(name, writer) for kind, name in named if kind == "tool_addition"]
         return [{"type": "tool_reference", "tool_name": name, **state} for name in names]
