@@ -186,15 +186,14 @@ def test_a_version_of_a_program_can_be_shown(version: str, model: str, name: str
     assert f"\n{name}\n" in out
 
 
-def test_facades_are_listed_with_their_programs_and_models(monkeypatch: Patch) -> None:
+def test_facades_are_listed_with_their_programs_and_models() -> None:
     rows: list[dict[str, str]] = json.loads(run_cli("tools", "--facades", "--json").out)
     assert {row["facade"] for row in rows} == {*FACADE_MODULES}
     first = {"facade": "codex", "program": "codex@0.166.0", "models": "gpt-5.5", "released": "2026-10-29"}
     assert first in rows
     code, out, err = run_cli("tools", "--facades")
     assert (code, err, "codex@0.77.0" in out, "all others" in out) == (0, "", True, True)
-    monkeypatch.setenv("COLUMNS", "80")
-    assert run_cli("tools", "--facades").out.splitlines()[0].split() == ["facade", "program", "models"]
+    assert run_cli("tools", "--facades", COLUMNS="80").out.splitlines()[0].split() == ["facade", "program", "models"]
 
 
 def test_a_facade_of_a_file_can_be_for_tools_of_the_user(directory: Path) -> None:
