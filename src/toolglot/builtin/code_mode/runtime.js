@@ -21,6 +21,7 @@
   const pending = { __proto__: null };
   const timers = { __proto__: null };
   const EXIT = { __proto__: null };
+  const MAX_OUTBOX = 32 << 20; // characters
   let outbox = "";
   let lastId = 0;
   let isDone = false;
@@ -36,7 +37,9 @@
     return replace(json, /\\(ud[89a-f][0-9a-f]{2}|.)/g, (escape) => (escape.length > 2 ? "\ufffd" : escape));
   };
   const send = (message) => {
-    if (!isDone) outbox += toJson(message) + "\n";
+    if (isDone) return;
+    if (outbox.length > MAX_OUTBOX && message.type !== "done") throw new ErrorType("too much output at once");
+    outbox += toJson(message) + "\n";
   };
   const finish = (error) => {
     send({ __proto__: null, type: "done", error });
