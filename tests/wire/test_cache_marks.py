@@ -301,3 +301,17 @@ def test_the_mark_of_a_blank_message_is_lost(provider: str, model: str) -> None:
     request = Request("", [user("hi"), assistant("a"), user(Text(" ", cache=CacheMark())), assistant("b"), user("c")])
     encoded = encode(request, provider, model)
     assert (count(encoded.body), [loss.subject for loss in encoded.losses]) == (0, ["cache mark"])
+
+
+@pytest.mark.parametrize(("provider", "model", "ttl", "sent"), [
+    ("anthropic", "claude-sonnet-4-5", "12h", "'1h', the longest there is"),
+    ("openai-chat", "gpt-5.6", "1h", "'30m', the longest there is"),
+    ("anthropic", "claude-sonnet-4-5", "30m", "'1h'"),
+])  # fmt: skip
+def test_a_repair_says_where_a_time_to_live_was_asked_for_and_that_it_is_shorter(
+    provider: str, model: str, ttl: str, sent: str
+) -> None:
+    request = Request("", [user("hi")], options=Options(cache=CacheMark(ttl)))
+    (repair,) = (note for note in encode(request, provider, model).repairs if "ttl" in note.subject)
+    assert repair.where == "options"
+    assert repair.reason.endswith(f"sent as {sent}")

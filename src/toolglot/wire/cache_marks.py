@@ -169,7 +169,8 @@ def encode_ttl(mark: CacheMark, writer: Writer) -> Doc:
         writer.record_loss("cache ttl", f"{writer.profile.title} has no time to live")
         return {}
     ttl = next((ttl for ttl in ttls if _minutes(ttl) >= _minutes(mark.ttl)), ttls[-1])
-    writer.record_repair(f"cache ttl {mark.ttl!r}", f"not offered by {writer.profile.title}; sent as {ttl!r}")
+    longest = ", the longest there is" if _minutes(ttl) < _minutes(mark.ttl) else ""
+    writer.record_repair(f"cache ttl {mark.ttl!r}", f"not offered by {writer.profile.title}; sent as {ttl!r}{longest}")
     return {"ttl": ttl}
 
 

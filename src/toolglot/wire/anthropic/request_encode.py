@@ -193,6 +193,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
 
 def _mark_head(options: Options, tools: list[Doc], writer: Writer) -> Doc:
     """Return the mark of the body, and put one on the last tool that is a part of the cached prompt: not a deferred one."""
+    writer.enter("options")
     mark = format_mark(options.cache if isinstance(options.cache, CacheMark) else CacheMark(), writer)
     last = max((index for index, tool in enumerate(tools) if not tool.get("defer_loading")), default=None)
     if last is not None:
