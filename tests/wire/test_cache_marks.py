@@ -315,3 +315,16 @@ def test_a_repair_says_where_a_time_to_live_was_asked_for_and_that_it_is_shorter
     (repair,) = (note for note in encode(request, provider, model).repairs if "ttl" in note.subject)
     assert repair.where == "options"
     assert repair.reason.endswith(f"sent as {sent}")
+
+
+@pytest.mark.parametrize(("mark", "sent"), [({"ttl": "12h"}, 1), ({}, 1), ({"mode": "implicit"}, 0), (True, 0)])
+def test_no_form_of_a_breakpoint_is_dropped_silently(mark: Any, sent: int) -> None:
+    content = [{"type": "input_text", "text": "hi", "prompt_cache_breakpoint": mark}]
+    body: Doc = {"model": "gpt-5.6", "input": [{"role": "user", "content": content}]}
+    request = decode_request("openai-responses", body)
+    own = encode(request, "openai-responses", "gpt-5.6")
+    assert (own.body["input"], own.losses) == (body["input"], ())
+    for provider, model in (("anthropic", "claude-opus-4-8"), ("openai-chat", "gpt-5.6")):
+        encoded = encode(request, provider, model)
+        assert (count(encoded.body), len(encoded.losses)) == (sent, 1 - sent)
+    assert [loss.subject for loss in encode(request, "gemini", "gemini-2.5-pro").losses] == ["cache mark"]

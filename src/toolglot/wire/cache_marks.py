@@ -23,11 +23,11 @@ AnyBlock = TypeVar("AnyBlock", bound=Block | ToolDefinition)
 
 
 def read_mark(fields: Doc) -> CacheMark | None:
-    """Return the mark among the fields of a block, a tool or a body."""
+    """Return the mark among the fields of a block, a tool or a body. One that does not say its only form has it."""
     for field, form in _FORMS.items():
-        value = as_dict(fields.get(field))
-        if value and form.items() <= value.items():
-            return CacheMark(as_text(value.get("ttl")))
+        value = fields.get(field)
+        if isinstance(value, dict) and form.items() <= {**form, **as_dict(value)}.items():
+            return CacheMark(as_text(as_dict(value).get("ttl")))
     return None
 
 
@@ -57,7 +57,7 @@ def _read_own_mark(block: Block | ToolDefinition) -> CacheMark | None:
 
 
 def count_marks(blocks: Iterable[Block]) -> int:
-    """Count the marks of blocks, and of the content of results."""
+    """Count the marks of blocks, and of the content of results. One of an unknown form counts: only its own wire gets it."""
     count = 0
     for block in blocks:  # `type(...) is` instead of isinstance: this runs for every block of every request
         kind = type(block)
@@ -66,6 +66,8 @@ def count_marks(blocks: Iterable[Block]) -> int:
             count += _count_fields((as_dict(item), as_dict(as_dict(item).get("item"))))
         elif getattr(block, "cache", None) is not None:
             count += 1
+        elif (opaque := getattr(block, "opaque", None)) and not _read_own_mark(block):
+            count += _count_fields((opaque, as_dict(opaque.get("more")))) > 0
         if isinstance(block, ToolResult):
             count += count_marks(block.content)
     return count
@@ -82,7 +84,7 @@ def _count_fields(items: Iterable[Doc]) -> int:
     """Count the marks of encoded items. Arguments of calls are not looked into: they may hold anything."""
     count = 0
     for item in items:
-        count += sum(isinstance(item.get(field), dict) for field in _FORMS)
+        count += sum(item.get(field) is not None for field in _FORMS)
         count += sum(_count_fields(iter_dicts(item.get(key))) for key in ("content", "output"))
     return count
 
