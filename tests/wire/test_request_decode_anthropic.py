@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from toolglot.definitions import CacheMark
 from toolglot.errors import MalformedRequest
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
@@ -108,7 +109,7 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
 # fmt: off
 CONTENTS: list[tuple[Any, tuple[Block, ...]]] = [
     ("hi", (Text("hi"),)),
-    ([{"type": "text", "text": "a", "cache_control": {}}], (Text("a", {"cache_control": {}}),)),
+    ([{"type": "text", "text": "a", "cache_control": {}}], (Text("a", {"cache_control": {}}, CacheMark()),)),
     ([{"type": "text"}, {"type": "new"}],
         (Foreign("anthropic-messages", {"type": "text"}), Foreign("anthropic-messages", {"type": "new"}))),
     ([{"type": "image"}], (Foreign("anthropic-messages", {"type": "image"}),)),

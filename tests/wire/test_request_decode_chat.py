@@ -189,7 +189,7 @@ CONTENTS: list[tuple[Any, tuple[Block, ...]]] = [
     (None, ()),
     ([], ()),
     ({"a": 1}, (Text('{"a":1}'),)),
-    ([{"type": "text", "text": "a", "cache_control": {}}], (Text("a", {"cache_control": {}}),)),
+    ([{"type": "text", "text": "a", "cache_control": {}}], (Text("a", {"cache_control": {}}, CacheMark()),)),
     ([{"type": "image_url", "image_url": "http://x"}], (Media("image", url="http://x"),)),
     ([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}], (Media("image", "image/png", "AA"),)),
     ([{"type": "input_audio", "input_audio": {"data": "AA", "format": "mp3"}}], (Media("audio", "audio/mpeg", "AA"),)),
