@@ -739,7 +739,11 @@ async def test_a_template_stands_for_the_only_command_that_runs(sandboxed: Kit) 
     first = await sandboxed.shell(command="read line; echo $line", background=True)
     read = await sandboxed.data("shell_output", handle="${id}")
     assert read["notes"] == [f"repaired: '${{id}}' is no handle; taken for {first['command']!r}"]
-    refusals = [("shell_output", "", {"input": "hi\n"}), ("shell_kill", "${id}", {}), ("shell_kill", "", {})]
+    refusals: list[tuple[str, str, dict[str, str]]] = [
+        ("shell_output", "", {"input": "hi\n"}),
+        ("shell_kill", "${id}", {}),
+        ("shell_kill", "", {}),
+    ]
     for name, template, arguments in refusals:
         refused = await sandboxed.call(name, {"handle": template, **arguments})
         assert text_of(refused) == f"there is no session {template!r}; running: {first['handle']}"
