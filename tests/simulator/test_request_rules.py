@@ -85,6 +85,14 @@ RESPONSES_LOOP = responses(HI, call(), output())
 TOOL: Doc = {"type": "function", "name": "f", "parameters": SCHEMA, "strict": False}
 SPACE: Doc = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [TOOL]}
 
+AS_56: Doc = {"model": "gpt-5.6"}
+
+
+def marked(mark: Any) -> Doc:
+    part = {"type": "input_text", "text": "hi", "prompt_cache_breakpoint": mark}
+    return responses({"role": "user", "content": [part]}, **AS_56)
+
+
 # ---- Anthropic
 
 CLAUDE = "claude-sonnet-4-5"
@@ -308,6 +316,18 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (responses({**HI, "content": "json"}, text={"format": {"type": "json_object"}}),
          responses(text={"format": {"type": "json_object"}}), "the word 'json'"),
     ],
+    "openai-responses gpt-5.6": [
+        (responses(**AS_56, prompt_cache_options={"ttl": "12h", "mode": "implicit"}),
+         responses(**AS_56, prompt_cache_options={"ttl": "7h"}), "Invalid value: '7h'. Supported values are: '30m', '12h'."),
+        (marked({"mode": "explicit", "ttl": "12h"}), marked({"mode": "bogus"}), "Supported values are: 'explicit'."),
+        (marked({"mode": "explicit"}), marked({"ttl": "12h"}),
+         "Missing required parameter: 'input[0].content[0].prompt_cache_breakpoint.mode'"),
+        (marked(None), marked(True), "expected an object"),
+    ],
+    "openai-chat gpt-5.6": [
+        (chat(model="gpt-5.6", prompt_cache_options={"ttl": "30m"}), chat(model="gpt-5.6", prompt_cache_options={"ttl": "12h"}),
+         "Supported values are: '30m'."),
+    ],
     "anthropic claude-sonnet-4-5": [
         (LOOP, claude(HI, turn(use()), HI),
          "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_1"),
@@ -366,6 +386,12 @@ ROWS: dict[str, list[tuple[Doc, Doc, str]]] = {
         (claude(says(*({**TEXT, "cache_control": {"type": "ephemeral"}} for _ in range(4)))),
          claude(says(*({**TEXT, "cache_control": {"type": "ephemeral"}} for _ in range(5)))),
          "A maximum of 4 blocks with cache_control"),
+        (claude(cache_control={"type": "ephemeral", "ttl": "1h"}), claude(cache_control={"type": "ephemeral", "ttl": "2h"}),
+         "cache_control.ephemeral.ttl: Input should be '5m' or '1h'"),
+        (claude(says({**TEXT, "cache_control": {"type": "ephemeral", "ttl": "5m"}})),
+         claude(says({**TEXT, "cache_control": {"type": "nope"}})), "messages.0.content.0.cache_control: Input tag 'nope'"),
+        (claude(HI, turn(use(input={"cache_control": "no"})), says(result())),
+         claude(HI, turn(use(cache_control={"type": "no"})), says(result())), "messages.1.content.0.cache_control"),
     ],
     "anthropic claude-sonnet-5": [
         (claude(HI, OK, HI, model="claude-sonnet-5"), claude(HI, OK, model="claude-sonnet-5"),

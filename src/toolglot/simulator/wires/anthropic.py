@@ -120,6 +120,13 @@ class Rules(WireRules):
             levels = ", ".join(profile.efforts)
             raise Refusal(f"This model does not support effort level '{effort}'. Supported levels: {levels}.")
         self.check_references()
+        for path, mark in self.iter_marks():
+            type_name, ttl = as_dict(mark).get("type"), as_dict(mark).get("ttl")
+            if type_name != "ephemeral":
+                expected = "does not match any of the expected tags: 'ephemeral'"
+                raise Refusal(f"{path}: Input tag '{type_name}' found using 'type' {expected}")
+            if ttl is not None and ttl not in profile.cache_ttls:
+                raise Refusal(f"{path}.ephemeral.ttl: Input should be {' or '.join(map(repr, profile.cache_ttls))}")
         marks, limit = str(doc).count("'cache_control': {"), profile.limits.cache_marks
         if limit is not None and marks > limit:
             raise Refusal(f"A maximum of {limit} blocks with cache_control may be provided. Found {marks}.")

@@ -1,7 +1,7 @@
 """What the rules of all wires share. The messages are OpenAI's, which most servers imitate; other wires override them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from importlib import import_module
@@ -145,6 +145,21 @@ class WireRules:
 
     def check_body(self) -> None:
         """Check fields that need or exclude each other, and values by model."""
+
+    def iter_marks(self) -> Iterator[tuple[str, Any]]:
+        """Yield (path, value) of every mark for the prompt cache. Arguments of calls are not looked into."""
+        field = self.profile.cache_field
+        pending = [(key, self.doc[key]) for key in ("tools", "system", "messages", "input", field) if key in self.doc]
+        while pending:
+            path, value = pending.pop()
+            if path.rpartition(".")[2] == field:
+                if value is not None:
+                    yield path, value
+            elif isinstance(value, list):
+                pending += [(f"{path}.{index}", item) for index, item in enumerate(as_list(value))]
+            else:
+                doc = as_dict(value)
+                pending += [(f"{path}.{key}", doc[key]) for key in ("content", "output", field) if key in doc]
 
     def check_history(self) -> None:
         """Check that calls are answered, results are in place, and opaque state is unchanged."""

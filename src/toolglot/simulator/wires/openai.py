@@ -1,5 +1,6 @@
 """What OpenAI's two wires share."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -31,6 +32,24 @@ class OpenAIRules(WireRules):
         for name in ("tool_choice", "parallel_tool_calls"):
             if doc.get(name) not in (None, "none", "auto"):
                 raise Refusal(f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.", param=name)
+
+    def check_marks(self) -> None:
+        """Check what a request says to the prompt cache, for models that have marks."""
+        if self.profile.cache_field != "prompt_cache_breakpoint":
+            return
+        options = as_dict(self.doc.get("prompt_cache_options"))
+        for path, mark in [("prompt_cache_options", options), *self.iter_marks()]:
+            path = re.sub(r"\.(\d+)", r"[\1]", path)
+            if not isinstance(mark, dict):
+                raise self.refuse_type(path, "an object", mark)
+            doc, is_option = as_dict(mark), path == "prompt_cache_options"
+            if not is_option and "mode" not in doc:
+                raise self.refuse("missing field", f"{path}.mode", param=f"{path}.mode")
+            modes = ("implicit", "explicit") if is_option else ("explicit",)
+            for name, values in (("mode", modes), ("ttl", self.profile.cache_ttls)):
+                if name in doc and doc[name] not in values:
+                    supported = ", ".join(map(repr, values))
+                    raise self.refuse("unknown value", param=f"{path}.{name}", value=doc[name], supported=supported)
 
     def check_effort(self, param: str, effort: Any) -> None:
         supported = self.profile.efforts

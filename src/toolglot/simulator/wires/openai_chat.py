@@ -91,6 +91,7 @@ class Rules(OpenAIRules):
     def check_body(self) -> None:
         doc, profile = self.doc, self.profile
         self.check_dependent_fields()
+        self.check_marks()
         if self.refuses_unknown_fields and doc.get("tools") == []:
             raise self.refuse("empty array", "tools", param="tools")
         if self.is_openai and "max_tokens" in doc and "max_completion_tokens" in doc:

@@ -48,6 +48,7 @@ class Rules(OpenAIRules):
     def check_body(self) -> None:
         doc = self.doc
         self.check_dependent_fields()
+        self.check_marks()
         if id := as_text(doc.get("previous_response_id")):  # nothing is stored here
             raise Refusal(f"Previous response with id '{id}' not found.", code="previous_response_not_found")
         if not doc.get("input") and not doc.get("prompt") and not doc.get("conversation"):
