@@ -68,11 +68,15 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("e") else word
 
 
-_SYNONYMS: dict[str, set[str]] = {}
-for _group in _SYNONYM_GROUPS:
-    _stems = {_stem(_word) for _word in _group.split()}
-    for _word in _stems:
-        _SYNONYMS.setdefault(_word, set()).update(_stems - {_word})
+@cache
+def _load_synonyms() -> dict[str, set[str]]:
+    """Return the synonyms of each stem. Few programs search for tools, so this is not done at import."""
+    synonyms: dict[str, set[str]] = {}
+    for group in _SYNONYM_GROUPS:
+        stems = {_stem(word) for word in group.split()}
+        for word in stems:
+            synonyms.setdefault(word, set()).update(stems - {word})
+    return synonyms
 
 
 def split_words(text: str) -> list[str]:
@@ -149,7 +153,7 @@ class ToolIndex:
     def _expand(self, word: str) -> list[tuple[str, float]]:
         """Return the indexed words that a word of the query can mean, each with its weight."""
         matches = [(word, 1.0)] if word in self._postings else []
-        matches += [(other, _SYNONYM) for other in _SYNONYMS.get(word, ()) if other in self._postings]
+        matches += [(other, _SYNONYM) for other in _load_synonyms().get(word, ()) if other in self._postings]
         if len(word) >= 3:  # `repo` and `repository`, `config` and `configuration`
             matches += [
                 (other, _SIMILAR)
