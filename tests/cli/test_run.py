@@ -261,6 +261,11 @@ class TestErrors:
             (["--tools", "my_toolz", "hi"], 2, "cannot load 'my_toolz': No module named 'my_toolz'"),
             (["--tools", "json:dumps.nope", "hi"], 2, "cannot load"),
             (["--tools", "my_tools:all", "--allow", "lock", "hi"], 2, "unknown tool in --allow 'lock'; did you mean 'look'?"),
+            (
+                ["--tools", "my_tools:all", "--defer", "lock", "hi"],
+                2,
+                "unknown tool or tag in --defer 'lock'; did you mean 'look'?",
+            ),
             (["--deny", "shel(git push *)", "hi"], 2, "unknown tool in --deny 'shel'; did you mean 'shell'"),
             (["--log-file", ".", "say hi"], 2, "cannot write the log"),
             ([""], 2, "the prompt is empty"),

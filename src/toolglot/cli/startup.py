@@ -32,7 +32,7 @@ from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
-from toolglot.tools.tool import tool
+from toolglot.tools.tool import Tool, tool
 from toolglot.user_dirs import config_file, data_directory
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def logins_file() -> Path:
 
 
 def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None") -> None:
-    """Report patterns that match no tool: in --allow and --deny as an error, elsewhere as a warning."""
+    """Report patterns that match no tool: in --allow, --defer and --deny as an error, elsewhere as a warning."""
     names = [tool(item).name if callable(item) else getattr(item, "name", "") for item in tools]
     if "" in names:
         item = tools[names.index("")]
@@ -248,6 +248,9 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
         if builtins is not None:
             builtins.check_usable(pattern)
         raise UnknownName("tool in --allow", pattern, names)
+    tags = {tag for item in tools if isinstance(item, Tool) for tag in item.tags}
+    for pattern in find_unmatched({*flags.defer} - {"auto", "all", "none"}, [*names, *tags]):
+        raise UnknownName("tool or tag in --defer", pattern, names)
     unmatched = find_unmatched_rules(setup.settings, names)
     for pattern in unmatched[:_MAX_WARNINGS]:
         if pattern in flags.deny:  # it would deny nothing
