@@ -1,0 +1,50 @@
+"""Names of the tools of MCP servers, as models and rules see them: `mcp__SERVER__TOOL`.
+
+Pure. MCP allows 128 characters and dots; providers want 64 characters of [A-Za-z0-9_-]. The name of a tool depends on its
+server and its own name alone, never on what else there is or on who connected first. A part that had to be changed or shortened
+ends in a hash of what it was; a part that only looks like that gets a hash too, so that no two tools share a name. The part of
+the server never contains `__`, so that the rule `mcp__github__*` covers the tools of one server and no others.
+"""
+
+import re
+from hashlib import sha256
+
+__all__ = ["MAX_NAME", "server_prefix", "split_tool_name", "tool_name"]
+
+MAX_NAME = 64
+_PREFIX, _SEPARATOR = "mcp__", "__"
+_MAX_SERVER = 24
+_HASH_LENGTH = 8
+_HASHED = re.compile(rf"(?:\A|_)[0-9a-f]{{{_HASH_LENGTH}}}\Z")
+_SERVER = re.compile(r"_?[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*\Z")
+_TOOL = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+def server_prefix(server: str) -> str:
+    """Return what the names of all tools of a server begin with: `mcp__github__`."""
+    return f"{_PREFIX}{_shorten(server, _SERVER, _MAX_SERVER, server)}{_SEPARATOR}"
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name of a server's tool."""
+    prefix = server_prefix(server)
+    return prefix + _shorten(tool, _TOOL, MAX_NAME - len(prefix), f"{server}\0{tool}")
+
+
+def split_tool_name(name: str) -> tuple[str, str] | None:
+    """Return server and tool of a name; None if it is not of an MCP server, or if a part of it was changed.
+
+    `McpServers.origin` knows the others.
+    """
+    server, separator, tool = name.removeprefix(_PREFIX).partition(_SEPARATOR)
+    if not name.startswith(_PREFIX) or not separator or tool_name(server, tool) != name:
+        return None
+    return server, tool
+
+
+def _shorten(text: str, legal: re.Pattern[str], limit: int, identity: str) -> str:
+    if legal.match(text) and len(text) <= limit and not _HASHED.search(text):
+        return text
+    digest = sha256(identity.encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    words = re.sub(r"[^A-Za-z0-9-]+", "_", text).strip("_")
+    return "_".join(filter(None, (words[: limit - _HASH_LENGTH - 1].rstrip("_"), digest)))
