@@ -36,14 +36,16 @@ $(DOCS_READY): $(RUNTIME)
 demo: $(RUNTIME) ## run a conversation with tools on every API format: no key, no network
 	@$(BIN)/toolglot demo
 
-test: $(READY) ## run all tests with coverage, then score the recordings if they are present (SYSTEM=no: install no programs)
+test: $(READY) ## run all tests with coverage, then score the recordings if they are present (SYSTEM=no: install no programs and npm packages)
 	@SYSTEM=$(SYSTEM) sh tests/system.sh
+	@[ "$(SYSTEM)" = no ] || $(BIN)/python -m tests.npm.packages --background
 	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
 		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
 	@$(BIN)/python tests/scores.py
 
 test-all: $(READY) ## run every test, soak and crowd tests included
 	@SYSTEM=$(SYSTEM) sh tests/system.sh
+	@[ "$(SYSTEM)" = no ] || $(BIN)/python -m tests.npm.packages --background
 	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
 		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal -m ""
 
