@@ -25,7 +25,6 @@ from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, FACADE, JSON, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
-from toolglot.cli.sanitize import shorten
 from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ToolOutcome
@@ -36,6 +35,7 @@ from toolglot.loop.model_view import ModelView
 from toolglot.messages import Foreign, Media, Text, ToolCall, ToolsChanged
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolDefinition
+from toolglot.sanitize import shorten
 from toolglot.schema.arguments import make_example
 from toolglot.tools.calls import base_call
 from toolglot.tools.executor import ToolExecutor

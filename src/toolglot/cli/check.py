@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from toolglot.cli.format_call import describe_losses
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.models import find_profile
 from toolglot.cli.printer import Printer, write_json_line
@@ -14,6 +13,7 @@ from toolglot.cli.styled import Line
 from toolglot.config.loading import load_tools
 from toolglot.errors import UsageError
 from toolglot.jsontext import loads
+from toolglot.loop.format_call import describe_losses
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.model_data import find_window

@@ -25,7 +25,6 @@ from toolglot.builtin.web.browser import NO_SANDBOX_NOTE, BrowserUnavailable, ca
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
-from toolglot.cli.sanitize import shorten
 from toolglot.cli.startup import require_key
 from toolglot.config.layers import DEFAULT, PROJECT_FILE, Configuration, SettingValue, WithheldSetting, read_configuration
 from toolglot.config.settings import Settings
@@ -37,6 +36,7 @@ from toolglot.jsontext import dumps_text, loads_object
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
+from toolglot.sanitize import shorten
 from toolglot.user_dirs import config_file, data_directory, is_writable, state_directory
 
 # extra -> its packages, and what it adds

@@ -10,9 +10,9 @@ from typing import Any, TextIO
 
 import msgspec
 
-from toolglot.cli.sanitize import escape_controls, escape_invisible, escape_json
 from toolglot.cli.styled import Line
 from toolglot.jsontext import dumps
+from toolglot.sanitize import escape_controls, escape_invisible, escape_json
 
 Row = tuple[str, str]
 """A label and its value."""

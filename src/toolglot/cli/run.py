@@ -15,11 +15,9 @@ from typing import Any, TextIO, cast
 
 import click
 
-from toolglot.cli.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import ToolPrints, print_note, supports_color, write_json_line, write_text
-from toolglot.cli.sanitize import escape_invisible, shorten
 from toolglot.cli.startup import Flags, approve_all, prepare
 from toolglot.cli.styled import Line
 from toolglot.engine.model_list import describe_error
@@ -37,6 +35,8 @@ from toolglot.events import (
     ToolStarted,
 )
 from toolglot.loop.attachments import load_attachment
+from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
+from toolglot.sanitize import escape_invisible, shorten
 
 EVENTS_VERSION = 1
 

@@ -17,7 +17,6 @@ from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.printer import Printer, print_note
-from toolglot.cli.sanitize import escape_deceptive
 from toolglot.cli.styled import CONTINUATION, Line
 from toolglot.config.layers import Configuration, read_configuration
 from toolglot.config.loading import load_tools
@@ -32,6 +31,7 @@ from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
+from toolglot.sanitize import escape_deceptive
 from toolglot.tools.tool import Tool, tool
 from toolglot.user_dirs import config_file, data_directory
 
@@ -126,6 +126,7 @@ def prepare(
     want_builtin: bool = False,
     require_read: bool = True,
     saved_model: str = "",
+    directory: Path | None = None,
 ) -> CliSetup:
     """Read the configuration, hide keys, and load tools. Raises UsageError.
 
@@ -137,10 +138,12 @@ def prepare(
         want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
         require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
         saved_model: The model of a saved conversation, to be used unless a flag names another one.
+        directory: Where a project's file, and the modules of --tools, are looked for. Default: the current directory.
     """
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
         print_note(f"TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist")
-    settings = (configuration := _resolve_trust(_load_configuration(flags), flags, confirm)).settings
+    configuration = _resolve_trust(_load_configuration(flags, directory), flags, confirm)
+    settings = configuration.settings
     level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
     configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
     sections = settings.providers.values()
@@ -148,7 +151,10 @@ def prepare(
     hide_environment(settings.policy.keep_env, search_keys | {section.key_env for section in sections if section.key_env})
     for value in (value for section in sections for value in section.headers.values()):
         remember_key(value)  # so that it is redacted in logs
-    tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name, Path.cwd()))]
+    tools = [
+        *load_configured_tools(configuration),
+        *(item for name in flags.tools for item in load_tools(name, directory or Path.cwd())),
+    ]
     setup = Setup(settings, code_directory=configuration.code_directories.get("facade"))
     model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
     is_simulated, builtins = model.startswith("simulator"), None
@@ -177,12 +183,12 @@ def prepare(
     return CliSetup(configuration, setup, tools, model, model_reason, flags.base_url, builtins, has_demo_tools)
 
 
-def _load_configuration(flags: Flags) -> Configuration:
-    configuration = read_configuration(flags=flags.to_settings())
+def _load_configuration(flags: Flags, directory: Path | None) -> Configuration:
+    configuration = read_configuration(directory=directory, flags=flags.to_settings())
     policy = configuration.settings.policy
     if flags.deny or flags.approve:  # they add to the configured lists instead of replacing them
         lists = {"policy.deny": (*policy.deny, *flags.deny), "policy.approve": (*policy.approve, *flags.approve)}
-        configuration = read_configuration(flags={**flags.to_settings(), **lists})
+        configuration = read_configuration(directory=directory, flags={**flags.to_settings(), **lists})
     return configuration
 
 
@@ -202,7 +208,7 @@ def _resolve_trust(configuration: Configuration, flags: Flags, confirm: Callable
             printer.write(row.append("\n"))
     if confirm("Do you trust this directory?"):
         trust_directory(directory)
-        return _load_configuration(flags)
+        return _load_configuration(flags, directory)
     refuse_trust(directory)
     return configuration
 

@@ -7,7 +7,7 @@ from unicodedata import category, east_asian_width
 
 from wcwidth import wcwidth
 
-from toolglot.cli.sanitize import escape_controls
+from toolglot.sanitize import escape_controls
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from toolglot.cli.check import load_tools_or_definitions
-from toolglot.cli.format_call import describe_losses
 from toolglot.cli.models import expand_fields, find_profile
 from toolglot.cli.options import CODE_MODE, DEFER, WIRE, complete_model
 from toolglot.cli.printer import Printer, format_json, write_json_line
@@ -23,6 +22,7 @@ from toolglot.errors import UsageError
 from toolglot.facades.catalog import GENERATIONS, list_facades
 from toolglot.loop.code_mode import choose_language, make_code_tool
 from toolglot.loop.deferral import Defer
+from toolglot.loop.format_call import describe_losses
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile

@@ -19,9 +19,9 @@ import toolglot.events as ev
 from toolglot.approvals import ApprovalRequest
 from toolglot.cli.chat.launch import create_console
 from toolglot.cli.chat.screen import Screen
-from toolglot.cli.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.config.setting_schema import setting_fields
 from toolglot.config.settings import ChatSettings
+from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, Usage, assistant

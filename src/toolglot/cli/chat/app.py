@@ -22,7 +22,6 @@ from toolglot.cli.chat.input import EndOfInput, PipeReader, TerminalReader
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.questions import parse_answer, show_question
 from toolglot.cli.chat.screen import PrintCapture, Screen
-from toolglot.cli.sanitize import escape_deceptive, shorten
 from toolglot.cli.styled import Line
 from toolglot.config.setup import Setup
 from toolglot.engine.model_list import describe_error
@@ -33,6 +32,7 @@ from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
 from toolglot.messages import Media, Text
+from toolglot.sanitize import escape_deceptive, shorten
 
 _MAX_EDITED = 300  # characters of arguments that can be edited on a line
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from toolglot.approvals import ApprovalRequest
 from toolglot.cli.chat.screen import Screen
-from toolglot.cli.sanitize import escape_deceptive
 from toolglot.cli.styled import Line, PlainConsole
 from toolglot.config.settings import ChatSettings
 from toolglot.jsontext import dumps_text
+from toolglot.sanitize import escape_deceptive
 
 _MAX_LINES = 200
 _DIFF = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch|@@ )", re.MULTILINE)

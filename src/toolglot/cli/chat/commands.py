@@ -14,7 +14,6 @@ import msgspec
 from toolglot.cli.chat.launch import read_saved
 from toolglot.cli.models import complete_models
 from toolglot.cli.printer import format_json
-from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import require_key
 from toolglot.cli.styled import Line, cell_width
 from toolglot.errors import MalformedData, UnknownName, UsageError
@@ -22,6 +21,7 @@ from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import save
 from toolglot.request import ToolDefinition
+from toolglot.sanitize import escape_controls, shorten
 from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
 from toolglot.user_dirs import data_directory, write_private

@@ -9,8 +9,8 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.segment import Segment, Segments
 
-from toolglot.cli.sanitize import escape_controls
 from toolglot.cli.styled import Line
+from toolglot.sanitize import escape_controls
 
 # HTML tags are shown as text, because models write about them.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")

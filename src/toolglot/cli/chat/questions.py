@@ -2,8 +2,8 @@
 
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.screen import Screen
-from toolglot.cli.sanitize import escape_deceptive
 from toolglot.cli.styled import Line
+from toolglot.sanitize import escape_deceptive
 
 
 def show_question(question: UserQuestion, screen: Screen) -> None:

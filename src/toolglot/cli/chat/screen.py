@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolglot.cli.chat.markdown_blocks import BlockSplitter
-from toolglot.cli.format_call import describe_losses, describe_stop, format_arguments
-from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
 from toolglot.cli.styled import CONTINUATION, Line, cell_width, chop
 from toolglot.config.settings import ChatSettings
 from toolglot.events import (
@@ -36,8 +34,10 @@ from toolglot.events import (
     ToolStarted,
 )
 from toolglot.jsontext import dumps_text
+from toolglot.loop.format_call import describe_losses, describe_stop, format_arguments
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, ToolCall
+from toolglot.sanitize import escape_controls, escape_invisible, shorten
 from toolglot.textutil import pluralize
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
+from toolglot.sanitize import escape_controls, escape_invisible, shorten
 
 pytestmark = pytest.mark.untraced
 
