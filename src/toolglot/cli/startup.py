@@ -142,8 +142,7 @@ def prepare(
     """
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
         print_note(f"TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist")
-    configuration = _resolve_trust(_load_configuration(flags, directory), flags, confirm)
-    settings = configuration.settings
+    settings = (configuration := _resolve_trust(_load_configuration(flags, directory), flags, confirm)).settings
     level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
     configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
     sections = settings.providers.values()
@@ -151,10 +150,8 @@ def prepare(
     hide_environment(settings.policy.keep_env, search_keys | {section.key_env for section in sections if section.key_env})
     for value in (value for section in sections for value in section.headers.values()):
         remember_key(value)  # so that it is redacted in logs
-    tools = [
-        *load_configured_tools(configuration),
-        *(item for name in flags.tools for item in load_tools(name, directory or Path.cwd())),
-    ]
+    named = (item for name in flags.tools for item in load_tools(name, directory or Path.cwd()))
+    tools = [*load_configured_tools(configuration), *named]
     setup = Setup(settings, code_directory=configuration.code_directories.get("facade"))
     model, model_reason = _choose_model(setup, "" if flags.model else saved_model)
     is_simulated, builtins = model.startswith("simulator"), None
@@ -167,8 +164,7 @@ def prepare(
     if enabled:
         from toolglot.builtin.configured import configured_builtins
 
-        builtins = configured_builtins(settings, ask=ask_user, require_read=require_read)
-        tools = [*builtins.tools, *tools]
+        tools = [*(builtins := configured_builtins(settings, ask=ask_user, require_read=require_read)).tools, *tools]
     elif flags.facade is not None:
         facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
         disabled = settings.builtin.enabled is False
