@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -60,7 +60,7 @@ def _find_node() -> str | None:
 
 
 @contextmanager
-def _lock() -> Iterator[None]:
+def _lock() -> Generator[None]:
     TARGET.mkdir(parents=True, exist_ok=True)
     with (TARGET / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
