@@ -105,6 +105,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             os.environ["COVERAGE_PROCESS_CONFIG"] = told
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests counted: `record_property("summary", …)`."""
+    reports = [report for group in ("passed", "failed") for report in terminalreporter.stats.get(group, [])]
+    for line in sorted({str(value) for report in reports for key, value in report.user_properties if key == "summary"}):
+        terminalreporter.write_line(line)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_stays_hidden() -> Iterator[None]:
     """A command that is run in this process hides keys and sets up logging: the next test has its own."""
