@@ -64,8 +64,8 @@ ODD = [
     tool(LONG_NAME, BY_NAME),
     tool("files.read.v2", BY_NAME),
     tool("root_any_of", {"anyOf": [BY_ID, BY_NAME]}),
-    tool("root_one_of", {"type": "object", "oneOf": [{"$ref": "#/$defs/id"}, {"$ref": "#/$defs/name"}], "$defs": {"id": BY_ID, "name": BY_NAME}}),
-    tool("recursive", {"type": "object", "properties": {"tree": {"$ref": "#/$defs/node"}}, "required": ["tree"], "$defs": {"node": NODE}}),
+    tool("root_one_of", {"type": "object", "oneOf": [{"$ref": "#/$defs/id"}, BY_NAME], "$defs": {"id": BY_ID}}),
+    tool("recursive", {"type": "object", "properties": {"tree": {"$ref": "#/$defs/node"}}, "$defs": {"node": NODE}}),
     tool("whole_root", {"$ref": "#/$defs/node", "$defs": {"node": NODE}}),
     tool("modern", MODERN),
     tool("no_type", {"properties": {"id": {}}}),
@@ -112,7 +112,8 @@ class Server:
         self.send({"method": method, "params": params})
 
     def handle(self, message: Doc) -> None:
-        method, params, id = message.get("method"), message.get("params") or {}, message.get("id")
+        params: Doc = message.get("params") or {}
+        method, id = message.get("method"), message.get("id")
         if method == "notifications/cancelled":
             self.cancelled.append(params.get("requestId"))
         elif method is None and id in self.waiting:  # what the user answered
@@ -130,9 +131,8 @@ class Server:
             self.send({"id": id, "result": self.list_tools(int(params.get("cursor") or 0))})
         elif method == "tools/call":
             self.calls += 1
-            result = self.call(
-                id, params["name"], params.get("arguments") or {}, (params.get("_meta") or {}).get("progressToken")
-            )
+            meta: Doc = params.get("_meta") or {}
+            result = self.call(id, params["name"], params.get("arguments"), meta.get("progressToken"))
             if result is not None:
                 self.send({"id": id, "result": result})
         elif method == "ping":
@@ -147,7 +147,7 @@ class Server:
         more = {"nextCursor": str(start + PAGE)} if start + PAGE < len(tools) else {}
         return {"tools": tools[start : start + PAGE], **more}
 
-    def call(self, id: Any, name: str, arguments: Doc, token: Any) -> Doc | None:
+    def call(self, id: Any, name: str, arguments: Doc | None, token: Any) -> Doc | None:
         picture = {"type": "image", "data": png(), "mimeType": "image/png"}
         match name:
             case "picture":
