@@ -56,6 +56,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds to start the server and list its tools."""
     sandbox: bool | None = None
     """Whether the program runs in the sandbox of commands; unset: if a project's file names it."""
+    network: bool | None = None
+    """Whether a program in the sandbox may use the network; unset: as commands may (`builtin.network`)."""
     enabled: bool = True
     """false: it is not started."""
     defer: bool | None = None

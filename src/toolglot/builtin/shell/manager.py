@@ -160,7 +160,7 @@ class ShellManager:
         self._hidden = (*self.options.hidden, *own_paths(), *(() if state.state_dir is None else (state.state_dir,)))
         self._sessions: dict[str, ShellSession] = {}
         quarantine = (state.state_dir or state_directory()) / "shell" / "removed"
-        self._guard = NameGuard(state.workspace, quarantine)
+        self.guard = NameGuard(state.workspace, quarantine)
         self._count = 0
         self._lock = threading.Lock()
         self._is_closed = False
@@ -176,7 +176,7 @@ class ShellManager:
     def close(self) -> None:
         """Kill everything that runs, and delete its files: the conversation is over."""
         self._is_closed = True
-        self._guard.close()
+        self.guard.close()
         self._end()
 
     def reset(self) -> None:
@@ -191,7 +191,7 @@ class ShellManager:
             directory, self._directory = self._directory, None
         _kill(sessions, "closed")
         for session in sessions:
-            self._guard.check(session)  # for the last time: nobody will ask for its result any more
+            self.guard.check(session)  # for the last time: nobody will ask for its result any more
             session.output.delete_spill()
         if directory is not None:
             directory.delete()
@@ -215,7 +215,7 @@ class ShellManager:
             self.state.cwd = ""
         cwd = directory or self._workspace.root
         level = SandboxLevel.NONE if options.escalate else self.level
-        plan = self._guard.plan(self._workspace.roots, cwd, level, is_background=options.background)
+        plan = self.guard.plan(self._workspace.roots, cwd, level, is_background=options.background)
         confinement = self._build_confinement(level, plan)
         with self._lock:  # count and register in one step, or two calls could both take the last slot
             if self._is_closed:
@@ -233,7 +233,7 @@ class ShellManager:
                 options=options,
                 snapshots=plan.snapshots,
             )
-        self._guard.watch(session)
+        self.guard.watch(session)
         try:
             session.start()
         except BaseException:
@@ -247,6 +247,11 @@ class ShellManager:
             for old in spilled[: max(0, len(spilled) - MAX_SPILLS)]:
                 old.output.delete_spill()
         return session
+
+    def confine_program(self, cwd: Path) -> tuple[Confinement, GuardPlan]:
+        """Return how to confine a program that is no command, and runs beside the conversation: let `guard` watch it."""
+        plan = self.guard.plan(self._workspace.roots, cwd, self.level, is_background=True)
+        return self._build_confinement(self.level, plan), plan
 
     def describe_directory(self, raw_path: str | None) -> str:
         """Return where a command would run, "" for the root. Paths are relative to the root."""
@@ -342,7 +347,7 @@ class ShellManager:
     def build_result(self, session: ShellSession, excerpt: Excerpt, handle: str | None = None) -> ShellResult:
         """Return the result of a command so far, with a part of its output. `handle`: as the model named it."""
         confinement, is_running = session.confinement, session.is_running
-        report = self._guard.take_report(session)
+        report = self.guard.take_report(session)
         notes = self._collect_notes(session, report, excerpt.text)
         if handle is not None and _PLACEHOLDER.fullmatch(handle.strip()):
             notes.append(f"repaired: {handle.strip()[:80]!r} is no handle; taken for {session.command[:80]!r}")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from logging import getLogger
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -20,9 +21,8 @@ from toolglot.builtin.shell.protected_paths import (
     take_snapshot,
 )
 from toolglot.builtin.shell.sandbox import SandboxLevel
-from toolglot.builtin.shell.session import ShellSession
 
-__all__ = ["GuardPlan", "NameGuard"]
+__all__ = ["GuardPlan", "GuardedProcess", "NameGuard"]
 
 log = getLogger("toolglot.builtin")
 
@@ -40,6 +40,16 @@ class GuardPlan(msgspec.Struct, frozen=True):
     """Directories that can be written, but not renamed or removed."""
 
 
+class GuardedProcess(Protocol):
+    """A command, or another program that runs in its sandbox."""
+
+    handle: str
+    snapshots: tuple[ProtectedSnapshot, ...]
+
+    @property
+    def is_running(self) -> bool: ...
+
+
 class NameGuard:
     """Plans the protection of a command and watches it, as new protected files may not stay until its result is asked for."""
 
@@ -47,7 +57,7 @@ class NameGuard:
         self._names, self._quarantine = workspace.protected_names, quarantine
         self._scanner = ProtectedScanner(self._names, workspace.closed_paths)
         self._snapshots: dict[Path, ProtectedSnapshot] = {}
-        self._watched: dict[str, ShellSession] = {}
+        self._watched: dict[str, GuardedProcess] = {}
         self._reports: dict[str, ProtectionReport] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -89,7 +99,7 @@ class NameGuard:
             pinned += [root.path / name for name in held]
         return GuardPlan(tuple(snapshots), tuple(read_only), tuple(pinned))
 
-    def watch(self, session: ShellSession) -> None:
+    def watch(self, session: GuardedProcess) -> None:
         """Look after a command that was started, until it has ended."""
         with self._lock:
             if session.snapshots:
@@ -112,7 +122,7 @@ class NameGuard:
                     self._thread = None
                     return
 
-    def check(self, session: ShellSession) -> None:
+    def check(self, session: GuardedProcess) -> None:
         """Undo what a command has done to protected files so far. When it has ended, this is done once."""
         with self._lock:
             if session.handle not in self._watched:
@@ -131,7 +141,7 @@ class NameGuard:
             if not is_running:
                 del self._watched[session.handle]
 
-    def take_report(self, session: ShellSession) -> ProtectionReport:
+    def take_report(self, session: GuardedProcess) -> ProtectionReport:
         """Return what was done since the last report."""
         self.check(session)
         with self._lock:

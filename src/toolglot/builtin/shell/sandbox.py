@@ -9,7 +9,9 @@ import os
 import platform
 import re
 import selectors
+import signal
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
@@ -40,6 +42,7 @@ __all__ = [
     "build_program_argv",
     "build_shell_argv",
     "find_shell",
+    "kill_tree",
     "landlock_version",
     "open_pidfd",
     "open_pipe",
@@ -51,7 +54,7 @@ _SUPERVISOR_START = "import marshal,sys;code,plan=marshal.load(open(int(sys.argv
 _PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")  # sockets and files of other programs
 _VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
 _HIDING_MOUNTS = ["--tmpfs"], ["--ro-bind", "/dev/null"]  # over a directory, over a file
-_GRACE_SECONDS = 0.5
+_KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
 # When the shell exits, it writes where it is: that is how a `cd` lasts until the next command.
 _CWD_TRAP = "trap 'pwd -P >&{fd}' EXIT; "
 
@@ -268,6 +271,27 @@ def prepare_launch(confinement: Confinement, program: Program, ours: ExitStack, 
     return replace(launch, argv=enter_limits(cgroups, launch.argv), cgroups=cgroups)
 
 
+def kill_tree(process: subprocess.Popen[bytes], launch: Launch) -> None:
+    """Kill everything that was started: by the supervisor, or with the first process of the PID namespace."""
+    if launch.control_fd >= 0:
+        with suppress(OSError):
+            os.write(launch.control_fd, b"!")
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_KILL_SECONDS)
+            return
+    # bwrap waits for the first process of the namespace, whose end kills all others: killing bwrap itself first would leave
+    # nobody to wait for them.
+    with suppress(OSError, ValueError), open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        for word in file.read().split():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(word), signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_SECONDS)
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_SECONDS)
+
+
 # ---- bubblewrap
 
 
@@ -282,13 +306,15 @@ def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitSt
     options += ["--share-net"] if confinement.network else []
     mounts, handles, unmounted = confinement.mount_options(theirs)
     options += mounts
-    # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox.
-    for name, value in {**_private_variables(confinement, "/tmp"), **program.variables}.items():
-        options += ["--setenv", name, value]
-    options += ["--chdir", str(program.cwd), "--seccomp", str(filter_fd), "--"]
+    # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox. Nor as arguments,
+    # which other users can read.
+    variables = {**_private_variables(confinement, "/tmp"), **program.variables}
+    settings = (word for name, value in variables.items() for word in ("--setenv", name, value))
+    settings_fd = _open_memory_file(theirs, b"".join(os.fsencode(word) + b"\0" for word in settings))
+    options += ["--args", str(settings_fd), "--chdir", str(program.cwd), "--seccomp", str(filter_fd), "--"]
     if program.tty:  # --new-session takes the terminal away: the command gets it back as its own
         options += [_require_program("setsid"), "-c", "-w"]
-    pass_fds = (filter_fd, info_write, *handles, *program.pass_fds)
+    pass_fds = (filter_fd, settings_fd, info_write, *handles, *program.pass_fds)
     return Launch(argv=[bubblewrap, *options, *program.argv], pass_fds=pass_fds, info_fd=info_fd, unmounted=tuple(unmounted))
 
 

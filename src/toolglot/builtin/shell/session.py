@@ -32,6 +32,7 @@ from toolglot.builtin.shell.sandbox import (
     SandboxLevel,
     build_program_argv,
     build_shell_argv,
+    kill_tree,
     open_pidfd,
     open_pipe,
     prepare_launch,
@@ -48,7 +49,6 @@ MAX_PENDING_INPUT = 1_000_000
 _CHUNK_SIZE = 256 * 1024
 _POLL_SECONDS = 0.05  # where the kernel has no pidfd
 _DISK_SECONDS = 0.5  # between two looks at the free disk
-_KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
 _MAX_RESTARTS = 40  # of a command whose mounts failed
 _MOUNT_ERROR = re.compile("mount|Race condition|type of source|mkdir|create file")  # in messages of bwrap
 _PIPE_BYTES = 1 << 20  # that a pipe holds at most
@@ -305,7 +305,7 @@ class ShellSession:
                     if reason:
                         self.end_reason = reason
                         assert self._launch is not None
-                        _kill_tree(process, self._launch)
+                        kill_tree(process, self._launch)
                         continue
                     self._watch_stdin(selector)
                     if pidfd < 0:
@@ -418,27 +418,6 @@ class ShellSession:
                 callback()
         remove_cgroups(cgroups)  # last: it may take some milliseconds, for which nobody has to wait
         _live_sessions.discard(self)
-
-
-def _kill_tree(process: _Process, launch: Launch) -> None:
-    """Kill everything that was started: by the supervisor, or with the first process of the PID namespace."""
-    if launch.control_fd >= 0:
-        with suppress(OSError):
-            os.write(launch.control_fd, b"!")
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_KILL_SECONDS)
-            return
-    # bwrap waits for the first process of the namespace, whose end kills all others: killing bwrap itself first would leave
-    # nobody to wait for them.
-    with suppress(OSError, ValueError), open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
-        for word in file.read().split():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(int(word), signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_GRACE_SECONDS)
-    process.kill()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_KILL_SECONDS)
 
 
 def signal_from_exit_code(exit_code: int | None) -> int | None:
