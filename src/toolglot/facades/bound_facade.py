@@ -6,7 +6,7 @@ through unchanged. If a function of a table fails, the model reads an error, or 
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property, partial
 from logging import getLogger
 from typing import Any
@@ -25,10 +25,29 @@ from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG, ToolDefinition
 from toolglot.schema.arguments import InvalidArguments, Issue, SchemaBinder, explain_issues, read_arguments, repair_arguments
 from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.tool import Tool
 
-__all__ = ["BoundFacade"]
+__all__ = ["BoundFacade", "split_base_tools"]
 
 log = getLogger("toolglot.facades")
+
+
+def split_base_tools(
+    tools: Iterable[Tool], facade: Facade | str | None, allowed: Collection[str] | None = None
+) -> tuple[list[str], list[str]]:
+    """Return the names of the tools that a facade may rename, and of those that it must not touch.
+
+    The former are built-in tools, and those of the user that a custom facade names. `allowed`: those that may be used.
+    """
+    named = facade.base_tools if isinstance(facade, Facade) and not is_bundled(facade) else ()
+    base_tools, other_names = list[str](), list[str]()
+    for tool in tools:
+        is_allowed, is_builtin = allowed is None or tool.name in allowed, BUILTIN_TAG in tool.tags
+        if is_allowed and (is_builtin or (tool.name in named and not tool.namespace)):
+            base_tools.append(tool.name)
+        elif not is_builtin:
+            other_names.append(tool.name)
+    return base_tools, other_names
 
 
 class BoundFacade:

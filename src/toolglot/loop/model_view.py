@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.bound_facade import BoundFacade, split_base_tools
 from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade
-from toolglot.facades.validation import is_bundled
 from toolglot.facades.view import Facade
 from toolglot.loop.deferral import Defer, Deferral, plan_deferral
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
@@ -85,23 +84,15 @@ class ModelView:
     @cached_property
     def facade(self) -> BoundFacade | None:
         """The model's own names for the built-in tools, and for the user's that a custom facade names; None without any."""
-        model, facade, allowed = self.profile.model, self._facade, self.config.allowed_tools
-        named = facade.base_tools if isinstance(facade, Facade) and not is_bundled(facade) else ()
-        base_tools: list[str] = []
-        other_names = [*self._hosted.all_names]
-        for tool in self.registry:
-            is_allowed, is_builtin = allowed is None or tool.name in allowed, BUILTIN_TAG in tool.tags
-            if is_allowed and (is_builtin or (tool.name in named and not tool.namespace)):
-                base_tools.append(tool.name)
-            elif not is_builtin:
-                other_names.append(tool.name)
+        base_tools, other_names = split_base_tools(self.registry, self._facade, self.config.allowed_tools)
+        other_names = [*self._hosted.all_names, *other_names]
         if not base_tools:
             return None
         if self.deferral is not None and self.code_language is None:
             base_tools.append(SEARCH_TOOLS)
         if self.code_language is not None:
             base_tools.append(RUN_CODE)
-        return BoundFacade(self._table, model, base_tools, other_names)
+        return BoundFacade(self._table, self.profile.model, base_tools, other_names)
 
     @property
     def _table(self) -> Facade:

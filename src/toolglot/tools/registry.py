@@ -27,6 +27,7 @@ class ToolRegistry:
     def __init__(self, tools: "Iterable[Tool | Callable[..., Any]]" = ()) -> None:
         self._state: tuple[int, dict[ToolKey, Tool]] = (0, {})
         self._definitions: tuple[int, tuple[ToolDefinition, ...]] = (0, ())
+        self._watchers: tuple[Callable[[], None], ...] = ()
         for tool in as_items(tools):
             self.register(tool)
 
@@ -51,7 +52,9 @@ class ToolRegistry:
             tool = self.get(name, namespace)
             version, tools = self._state
             self._state = version + 1, {key: other for key, other in tools.items() if key != tool.key}
-            return tool
+        for watcher in self._watchers:
+            watcher()
+        return tool
 
     def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]", *, replace: bool = False) -> None:
         """Add all tools of another registry, or none if a name is taken and `replace` is not set. Raises NameConflict."""
@@ -71,6 +74,22 @@ class ToolRegistry:
                 has_changed = has_changed or old is not tool
             if has_changed:
                 self._state = version + 1, tools
+        for watcher in self._watchers if has_changed else ():
+            watcher()
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after every change, in the thread of the change. Returns a function that ends this."""
+
+        def call() -> None:  # an object of its own, so that a function can watch twice
+            watcher()
+
+        def unwatch() -> None:
+            with _WRITE_LOCK:
+                self._watchers = tuple(other for other in self._watchers if other is not call)
+
+        with _WRITE_LOCK:
+            self._watchers = (*self._watchers, call)
+        return unwatch
 
     # -- look up
 

@@ -1,0 +1,127 @@
+"""Serves MCP over Streamable HTTP. On loopback for programs of this machine; elsewhere only with a token.
+
+A web page that a browser shows cannot reach it: a loopback server answers only to loopback names (DNS rebinding), requests
+from other origins are refused, and without the token nothing is served at all.
+"""
+
+import asyncio
+import hmac
+import re
+import socket
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
+
+from toolglot.errors import ToolglotError, UsageError
+from toolglot.mcp.server import McpToolServer
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["http_app", "is_loopback", "serve_http"]
+
+PATH = "/mcp"
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_SESSIONS = 100  # each has tools of its own, with running commands
+MIN_TOKEN = 16
+_LOOPBACK = re.compile(r"localhost|127(?:\.\d{1,3}){3}|::1", re.IGNORECASE)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine can reach an address."""
+    return _LOOPBACK.fullmatch(host) is not None
+
+
+def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "", **options: Any) -> "ASGIApp":
+    """Return an ASGI application that serves MCP at `/mcp`, to be run or mounted with its lifespan.
+
+    `host`: the address that it is reached by; one that is not of this machine needs a `token`, which clients send as
+    `Authorization: Bearer TOKEN`. `options`: for the SDK's `streamable_http_app`. Raises UsageError.
+    """
+    if not token and not is_loopback(host):
+        raise UsageError(f"{host} can be reached from other machines: a token is needed")
+    if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
+        raise UsageError(f"the token must be at least {MIN_TOKEN} ASCII characters without spaces")
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    if is_loopback(host):
+        names = ["127.0.0.1", "localhost", "[::1]", *([] if host in ("localhost", "::1") else [host])]
+        security = TransportSecuritySettings(
+            allowed_hosts=[pattern for name in names for pattern in (name, f"{name}:*")],
+            allowed_origins=[
+                f"{scheme}://{name}{port}" for scheme in ("http", "https") for name in names for port in ("", ":*")
+            ],
+        )
+    defaults = {"max_request_body_size": MAX_BODY_BYTES, "max_sessions": MAX_SESSIONS}
+    app = server.sdk.streamable_http_app(streamable_http_path=PATH, transport_security=security, **{**defaults, **options})
+    return _Guard(app, token) if token else app
+
+
+class _Guard:
+    """Lets through what has the token and comes from no other origin."""
+
+    def __init__(self, app: "ASGIApp", token: str) -> None:
+        self._app, self._expected = app, f"bearer {token}".encode()
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] == "http":
+            headers = {name.lower(): value for name, value in scope["headers"]}
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            origin = headers.get(b"origin", b"").rpartition(b"//")[2]
+            if not hmac.compare_digest(scheme.lower() + b" " + token.strip(), self._expected):
+                return await _reject(send, 401, b"a bearer token is needed\n")
+            if origin and origin != headers.get(b"host"):
+                return await _reject(send, 403, b"requests of other origins are refused\n")
+        await self._app(scope, receive, send)
+
+
+async def _reject(send: "Send", status: int, reason: bytes) -> None:
+    challenge = [(b"www-authenticate", b"Bearer")] if status == 401 else []
+    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(reason)).encode()), *challenge]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": reason})
+
+
+@asynccontextmanager
+async def serve_http(
+    server: McpToolServer, host: str = "127.0.0.1", port: int = 0, *, token: str = "", **options: Any
+) -> AsyncGenerator[str]:
+    """Serve, and yield the URL. Port 0 picks a free one. The exit ends all connections. Raises UsageError, ToolglotError."""
+    app = http_app(server, host=host, token=token, **options)
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as e:
+        raise ToolglotError(f"cannot listen on {host}:{port}: {e.strerror or e}") from None
+    # Its log would say that connections were ended, which is what the exit is for.
+    runner = _Runner(
+        uvicorn.Config(app, log_config=None, log_level="critical", ws="none", lifespan="on", timeout_graceful_shutdown=1)
+    )
+    serving = asyncio.create_task(runner.serve([listener]))
+    started = asyncio.create_task(runner.is_ready.wait())
+    try:
+        await asyncio.wait({serving, started}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            raise ToolglotError("the server did not start") from serving.exception()
+        yield f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}{PATH}"
+    finally:
+        started.cancel()
+        runner.should_exit = True
+        await asyncio.shield(serving)
+
+
+class _Runner(uvicorn.Server):
+    """uvicorn's server without its signal handlers: the program has its own. `is_ready`: it answers requests."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_ready = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_ready.set()

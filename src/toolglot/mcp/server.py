@@ -1,0 +1,433 @@
+"""Serves tools over MCP, to any client: the sessions of 2025-11-25 and the stateless requests of 2026-07-28.
+
+The official SDK speaks the protocol; this module says what the tools are and runs their calls, each checked, approved, limited
+and recorded as if a model of ours had made it. Every connection has an executor of its own, so that what one client has read,
+started or always allowed is nothing to another. Stateless requests share one: they cannot be told apart.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from functools import partial
+from itertools import count
+from logging import getLogger
+from typing import Any
+
+import msgspec
+
+from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling
+from toolglot.errors import ToolglotError, UsageError
+from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
+from toolglot.facades.bound_facade import BoundFacade, split_base_tools
+from toolglot.facades.catalog import find_base_tools
+from toolglot.facades.view import Facade
+from toolglot.jsontext import dumps_text
+from toolglot.messages import Text, ToolCall
+from toolglot.request import ToolDefinition
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.calls import AnyCall
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.execution import CallBatch
+from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.hooks import Hooks
+from toolglot.tools.inner_calls import release_suspended
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.results import ResultStore, read_result_tool
+from toolglot.tools.tool import Tool
+from toolglot.tools.turn import run_turn
+
+try:
+    import mcp_types as types
+    from mcp.server.caching import CacheHint
+    from mcp.server.connection import Connection
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel.server import NotificationOptions, Server
+    from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+    from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+    from mcp.shared.exceptions import MCPError
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    from toolglot.mcp.server_types import FREEFORM_PARAMETER, approval_form, legal_name, to_mcp_result, to_mcp_tool
+except ImportError as e:
+    raise ImportError(f"tools cannot be served over MCP ({e}): run `pip install 'toolglot[mcp]'`", name=e.name) from None
+
+__all__ = ["McpToolServer"]
+
+log = getLogger("toolglot.mcp")
+PAGE_SIZE = 100
+_TTL_MS = 60_000  # how long a client may keep the list of tools without asking again
+_MAX_SUSPENDED = 32  # calls that wait for an answer which a stateless client may never send
+_MAX_REPORTS = 64  # that wait for a slow client; older ones are left out
+_ASKING = "approval"  # the key of the question in an input_required result
+_DEFAULT_CONFIG = ToolConfig()
+
+
+class _Asked(msgspec.Struct):
+    """What a stateless client sends back with the answer to a question; sealed by the SDK."""
+
+    call_id: str
+    fingerprint: str
+
+
+class _Offer(msgspec.Struct):
+    """What clients see of one version of the registry."""
+
+    version: int
+    config: ToolConfig
+    facade: BoundFacade | None
+    tools: list[types.Tool]
+    definitions: dict[str, ToolDefinition]
+    """By the names that clients use."""
+
+
+class _Session:
+    """The tools of one connection, and what they remember of it."""
+
+    def __init__(self, executor: ToolExecutor, resources: ExitStack) -> None:
+        self.executor, self._resources = executor, resources
+
+    async def run(self, call: AnyCall, ruling: Ruling | None, report: Callable[[str], None]) -> ToolOutcome | ApprovalRequest:
+        """Run a call; returns the request if it has to wait for a decision."""
+        outcomes, requests = dict[int, ToolOutcome](), list[ApprovalRequest]()
+
+        def emit(event: ToolStarted | ToolProgress | ToolFinished) -> None:
+            if isinstance(event, ToolProgress):
+                report(event.text)
+
+        batch = CallBatch(self.executor, emit=emit, on_done=outcomes.__setitem__)
+        rulings = {} if ruling is None else {0: ruling}
+        await run_turn(
+            self.executor, [(0, call)], batch, rulings=rulings, defer=lambda index, request, is_held: requests.append(request)
+        )
+        while len(suspended := self.executor.suspended) > _MAX_SUSPENDED:
+            suspended.pop(next(iter(suspended)))[1].release()
+        return requests[0] if requests else outcomes[0].suspended or outcomes[0]
+
+    async def close(self) -> None:
+        release_suspended(self.executor)
+        await asyncio.to_thread(self._resources.close)  # commands are ended, which may take a moment
+
+
+class McpToolServer:
+    """Tools as an MCP server. `serve_stdio` and `serve_http` of this package serve it.
+
+    Args:
+        tools: What is served. Changes of a registry reach the clients.
+        name: What the server is called.
+        instructions: How to work with the tools; a facade adds its own note.
+        config: Rules and limits for calls. Repeated calls are not counted: that is up to the client.
+        read_only: Serve only tools whose sole effect is to read.
+        facade: How the built-in tools are named and described; None: as they are.
+        model: The model that the facade is for.
+        approve: Decides on calls that need approval. "later", the default answer, asks the user of the client, if the client
+            can ask (elicitation); otherwise the call is refused.
+        approval_hint: What to do about a call that is refused because nobody can be asked.
+        open_tools: Returns the same tools with a state of their own, for one connection; without it, connections share them.
+        hooks: Observe and change calls.
+        audit: Records every call.
+        data: What tools find in `Context.data`.
+        page_size: Tools per page of a list.
+    """
+
+    def __init__(
+        self,
+        tools: ToolRegistry | Iterable[Tool | Callable[..., Any]],
+        *,
+        name: str = "toolglot",
+        instructions: str = "",
+        config: ToolConfig = _DEFAULT_CONFIG,
+        read_only: bool = False,
+        facade: Facade | None = None,
+        model: str = "",
+        approve: Approve | None = None,
+        approval_hint: str = "Allow it with ToolConfig(approve=…), or pass approve=.",
+        open_tools: Callable[[], AbstractContextManager[Iterable[Tool | Callable[..., Any]]]] | None = None,
+        hooks: Iterable[Hooks] = (),
+        audit: AuditLog | None = None,
+        data: Any = None,
+        page_size: int = PAGE_SIZE,
+    ) -> None:
+        if page_size < 1:
+            raise UsageError("page_size must be at least 1")
+        self.registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self._config, self._read_only = msgspec.structs.replace(config, max_repeats=0), read_only
+        self._facade, self._model = facade, model
+        self._approve: Approve = approve or (lambda request: "later")
+        self._approval_hint, self._open_tools, self._page_size = approval_hint, open_tools, page_size
+        self._executor_options: dict[str, Any] = {"hooks": tuple(hooks), "audit": audit, "data": data}
+        self._offer: _Offer | None = None
+        self._bus = InMemorySubscriptionBus()
+        self._sessions: dict[Connection | None, asyncio.Task[_Session]] = {}  # None: of all stateless requests
+        self._call_numbers = count(1)
+        self._running = set[asyncio.Task[Any]]()
+        note = offer.facade.note if (offer := self._current_offer()).facade is not None else ""
+        self.sdk = self._create_sdk_server(name, "\n\n".join(filter(None, (instructions, note))))
+        """The server of the SDK, for handlers of other methods: prompts, resources …"""
+
+    def _create_sdk_server(self, name: str, instructions: str) -> Server[None]:
+        from toolglot import __version__
+
+        hint = CacheHint(ttl_ms=_TTL_MS)
+        server: Server[None] = Server(
+            name,
+            version=__version__,
+            instructions=instructions or None,
+            lifespan=lambda _: self._lifespan(),
+            cache_hints={"tools/list": hint, "server/discover": hint},
+            get_tool_input_schema=self._find_input_schema,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_subscriptions_listen=ListenHandler(self._bus),
+        )
+        # What the SDK calls without arguments for HTTP: the older protocol has no other place for this capability.
+        options = NotificationOptions(tools_changed=True)
+        server.create_initialization_options = partial(server.create_initialization_options, options)
+        server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name))
+        return server
+
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        unwatch = self.registry.watch(partial(loop.call_soon_threadsafe, self._announce_change))
+        try:
+            yield None
+        finally:
+            unwatch()
+            for connection in [*self._sessions]:
+                await self._close_session(connection)
+
+    # ---- what is served
+
+    def _current_offer(self) -> _Offer:
+        offer, version = self._offer, self.registry.version
+        if offer is not None and offer.version == version:
+            return offer
+        allowed, facade = self._config.allowed_tools, self._facade
+        if self._read_only:
+            readers = (tool.name for tool in self.registry if tool.effects == {"read"})
+            allowed = frozenset(name for name in readers if allowed is None or name in allowed)
+        base_tools, other_names = split_base_tools(self.registry, facade, allowed)
+        bound = BoundFacade(facade, self._model, base_tools, other_names) if facade is not None and base_tools else None
+        visible = self.registry.definitions() if bound is None else bound.visible_tools(self.registry.definitions())
+        native = {definition.name for definition in bound.definitions} if bound is not None else set[str]()
+        shown = [tool for tool in visible if allowed is None or tool.name in allowed or tool.name in native]
+        # A result that is too long says how to read the rest. Clients keep lists, so the tool is there from the start.
+        added = [] if "read_result" in self.registry else [read_result_tool(ResultStore())]
+        shown += [tool.definition for tool in added]
+        runs = {view.qualified_name: view.base_tools for view in bound.views} if bound is not None else {}
+        tools = {tool.definition.qualified_name: tool for tool in (*self.registry, *added)}
+        listed: list[types.Tool] = []
+        for definition in shown:
+            names = runs.get(definition.qualified_name) or {definition.qualified_name}
+            listed.append(to_mcp_tool(definition, [tools[name] for name in sorted(names) if name in tools]))
+        definitions = {legal_name(definition.qualified_name): definition for definition in shown}
+        config = msgspec.structs.replace(self._config, allowed_tools=allowed)
+        self._offer = _Offer(version, config, bound, listed, definitions)
+        return self._offer
+
+    def _find_input_schema(self, name: str) -> dict[str, Any] | None:
+        definition = self._current_offer().definitions.get(name)
+        return definition.parameters if definition is not None else None
+
+    async def _list_tools(
+        self, context: ServerRequestContext[None], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        offer = self._current_offer()
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            self._find_session(context)  # so that it hears of changes
+        start, cursor = 0, params.cursor if params is not None else None
+        if cursor is not None:
+            version, _, index = cursor.partition(":")
+            if version != str(offer.version) or not index.isdecimal():
+                raise MCPError(types.INVALID_PARAMS, "the cursor is not valid, or the tools have changed: list them again")
+            start = int(index)
+        end = start + self._page_size
+        next_cursor = f"{offer.version}:{end}" if end < len(offer.tools) else None
+        tools = offer.tools[start:end]
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            tools = [
+                tool.model_copy(update={"output_schema": None}) if (tool.output_schema or {}).get("type") != "object" else tool
+                for tool in tools
+            ]
+        return types.ListToolsResult(tools=tools, next_cursor=next_cursor)
+
+    def _announce_change(self) -> None:
+        """Tell all clients that there are other tools."""
+        connections = [connection for connection in self._sessions if connection is not None]
+        for notice in (self._bus.publish(ToolsListChanged()), *(each.send_tool_list_changed() for each in connections)):
+            self._running.add(task := asyncio.ensure_future(notice))
+            task.add_done_callback(self._running.discard)
+
+    # ---- connections
+
+    def _find_session(self, context: ServerRequestContext[None]) -> "asyncio.Task[_Session]":
+        """Return the session of a request, which is opened by the first one."""
+        connection: Connection | None = None
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            # The one object that lives as long as the client's session; the SDK shows it nowhere else.
+            connection = context.session._connection  # pyright: ignore[reportPrivateUsage]
+        opening = self._sessions.get(connection)
+        if opening is None or (opening.done() and opening.exception() is not None):
+            opening = self._sessions[connection] = asyncio.create_task(self._open_session(connection is not None))
+            if connection is not None:
+                connection.exit_stack.push_async_callback(self._close_session, connection)
+        return opening
+
+    async def _open_session(self, is_connection: bool) -> _Session:
+        resources, registry = ExitStack(), self.registry
+        if self._open_tools is not None and is_connection:
+            try:
+                registry = ToolRegistry(await asyncio.to_thread(resources.enter_context, self._open_tools()))
+            except ToolglotError as e:
+                raise MCPError(types.INTERNAL_ERROR, f"the tools cannot be used: {e}") from None
+        return _Session(self._create_executor(registry), resources)
+
+    async def _close_session(self, connection: Connection | None) -> None:
+        if (opening := self._sessions.pop(connection, None)) is not None:
+            try:
+                await (await opening).close()
+            except Exception as e:
+                log.warning("the tools of a connection could not be closed: %r", e)
+
+    def _create_executor(self, registry: ToolRegistry) -> ToolExecutor:
+        return ToolExecutor(
+            registry,
+            self._config,
+            approve=self._approve,
+            find_base_tools=lambda name: () if name in registry else find_base_tools(name),
+            **self._executor_options,
+        )
+
+    # ---- calls
+
+    async def _call_tool(
+        self, context: ServerRequestContext[None], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        # In a task of its own: the SDK repeats a cancellation until its handler has returned, which would also interrupt the
+        # clean-up of a cancelled call.
+        task = asyncio.create_task(self._run_call(context, params))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+
+    async def _run_call(
+        self, context: ServerRequestContext[None], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        offer, session = self._current_offer(), await asyncio.shield(self._find_session(context))
+        executor, is_modern = session.executor, context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if executor.config is not offer.config:
+            executor.configure(offer.config)
+            executor.visible_names = offer.facade.visible_names if offer.facade is not None else None
+        asked, ruling = _read_answer(params)
+        definition = offer.definitions.get(params.name)
+        call = _make_call(asked.call_id if asked is not None else f"mcp_{next(self._call_numbers)}", params, definition)
+        interpreted = call if offer.facade is None else offer.facade.interpret(call)
+        async with _progress_reporter(context) as report:
+            while True:
+                outcome = await session.run(interpreted, ruling, report)
+                if isinstance(outcome, ToolOutcome):
+                    break
+                if not _can_ask(context):
+                    executor.suspended.pop(call.id, None)
+                    outcome = self._refuse(executor, interpreted, outcome)
+                    break
+                form = approval_form(outcome)
+                if is_modern:
+                    state = dumps_text({"call_id": call.id, "fingerprint": outcome.fingerprint})
+                    question = types.ElicitRequest(params=form)
+                    return types.InputRequiredResult(input_requests={_ASKING: question}, request_state=state)
+                ruling = Ruling(outcome.fingerprint, await _ask(context, form))
+        if outcome.result.error_code == "unknown_tool" and not outcome.ran:
+            raise MCPError(types.INVALID_PARAMS, outcome.result.text)
+        schema = definition.output_schema if definition is not None else None
+        if not is_modern and (schema or {}).get("type") != "object":
+            schema = None  # as it was listed
+        return to_mcp_result(outcome.result, is_modern=is_modern, output_schema=schema)
+
+    def _refuse(self, executor: ToolExecutor, call: AnyCall, request: ApprovalRequest) -> ToolOutcome:
+        outcome = executor.deny(call, None)
+        hint = Text(f"\n({request.reason}; the client cannot ask its user. {self._approval_hint})")
+        result = msgspec.structs.replace(outcome.result, content=(*outcome.result.content, hint))
+        return msgspec.structs.replace(outcome, result=result)
+
+
+def _make_call(id: str, params: types.CallToolRequestParams, definition: ToolDefinition | None) -> ToolCall:
+    arguments = params.arguments or {}
+    if definition is None:  # perhaps a name that the facade understands although it does not show it
+        return ToolCall(id, params.name, arguments)
+    text = arguments.get(FREEFORM_PARAMETER)
+    if definition.kind == "freeform" and isinstance(text, str):
+        return ToolCall(id, definition.name, None, text, namespace=definition.namespace, freeform=True)
+    return ToolCall(id, definition.name, arguments, namespace=definition.namespace)
+
+
+# ---- approvals
+
+
+def _can_ask(context: ServerRequestContext[None]) -> bool:
+    """Return whether the client can show its user a form."""
+    capabilities = context.session.client_capabilities
+    elicitation = capabilities.elicitation if capabilities is not None else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+async def _ask(context: ServerRequestContext[None], form: types.ElicitRequestFormParams) -> Allow | Deny:
+    try:
+        answer = await context.session.elicit_form(form.message, form.requested_schema, context.request_id)
+    except (MCPError, ValueError) as e:  # pydantic's errors are ValueErrors
+        log.warning("a client could not ask its user: %s", e)
+        return Deny("the client could not ask its user")
+    return _to_decision(answer)
+
+
+def _to_decision(answer: types.ElicitResult) -> Allow | Deny:
+    if answer.action != "accept":
+        return Deny()
+    return Allow(always=(answer.content or {}).get("always") is True)
+
+
+def _read_answer(params: types.CallToolRequestParams) -> tuple[_Asked | None, Ruling | None]:
+    """Return which question a request answers, and the answer."""
+    if params.request_state is None:
+        return None, None
+    try:
+        asked = msgspec.json.decode(params.request_state, type=_Asked)
+    except msgspec.MsgspecError:
+        raise MCPError(types.INVALID_PARAMS, "the request state is not of this tool: call it again without it") from None
+    answer = (params.input_responses or {}).get(_ASKING)
+    if not isinstance(answer, types.ElicitResult):
+        return asked, None  # the question comes again
+    return asked, Ruling(asked.fingerprint, _to_decision(answer))
+
+
+# ---- progress
+
+
+@asynccontextmanager
+async def _progress_reporter(context: ServerRequestContext[None]) -> AsyncGenerator[Callable[[str], None]]:
+    """Yield a function that reports progress to the client. What was reported arrives before the result."""
+    reports: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def report(text: str) -> None:
+        if reports.qsize() >= _MAX_REPORTS:
+            reports.get_nowait()
+        reports.put_nowait(text)
+
+    async def send() -> None:
+        for number in count(1):
+            if (text := await reports.get()) is None:
+                return
+            with suppress(Exception):  # the client has left, or does not understand it: the call goes on
+                await context.session.report_progress(number, None, text)
+
+    sender = asyncio.create_task(send())
+    try:
+        yield report
+        reports.put_nowait(None)
+        await sender
+    finally:
+        sender.cancel()

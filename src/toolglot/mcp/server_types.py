@@ -1,0 +1,113 @@
+"""Tools and their results in the types of the protocol, for the MCP server. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any
+from unicodedata import category
+
+import mcp_types as types
+
+from toolglot.approvals import ApprovalRequest, Effect
+from toolglot.jsontext import dumps_text
+from toolglot.messages import Media, Text, ToolResult, ToolsChanged
+from toolglot.request import ToolDefinition
+from toolglot.tools.tool import Tool
+
+__all__ = ["approval_form", "legal_name", "to_mcp_result", "to_mcp_tool"]
+
+FREEFORM_PARAMETER = "input"
+_FREEFORM_SCHEMA = {"type": "object", "properties": {FREEFORM_PARAMETER: {"type": "string"}}, "required": [FREEFORM_PARAMETER]}
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_HASH_LENGTH = 8
+_INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})  # Unicode categories
+
+
+def legal_name(name: str) -> str:
+    """Return a tool's name as MCP allows it; one that had to be changed ends in a hash of what it was."""
+    if _LEGAL_NAME.match(name):
+        return name
+    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)[: 127 - _HASH_LENGTH]}_{digest}"
+
+
+def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool:
+    """Return a tool as clients see it. `tools`: those that its calls may run, for the hints about its effects."""
+    tools = [*tools]
+    effects = frozenset[Effect]().union(*(tool.effects for tool in tools))
+    schema = _FREEFORM_SCHEMA if definition.kind == "freeform" else definition.parameters or {}
+    return types.Tool(
+        name=legal_name(definition.qualified_name),
+        title=definition.qualified_name if legal_name(definition.qualified_name) != definition.qualified_name else None,
+        description=definition.description or None,
+        input_schema={"type": "object", **schema},
+        output_schema=definition.output_schema,
+        # Clients skip their own question for a tool that is read-only, so what can reach the network is not.
+        annotations=types.ToolAnnotations(
+            read_only_hint=effects == {"read"},
+            destructive_hint=bool(effects & {"write", "execute"}),
+            idempotent_hint=effects == {"read"} or (bool(tools) and all(tool.idempotent for tool in tools)),
+            open_world_hint=bool(effects & {"network", "execute"}),
+        ),
+    )
+
+
+def to_mcp_result(result: ToolResult, *, is_modern: bool, output_schema: dict[str, Any] | None = None) -> types.CallToolResult:
+    """Return the result of a call. Structured content is an object, unless the client knows the newer protocol.
+
+    What a facade has rendered is complete as text; its data is for the wires of its vendor.
+    """
+    content = [*_to_mcp_content(result)]
+    data = None if result.is_rendered or result.is_error else result.data
+    if not is_modern and not isinstance(data, dict):
+        data = None
+    is_error = result.is_error
+    if output_schema is not None and data is None and not is_error:  # a client would reject it without saying why
+        is_error = True
+        content.append(types.TextContent(text="[The structured output of this call is missing: it was too long.]"))
+    return types.CallToolResult(content=content, structured_content=data, is_error=is_error)
+
+
+def _to_mcp_content(result: ToolResult) -> Iterator[types.ContentBlock]:
+    for number, block in enumerate(result.content):
+        match block:
+            case Text():
+                yield types.TextContent(text=block.text)
+            case Media(kind="image", data=str(data)):
+                yield types.ImageContent(data=data, mime_type=block.media_type)
+            case Media(kind="audio", data=str(data)):
+                yield types.AudioContent(data=data, mime_type=block.media_type)
+            case Media(data=str(data)):
+                uri = f"toolglot://result/{result.call_id}/{number}"
+                contents = types.BlobResourceContents(uri=uri, mime_type=block.media_type or None, blob=data)
+                yield types.EmbeddedResource(resource=contents)
+            case Media(url=str(url)):
+                yield types.ResourceLink(name=block.name or url, uri=url, mime_type=block.media_type or None)
+            case Media():
+                yield types.TextContent(text=f"[{block.kind} {block.name or block.file_id} is stored at a provider]")
+            case ToolsChanged():
+                names = [*(tool.qualified_name for tool in block.added), *block.loaded]
+                yield types.TextContent(text=f"[loaded {', '.join(names)}]")
+            case _:
+                yield types.TextContent(text=dumps_text(block.item))
+
+
+def approval_form(request: ApprovalRequest) -> types.ElicitRequestFormParams:
+    """Return the form in which a client asks its user about a call: everything that the call would do."""
+    lines = [f"Allow {request.tool}{f' on {request.target}' if request.target else ''}? ({request.reason})"]
+    lines += [request.preview or dumps_text(request.arguments)]
+    if request.preview_error:
+        lines.append(f"There is no preview: {request.preview_error}")
+    # The text is the model's: it must not move the cursor, or hide a part of what the user reads.
+    message = "".join(
+        f"⟨U+{ord(character):04X}⟩" if category(character) in _INVISIBLE and character not in "\n\t" else character
+        for character in "\n\n".join(lines)
+    )
+    always = {
+        "type": "boolean",
+        "title": "Always",
+        "description": f"Do not ask about {request.tool} again in this session.",
+        "default": False,
+    }
+    schema: dict[str, Any] = {"type": "object", "properties": {} if request.each_time else {"always": always}}
+    return types.ElicitRequestFormParams(message=message, requested_schema=schema)
