@@ -25,7 +25,6 @@ from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG, ToolDefinition
 from toolglot.schema.arguments import InvalidArguments, Issue, SchemaBinder, explain_issues, read_arguments, repair_arguments
 from toolglot.tools.calls import InterpretedCall
-from toolglot.tools.tool import Tool
 
 __all__ = ["BoundFacade", "split_base_tools"]
 
@@ -33,7 +32,7 @@ log = getLogger("toolglot.facades")
 
 
 def split_base_tools(
-    tools: Iterable[Tool], facade: Facade | str | None, allowed: Collection[str] | None = None
+    tools: Iterable[ToolDefinition], facade: Facade | str | None, allowed: Collection[str] | None = None
 ) -> tuple[list[str], list[str]]:
     """Return the names of the tools that a facade may rename, and of those that it must not touch.
 

@@ -84,7 +84,7 @@ class ModelView:
     @cached_property
     def facade(self) -> BoundFacade | None:
         """The model's own names for the built-in tools, and for the user's that a custom facade names; None without any."""
-        base_tools, other_names = split_base_tools(self.registry, self._facade, self.config.allowed_tools)
+        base_tools, other_names = split_base_tools(self.registry.definitions(), self._facade, self.config.allowed_tools)
         other_names = [*self._hosted.all_names, *other_names]
         if not base_tools:
             return None

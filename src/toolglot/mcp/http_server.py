@@ -54,7 +54,7 @@ def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "",
                 f"{scheme}://{name}{port}" for scheme in ("http", "https") for name in names for port in ("", ":*")
             ],
         )
-    defaults = {"max_request_body_size": MAX_BODY_BYTES, "max_sessions": MAX_SESSIONS}
+    defaults: dict[str, Any] = {"max_request_body_size": MAX_BODY_BYTES, "max_sessions": MAX_SESSIONS}
     app = server.sdk.streamable_http_app(streamable_http_path=PATH, transport_security=security, **{**defaults, **options})
     return _Guard(app, token) if token else app
 
@@ -71,9 +71,11 @@ class _Guard:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             origin = headers.get(b"origin", b"").rpartition(b"//")[2]
             if not hmac.compare_digest(scheme.lower() + b" " + token.strip(), self._expected):
-                return await _reject(send, 401, b"a bearer token is needed\n")
+                await _reject(send, 401, b"a bearer token is needed\n")
+                return
             if origin and origin != headers.get(b"host"):
-                return await _reject(send, 403, b"requests of other origins are refused\n")
+                await _reject(send, 403, b"requests of other origins are refused\n")
+                return
         await self._app(scope, receive, send)
 
 

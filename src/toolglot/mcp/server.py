@@ -8,7 +8,6 @@ started or always allowed is nothing to another. Stateless requests share one: t
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
-from functools import partial
 from itertools import count
 from logging import getLogger
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import msgspec
 
 from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling
-from toolglot.errors import ToolglotError, UsageError
+from toolglot.errors import ToolglotError, UnknownName, UsageError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.facades.bound_facade import BoundFacade, split_base_tools
 from toolglot.facades.catalog import find_base_tools
@@ -42,6 +41,7 @@ try:
     from mcp.server.connection import Connection
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel.server import NotificationOptions, Server
+    from mcp.server.models import InitializationOptions
     from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
     from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
     from mcp.shared.exceptions import MCPError
@@ -80,6 +80,14 @@ class _Offer(msgspec.Struct):
     """By the names that clients use."""
 
 
+class _SdkServer(Server[None]):
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **options: Any
+    ) -> InitializationOptions:
+        """Add that the list of tools may change, which the SDK lets nobody say for HTTP."""
+        return super().create_initialization_options(NotificationOptions(tools_changed=True), *args, **options)
+
+
 class _Session:
     """The tools of one connection, and what they remember of it."""
 
@@ -114,6 +122,7 @@ class McpToolServer:
     Args:
         tools: What is served. Changes of a registry reach the clients.
         name: What the server is called.
+        version: Of the server.
         instructions: How to work with the tools; a facade adds its own note.
         config: Rules and limits for calls. Repeated calls are not counted: that is up to the client.
         read_only: Serve only tools whose sole effect is to read.
@@ -134,6 +143,7 @@ class McpToolServer:
         tools: ToolRegistry | Iterable[Tool | Callable[..., Any]],
         *,
         name: str = "toolglot",
+        version: str = "",
         instructions: str = "",
         config: ToolConfig = _DEFAULT_CONFIG,
         read_only: bool = False,
@@ -161,16 +171,14 @@ class McpToolServer:
         self._call_numbers = count(1)
         self._running = set[asyncio.Task[Any]]()
         note = offer.facade.note if (offer := self._current_offer()).facade is not None else ""
-        self.sdk = self._create_sdk_server(name, "\n\n".join(filter(None, (instructions, note))))
+        self.sdk = self._create_sdk_server(name, version, "\n\n".join(filter(None, (instructions, note))))
         """The server of the SDK, for handlers of other methods: prompts, resources …"""
 
-    def _create_sdk_server(self, name: str, instructions: str) -> Server[None]:
-        from toolglot import __version__
-
+    def _create_sdk_server(self, name: str, version: str, instructions: str) -> Server[None]:
         hint = CacheHint(ttl_ms=_TTL_MS)
-        server: Server[None] = Server(
+        server = _SdkServer(
             name,
-            version=__version__,
+            version=version,
             instructions=instructions or None,
             lifespan=lambda _: self._lifespan(),
             cache_hints={"tools/list": hint, "server/discover": hint},
@@ -179,16 +187,18 @@ class McpToolServer:
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),
         )
-        # What the SDK calls without arguments for HTTP: the older protocol has no other place for this capability.
-        options = NotificationOptions(tools_changed=True)
-        server.create_initialization_options = partial(server.create_initialization_options, options)
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name))
         return server
 
     @asynccontextmanager
     async def _lifespan(self) -> AsyncGenerator[None]:
         loop = asyncio.get_running_loop()
-        unwatch = self.registry.watch(partial(loop.call_soon_threadsafe, self._announce_change))
+
+        def announce() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._announce_change)
+
+        unwatch = self.registry.watch(announce)
         try:
             yield None
         finally:
@@ -204,9 +214,9 @@ class McpToolServer:
             return offer
         allowed, facade = self._config.allowed_tools, self._facade
         if self._read_only:
-            readers = (tool.name for tool in self.registry if tool.effects == {"read"})
+            readers = (tool.name for tool in self.registry if tool.effects and tool.effects <= {"read"})
             allowed = frozenset(name for name in readers if allowed is None or name in allowed)
-        base_tools, other_names = split_base_tools(self.registry, facade, allowed)
+        base_tools, other_names = split_base_tools(self.registry.definitions(), facade, allowed)
         bound = BoundFacade(facade, self._model, base_tools, other_names) if facade is not None and base_tools else None
         visible = self.registry.definitions() if bound is None else bound.visible_tools(self.registry.definitions())
         native = {definition.name for definition in bound.definitions} if bound is not None else set[str]()
@@ -332,7 +342,8 @@ class McpToolServer:
                 if isinstance(outcome, ToolOutcome):
                     break
                 if not _can_ask(context):
-                    executor.suspended.pop(call.id, None)
+                    if (suspended := executor.suspended.pop(call.id, None)) is not None:
+                        suspended[1].release()
                     outcome = self._refuse(executor, interpreted, outcome)
                     break
                 form = approval_form(outcome)
@@ -342,7 +353,8 @@ class McpToolServer:
                     return types.InputRequiredResult(input_requests={_ASKING: question}, request_state=state)
                 ruling = Ruling(outcome.fingerprint, await _ask(context, form))
         if outcome.result.error_code == "unknown_tool" and not outcome.ran:
-            raise MCPError(types.INVALID_PARAMS, outcome.result.text)
+            hint = UnknownName("tool", params.name, offer.definitions).hint
+            raise MCPError(types.INVALID_PARAMS, f"There is no such tool: {hint}")
         schema = definition.output_schema if definition is not None else None
         if not is_modern and (schema or {}).get("type") != "object":
             schema = None  # as it was listed
@@ -350,7 +362,7 @@ class McpToolServer:
 
     def _refuse(self, executor: ToolExecutor, call: AnyCall, request: ApprovalRequest) -> ToolOutcome:
         outcome = executor.deny(call, None)
-        hint = Text(f"\n({request.reason}; the client cannot ask its user. {self._approval_hint})")
+        hint = Text(f"\nThe client cannot ask its user, and {request.reason}. {self._approval_hint}")
         result = msgspec.structs.replace(outcome.result, content=(*outcome.result.content, hint))
         return msgspec.structs.replace(outcome, result=result)
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any
-from unicodedata import category
 
 import mcp_types as types
 
@@ -12,6 +11,7 @@ from toolglot.approvals import ApprovalRequest, Effect
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Media, Text, ToolResult, ToolsChanged
 from toolglot.request import ToolDefinition
+from toolglot.sanitize import escape_deceptive
 from toolglot.tools.tool import Tool
 
 __all__ = ["approval_form", "legal_name", "to_mcp_result", "to_mcp_tool"]
@@ -20,7 +20,6 @@ FREEFORM_PARAMETER = "input"
 _FREEFORM_SCHEMA = {"type": "object", "properties": {FREEFORM_PARAMETER: {"type": "string"}}, "required": [FREEFORM_PARAMETER]}
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _HASH_LENGTH = 8
-_INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})  # Unicode categories
 
 
 def legal_name(name: str) -> str:
@@ -35,6 +34,7 @@ def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool
     """Return a tool as clients see it. `tools`: those that its calls may run, for the hints about its effects."""
     tools = [*tools]
     effects = frozenset[Effect]().union(*(tool.effects for tool in tools))
+    is_read_only = bool(effects) and effects <= {"read"}
     schema = _FREEFORM_SCHEMA if definition.kind == "freeform" else definition.parameters or {}
     return types.Tool(
         name=legal_name(definition.qualified_name),
@@ -44,9 +44,9 @@ def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool
         output_schema=definition.output_schema,
         # Clients skip their own question for a tool that is read-only, so what can reach the network is not.
         annotations=types.ToolAnnotations(
-            read_only_hint=effects == {"read"},
+            read_only_hint=is_read_only,
             destructive_hint=bool(effects & {"write", "execute"}),
-            idempotent_hint=effects == {"read"} or (bool(tools) and all(tool.idempotent for tool in tools)),
+            idempotent_hint=is_read_only or (bool(tools) and all(tool.idempotent for tool in tools)),
             open_world_hint=bool(effects & {"network", "execute"}),
         ),
     )
@@ -94,15 +94,13 @@ def _to_mcp_content(result: ToolResult) -> Iterator[types.ContentBlock]:
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestFormParams:
     """Return the form in which a client asks its user about a call: everything that the call would do."""
-    lines = [f"Allow {request.tool}{f' on {request.target}' if request.target else ''}? ({request.reason})"]
+    target = f" on {request.target}" if request.target and request.target not in request.preview else ""
+    lines = [f"Allow {request.tool}{target}? ({request.reason})"]
     lines += [request.preview or dumps_text(request.arguments)]
     if request.preview_error:
         lines.append(f"There is no preview: {request.preview_error}")
-    # The text is the model's: it must not move the cursor, or hide a part of what the user reads.
-    message = "".join(
-        f"⟨U+{ord(character):04X}⟩" if category(character) in _INVISIBLE and character not in "\n\t" else character
-        for character in "\n\n".join(lines)
-    )
+    # The text is the model's: it must not hide a part of what the user reads, or look like something else.
+    message = escape_deceptive("\n\n".join(lines))
     always = {
         "type": "boolean",
         "title": "Always",

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from threading import Thread
@@ -27,8 +27,8 @@ async def serve_stdio(server: McpToolServer) -> None:
 
 
 @contextmanager
-def _claim_streams() -> Iterator[tuple[TextIOWrapper, TextIOWrapper]]:
-    """Yield stdin and stdout under numbers of their own. Until the end, 0 is empty and 1 is stderr, also for child processes."""
+def _claim_streams() -> Generator[tuple[TextIOWrapper, TextIOWrapper]]:
+    """Yield stdin and stdout under numbers of their own. Until the end, 0 is empty and 1 is stderr, for children too."""
     sys.stdout.flush()
     # Closed by nobody: a thread may still wait for a line when the program ends.
     stdin = os.fdopen(os.dup(0), encoding="utf-8", errors="replace", newline="\n", closefd=False)

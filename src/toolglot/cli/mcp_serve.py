@@ -1,0 +1,144 @@
+"""`toolglot mcp serve`: the tools as an MCP server, on stdin and stdout or over HTTP, until the client leaves or Ctrl-C."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolglot import __version__
+from toolglot.approvals import ApprovalRequest, Decision
+from toolglot.cli.models import find_profile
+from toolglot.cli.options import APPROVE, FACADE, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
+from toolglot.cli.printer import ToolPrints, print_line
+from toolglot.cli.startup import CliSetup, Flags, prepare
+from toolglot.engine.signin.environment import hide_environment, read_key_variable, remember_key
+from toolglot.errors import ToolglotError, UsageError
+from toolglot.facades.catalog import facade_for_model, find_facade
+from toolglot.facades.view import Facade
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolglot.mcp.server import McpToolServer
+
+TOKEN_VARIABLE = "TOOLGLOT_MCP_TOKEN"
+_APPROVAL_HINT = "To allow it, start the server with --approve RULE, or with --yes if the client asks its user itself."
+
+
+@click.command()
+@click.option("--http", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve over HTTP; 0 picks a free port.")
+@click.option("--host", help="Address to listen on, with --http. Default: 127.0.0.1. Others need a token.")
+@click.option("--token", help=f"Bearer token that HTTP clients must send. Better: the variable {TOKEN_VARIABLE}.")
+@click.option("-m", "--model", help="Use the tool names that this PROVIDER:MODEL knows best.", shell_complete=complete_model)
+@FACADE
+@ROOT
+@TOOLS
+@click.option("--builtin/--no-builtin", default=None, help="Serve the built-in tools. Default: yes.")
+@click.option("--read-only", is_flag=True, help="Serve only tools whose sole effect is to read.")
+@click.option("--allow", multiple=True, metavar="PATTERN", help="Serve only tools that match. Repeatable.")
+@click.option("--deny", multiple=True, metavar="PATTERN", help="Never serve tools, or run calls, that match. Repeatable.")
+@APPROVE
+@YES
+@NO_SANDBOX
+@LOGGING
+def serve(
+    port: int | None, host: str | None, token: str | None, model: str | None, read_only: bool, yes: bool, **flags: Any
+) -> int:
+    """Serve the tools to an MCP client.
+
+    On stdin and stdout, as clients start it; with --http, at the address that is printed. By default, these are the
+    built-in tools for --root, with the sandbox, rules, limits and audit log of the configuration.
+
+    A call that needs approval is shown to the user of the client, if the client can do that (elicitation). Otherwise it is
+    refused, unless a rule of --approve allows it. Use --yes with a client that asks about every call itself.
+    """
+    if port is None and (host or token):
+        raise UsageError("--host and --token are for HTTP: add --http PORT")
+    try:
+        from toolglot.mcp.http_server import is_loopback, serve_http
+        from toolglot.mcp.stdio_server import serve_stdio
+    except ImportError as e:
+        raise ToolglotError(str(e)) from None
+    hide_environment((), {TOKEN_VARIABLE})
+    token, host = token or read_key_variable(TOKEN_VARIABLE) or "", host or "127.0.0.1"
+    if token:
+        remember_key(token)  # so that it is redacted in logs
+    elif port is not None and not is_loopback(host):
+        raise UsageError(f"{host} can be reached from other machines: set {TOKEN_VARIABLE} to a token that clients must send")
+    with prepare(Flags(**flags), want_builtin=True) as cli_setup:
+        cli_setup.print_notices()
+        server = _create_server(cli_setup, model, read_only=read_only, yes=yes, is_shared=port is not None)
+
+        async def serve_until_interrupted() -> None:
+            task = asyncio.current_task()
+            with suppress(NotImplementedError):  # Windows
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task is not None and task.cancel())
+            if port is None:
+                await serve_stdio(server)
+                return
+            async with serve_http(server, host, port, token=token) as url:
+                print_line(f"listening on {url}")
+                with redirect_stdout(ToolPrints()):
+                    await asyncio.Event().wait()
+
+        with suppress(KeyboardInterrupt, asyncio.CancelledError):
+            asyncio.run(serve_until_interrupted())
+    return 0
+
+
+def _create_server(cli_setup: CliSetup, model: str | None, *, read_only: bool, yes: bool, is_shared: bool) -> "McpToolServer":
+    from toolglot.mcp.server import McpToolServer
+
+    def answer(request: ApprovalRequest) -> Decision:
+        return "yes" if yes and not request.each_time else "later"
+
+    setup, builtins = cli_setup.setup, cli_setup.builtins
+    builtin_tools = builtins.tools if builtins is not None else []
+    registry = ToolRegistry(tool for tool in cli_setup.tools if not _needs_user(tool))
+    if not len(registry):
+        raise UsageError("there are no tools to serve: load some with --tools, or use --builtin")
+    model_name = find_profile(setup.resolve_model(model)).model if model else ""
+    facade = setup.resolve_facade(registry)
+    if facade == "auto":
+        # The client's model is not known without -m, so the tools have the names that most models get right.
+        facade = facade_for_model(model_name) if model else find_facade("neutral")
+    elif not isinstance(facade, Facade):
+        facade = find_facade(facade, model_name)
+    other_tools = [tool for tool in cli_setup.tools if tool not in builtin_tools]
+    instructions = f"These tools work in {builtins.state.workspace.root}." if builtins is not None else ""
+    return McpToolServer(
+        registry,
+        version=__version__,
+        instructions=instructions,
+        config=setup.tool_config(cli_setup.model, [tool.name for tool in registry]),
+        read_only=read_only,
+        facade=facade,
+        model=model_name,
+        approve=answer,
+        approval_hint=_APPROVAL_HINT,
+        open_tools=_tools_per_connection(cli_setup, other_tools) if is_shared and builtins is not None else None,
+        audit=setup.open_audit_log(),
+    )
+
+
+def _tools_per_connection(cli_setup: CliSetup, other_tools: list[Any]) -> Callable[[], AbstractContextManager[list[Any]]]:
+    """Return a function that gives a connection built-in tools of its own: commands, and what was read, are not shared."""
+    from toolglot.builtin.configured import configured_builtins
+
+    @contextmanager
+    def open_tools() -> Generator[list[Any]]:
+        builtins = configured_builtins(cli_setup.configuration.settings)
+        try:
+            yield [tool for tool in (*builtins.tools, *other_tools) if not _needs_user(tool)]
+        finally:
+            builtins.close()
+
+    return open_tools
+
+
+def _needs_user(tool: Any) -> bool:
+    """Whether a tool asks the user itself, which is up to the client."""
+    return isinstance(tool, Tool) and tool.name == "ask_user"

@@ -1,0 +1,125 @@
+"""The MCP server over HTTP: who may reach it, and what each client has of its own."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp.client.streamable_http import streamable_http_client
+
+from mcp import Client
+from toolglot import UsageError, tool
+from toolglot.errors import ToolglotError
+from toolglot.mcp.http_server import http_app, serve_http
+from toolglot.mcp.server import McpToolServer
+
+TOKEN = "correct-horse-battery"
+HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+def add(first: int, second: int) -> int:
+    return first + second
+
+
+@asynccontextmanager
+async def client_of(url: str, mode: Any, token: str = "") -> AsyncGenerator[Client]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+async def test_programs_of_this_machine_are_served_and_web_pages_are_not() -> None:
+    async with serve_http(McpToolServer([add])) as url:
+        for mode in ("legacy", "auto"):
+            async with client_of(url, mode) as client:
+                assert not (await client.call_tool("add", {"first": 1, "second": 2})).is_error
+        host = httpx.URL(url).netloc.decode()
+        async with httpx.AsyncClient(headers=HEADERS) as http:
+            statuses = [
+                (await http.post(url, json=INITIALIZE, headers=headers)).status_code
+                for headers in (
+                    {},
+                    {"origin": f"http://{host}"},
+                    {"origin": "http://localhost:3000"},
+                    {"host": "evil.example"},
+                    {"host": f"evil.example:{httpx.URL(url).port}"},
+                    {"origin": "https://evil.example"},
+                    {"origin": "null"},
+                    {"host": "evil.example", "mcp-protocol-version": "2026-07-28"},
+                    {"origin": "https://evil.example", "mcp-protocol-version": "2026-07-28"},
+                )
+            ]
+            assert statuses == [200, 200, 200, 421, 421, 403, 403, 421, 403]
+            too_long = await http.post(url, content=b"x" * (33 * 1024 * 1024))
+            assert too_long.status_code == 413
+
+
+async def test_without_the_token_nothing_is_served(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with serve_http(McpToolServer([add]), token=TOKEN) as url:
+        async with client_of(url, "auto", TOKEN) as client:
+            assert len((await client.list_tools()).tools) == 2
+        async with httpx.AsyncClient(headers=HEADERS) as http:
+            for given in (None, "", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", "Bearer", "Bearer é"):
+                headers = httpx.Headers({} if given is None else {b"authorization": given.encode()})
+                refused = await http.post(url, json=INITIALIZE, headers=headers)
+                assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+            elsewhere = {"authorization": f"bearer {TOKEN}", "origin": "https://evil.example"}
+            assert (await http.post(url, json=INITIALIZE, headers=elsewhere)).status_code == 403
+    assert TOKEN not in caplog.text
+
+
+async def test_other_machines_need_a_token() -> None:
+    server = McpToolServer([add])
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.com", "localhost.evil.example", "127.0.0.1.evil.example"):
+        with pytest.raises(UsageError, match="token is needed"):
+            http_app(server, host=host)
+    for token in ("short", "with spaces in it, and long", "é" * 20):
+        with pytest.raises(UsageError, match="at least 16"):
+            http_app(server, host="0.0.0.0", token=token)
+    http_app(server, host="0.0.0.0", token=TOKEN)
+
+
+async def test_an_address_in_use_is_an_error_of_one_sentence() -> None:
+    async with serve_http(McpToolServer([add])) as url:
+        with pytest.raises(ToolglotError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
+            async with serve_http(McpToolServer([add]), port=httpx.URL(url).port or 0):
+                pass
+
+
+async def test_the_end_of_the_server_ends_calls_and_connections() -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with asyncio.TaskGroup() as group:
+        async with serve_http(McpToolServer([hang])) as url:
+
+            async def call() -> None:
+                with pytest.raises(BaseException):  # noqa: B017, PT011 - whatever the client makes of it
+                    async with client_of(url, "auto") as client:
+                        await client.call_tool("hang", {})
+
+            group.create_task(call())
+            await started.wait()
+        await ended.wait()
