@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         coding_tools as coding_tools,
     )
     from toolglot.builtin.web.config import WebConfig as WebConfig
+    from toolglot.config.instructions import Instructions as Instructions, read_instructions as read_instructions
+    from toolglot.skills import Skill as Skill, find_skills as find_skills
     from toolglot.config.setup import from_config as from_config
     from toolglot.engine.engine import Engine as Engine, EngineResult as EngineResult, PreparedTools as PreparedTools
     from toolglot.engine.factory import EngineOptions as EngineOptions, create_engine as create_engine
@@ -250,6 +252,8 @@ _HOMES = {
     "builtin.web.config": "WebConfig",
     "builtin.tools": "BuiltinOptions Builtins builtins coding_tools",
     "config.setup": "from_config",
+    "config.instructions": "Instructions read_instructions",
+    "skills": "Skill find_skills",
     "loop.agent_core": "AgentOptions",
     "loop.agent_runs": "RunOptions",
     "loop.attachments": "load_attachment",

@@ -17,16 +17,16 @@ from .scenarios import FACADES, HERE, IDS, MODELS, VISIBLE, Arguments, bind, vie
 # Tools of the programs for which there is no base tool.
 UNSUPPORTED = {
     *("Agent", "Task", "CronCreate", "CronDelete", "CronList", "EnterWorktree", "ExitWorktree", "ReportFindings"),
-    *("ScheduleWakeup", "SendMessage", "Skill", "SlashCommand", "Workflow", "ExitPlanMode"),
+    *("ScheduleWakeup", "SendMessage", "SlashCommand", "Workflow", "ExitPlanMode"),
     *("TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "update_topic", "enter_plan_mode", "invoke_agent", "activate_skill"),
     *("get_goal", "create_goal", "update_goal", "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"),
 }
-# What we show beside what the program was observed to show.
+# What we show beside what the program was observed to show; activate_skill names the installed skills there.
 ADDED = {
     "claude-code-2.1": {"Grep", "Glob", "AskUserQuestion"},
     "claude-code-2.0": {"AskUserQuestion"},
-    "gemini-cli": {"ask_user", "shell_kill", "web_find"},
-    "gemini-cli-2": {"ask_user", "shell_kill", "web_find"},
+    "gemini-cli": {"ask_user", "activate_skill", "shell_kill", "web_find"},
+    "gemini-cli-2": {"ask_user", "activate_skill", "shell_kill", "web_find"},
     "codex": {"run", "shell_kill"},
     "codex-shell-command": {"web_search"},
     "codex-shell": {"web_search"},

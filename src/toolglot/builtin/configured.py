@@ -1,5 +1,6 @@
 """The built-in tools as the settings describe them. The one module of `builtin` that knows the configuration."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from toolglot.builtin.files.workspace import Root
@@ -10,6 +11,7 @@ from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
 from toolglot.builtin.web.config import Secret, WebConfig
 from toolglot.config.settings import Settings
 from toolglot.engine.signin.environment import read_key_variable
+from toolglot.skills import Skill
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
 __all__ = ["configured_builtins", "configured_web"]
@@ -31,7 +33,9 @@ def configured_web(settings: Settings) -> WebConfig:
     )
 
 
-def configured_builtins(settings: Settings, *, ask: AskUser | None = None, require_read: bool = True) -> Builtins:
+def configured_builtins(
+    settings: Settings, *, ask: AskUser | None = None, require_read: bool = True, skills: Sequence[Skill] = ()
+) -> Builtins:
     """Create the built-in tools. `require_read=False`: files may be changed that were not read before. Raises UsageError."""
     own = settings.builtin
     options = BuiltinOptions(
@@ -42,6 +46,7 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, requi
         unprotected=own.unprotected,
         require_read=own.require_read and require_read,
         shared_memory=own.shared_memory,
+        skills=skills,
         shell=ShellOptions(network=own.network, visible=own.visible, level=None if own.sandbox else SandboxLevel.NONE),
         web=configured_web(settings),
     )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolglot.builtin.files.workspace import FileVersion, Workspace
+from toolglot.skills import Skill
 
 __all__ = ["AskUser", "ReadRule", "ToolState", "UserAnswer", "UserOption", "UserQuestion", "to_data"]
 
@@ -75,6 +76,8 @@ class ToolState:
     shared_memory: bool = False
     """Whether all projects have one memory."""
     ask: AskUser | None = None
+    skills: tuple[Skill, ...] = ()
+    """What the model can load with `load_skill`."""
     require_read: bool | None = True
     """The model must have read a file before it changes it; False: what it has read must be current; None: neither."""
     seen_versions: dict[Path, FileVersion] = field(default_factory=dict[Path, FileVersion])

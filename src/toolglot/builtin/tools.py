@@ -30,6 +30,7 @@ from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox_probe import describe_weakness
 from toolglot.builtin.shell.tools import close_shell, reset_shell, shell_tools
+from toolglot.builtin.skills import find_skill_roots
 from toolglot.builtin.todo import clear_todos
 from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.builtin.web.client import WebClient
@@ -38,6 +39,7 @@ from toolglot.builtin.web.tools import web_tools
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_base_tools
 from toolglot.request import BUILTIN_TAG
+from toolglot.skills import Skill
 from toolglot.tools.tool import Tool
 from toolglot.user_dirs import is_writable, state_directory
 from toolglot.value_checks import as_items, check_arguments, check_values
@@ -60,6 +62,8 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Keep a copy of every file that is overwritten or removed: for 30 days, 1 GB at most."""
     shared_memory: bool = False
     """All projects share the notes of `memory`, and writing one needs approval. By default, each directory has its own."""
+    skills: Sequence[Skill] = ()
+    """Skills that the model can load with `load_skill`; it can read their directories."""
     shell: ShellOptions = ShellOptions()
     web: WebConfig = WebConfig()
 
@@ -85,7 +89,7 @@ class Builtins:
         state_dir = Path(state_dir) if state_dir is not None else None
         workspace = Workspace(
             root,
-            other_roots=options.other_roots,
+            other_roots=(*options.other_roots, *find_skill_roots(options.skills, root, options.other_roots)),
             unprotected=options.unprotected,
             backup_dir=_find_backup_dir(state_dir) if options.backups else None,
             backup_name=f"{time.strftime('%Y-%m-%dT%H.%M.%S')}-{secrets.token_hex(4)}",
@@ -97,6 +101,7 @@ class Builtins:
             shared_memory=options.shared_memory,
             ask=ask,
             require_read=options.require_read,
+            skills=tuple(options.skills),
         )
         self._web = WebClient(options.web, roots=workspace.roots)
         tools: list[Tool] = [
@@ -125,7 +130,8 @@ class Builtins:
         self.notices = [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
         self.notices += filter(None, [describe_weakness(workspace.roots, options.shell.level)])
         self.unusable = find_unusable(options.web, workspace.roots)
-        self.tools = [tool for tool in self.all_tools if tool.name not in self.unusable]
+        hidden = set(self.unusable) if state.skills else {*self.unusable, "load_skill"}
+        self.tools = [tool for tool in self.all_tools if tool.name not in hidden]
 
     def check_usable(self, name: str) -> None:
         """Raise UsageError if a tool, by its name or a name that models have for it, cannot be used here."""

@@ -26,6 +26,7 @@ from toolglot.cli.config import hide_secrets
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.startup import require_key
+from toolglot.config.instructions import configured_instructions
 from toolglot.config.layers import DEFAULT, PROJECT_FILE, Configuration, SettingValue, WithheldSetting, read_configuration
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
@@ -97,6 +98,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: dict[str, str]
     tools: dict[str, str]
     """built-in tool -> why it is not offered, or what it lacks."""
+    instructions: dict[str, str]
+    """A file with instructions, or a skill -> where it is from, or why it is not used."""
     programs: dict[str, str | None]
     audit: AuditSummary
     problems: list[str]
@@ -147,6 +150,7 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
         keys=keys,
         sandbox=_describe_sandbox(workspace, is_wanted=settings.builtin.sandbox),
         tools=_describe_tools(settings, workspace),
+        instructions=_describe_instructions(settings, workspace),
         programs={
             name: next(filter(None, (find_program(each, [workspace]) for each in names)), None)
             for name, names in _PROGRAMS.items()
@@ -199,6 +203,19 @@ def _find_key_origin(profile: Profile, settings: Settings) -> str | None:
     if configured:
         return f"variable {configured[-1]}" if read_key_variable(configured[-1]) else None
     return describe_key_origin(profile)
+
+
+def _describe_instructions(settings: Settings, workspace: Root) -> dict[str, str]:
+    """Describe the files and skills that models are told of."""
+    if not settings.instructions.enabled:
+        return {"AGENTS.md and skills": "off: instructions.enabled is false"}
+    found = configured_instructions(workspace.path, settings.instructions)
+    rows = {str(path): f"{len(text):,} characters" for path, text in found.files.items()}
+    rows |= {
+        f"skill {skill.name}": "; ".join((f"{skill.origin}: {skill.directory}", *skill.problems)) for skill in found.skills
+    }
+    rows |= {str(path): "ignored: the directory is not trusted" for path in found.withheld}
+    return rows | {f"problem {number}": problem for number, problem in enumerate(found.problems, 1)}
 
 
 def _describe_sandbox(workspace: Root, *, is_wanted: bool) -> dict[str, str]:
@@ -291,6 +308,7 @@ def _print_report(printer: Printer, report: Report) -> None:
     printer.print_section("Keys", _key_rows(report.keys))
     printer.print_section("Sandbox", report.sandbox.items())
     printer.print_section("Built-in tools", report.tools.items() or [("all", "usable")])
+    printer.print_section("Instructions", report.instructions.items() or [("AGENTS.md and skills", "none found")])
     printer.print_section("Programs", [(name, path or "not found") for name, path in report.programs.items()])
     _print_audit(printer, report.audit)
     printer.print_text("")

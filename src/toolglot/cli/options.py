@@ -107,5 +107,6 @@ AGENT = _combine(
     DEFER,
     CODE_MODE,
     NO_SANDBOX,
+    click.option("--no-instructions", is_flag=True, help="Use no AGENTS.md and no skills."),
     LOGGING,
 )

@@ -18,7 +18,8 @@ from toolglot.cli.config import hide_secrets
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.printer import Printer, print_note
 from toolglot.cli.styled import CONTINUATION, Line
-from toolglot.config.layers import Configuration, read_configuration
+from toolglot.config.instructions import Instructions, configured_instructions
+from toolglot.config.layers import PROJECT_FILE, Configuration, read_configuration
 from toolglot.config.loading import load_tools
 from toolglot.config.setup import Setup, find_unmatched, find_unmatched_rules, load_configured_tools
 from toolglot.config.trust import has_decision, refuse_trust, trust_directory
@@ -66,6 +67,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     defer: tuple[str, ...] = ()
     code_mode: str | None = None
     no_sandbox: bool = False
+    no_instructions: bool = False
 
     def to_settings(self) -> dict[str, Any]:
         """Return the flags as dotted setting keys."""
@@ -78,6 +80,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "builtin.root": str(self.root) if self.root else None,
             "builtin.enabled": self.builtin,
             "builtin.sandbox": False if self.no_sandbox else None,
+            "instructions.enabled": False if self.no_instructions else None,
             "facade": self.facade,
             "defer": self.defer or None,
             "code_mode": self.code_mode,
@@ -96,17 +99,19 @@ class CliSetup(msgspec.Struct):
     base_url: str | None = None
     builtins: "Builtins | None" = None
     has_demo_tools: bool = False
+    instructions: Instructions = Instructions()
 
     def create_agent(self, *, approve: Approve | None) -> Orchestrator:
         """Create the agent of a conversation. Raises UsageError if there is no key for its model."""
         overrides: dict[str, Any] = {"base_url": self.base_url} if self.base_url else {}
-        agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, **overrides)
+        system = self.instructions.compose(self.setup.settings.system, with_skills=self.builtins is not None)
+        agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, system=system, **overrides)
         require_key(agent.engine)
         return agent
 
     def print_notices(self) -> None:
         """Print what the user should know before commands run, such as that the sandbox is weak."""
-        for notice in self.builtins.notices if self.builtins is not None else ():
+        for notice in (*(self.builtins.notices if self.builtins is not None else ()), *self.instructions.problems):
             print_note(notice)
 
     def __enter__(self) -> "CliSetup":
@@ -140,9 +145,8 @@ def prepare(
         saved_model: The model of a saved conversation, to be used unless a flag names another one.
         directory: Where a project's file, and the modules of --tools, are looked for. Default: the current directory.
     """
-    if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
-        print_note(f"TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist")
-    settings = (configuration := _resolve_trust(_load_configuration(flags, directory), flags, confirm)).settings
+    configuration, instructions = _open_project(flags, directory, confirm)
+    settings = configuration.settings
     level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
     configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
     sections = settings.providers.values()
@@ -164,7 +168,8 @@ def prepare(
     if enabled:
         from toolglot.builtin.configured import configured_builtins
 
-        tools = [*(builtins := configured_builtins(settings, ask=ask_user, require_read=require_read)).tools, *tools]
+        builtins = configured_builtins(settings, ask=ask_user, require_read=require_read, skills=instructions.skills)
+        tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
         facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
         disabled = settings.builtin.enabled is False
@@ -176,37 +181,53 @@ def prepare(
 
         tools = [*CHAT_SAMPLES]
     _check_patterns(setup, flags, tools, builtins)
-    return CliSetup(configuration, setup, tools, model, model_reason, flags.base_url, builtins, has_demo_tools)
+    return CliSetup(configuration, setup, tools, model, model_reason, flags.base_url, builtins, has_demo_tools, instructions)
 
 
-def _load_configuration(flags: Flags, directory: Path | None) -> Configuration:
+def _read_project(flags: Flags, directory: Path | None) -> tuple[Configuration, Instructions]:
     configuration = read_configuration(directory=directory, flags=flags.to_settings())
     policy = configuration.settings.policy
     if flags.deny or flags.approve:  # they add to the configured lists instead of replacing them
         lists = {"policy.deny": (*policy.deny, *flags.deny), "policy.approve": (*policy.approve, *flags.approve)}
         configuration = read_configuration(directory=directory, flags={**flags.to_settings(), **lists})
-    return configuration
+    settings = configuration.settings
+    return configuration, configured_instructions(Path(settings.builtin.root or directory or "."), settings.instructions)
 
 
-def _resolve_trust(configuration: Configuration, flags: Flags, confirm: Callable[[str], bool] | None) -> Configuration:
-    """Ask once whether to trust the project's directory; without a user, report which settings are ignored."""
-    directory, withheld = configuration.project, configuration.withheld
-    if directory is None or not withheld:
-        return configuration
-    if confirm is None or has_decision(directory):
+def _open_project(
+    flags: Flags, directory: Path | None, confirm: Callable[[str], bool] | None
+) -> tuple[Configuration, Instructions]:
+    """Read the configuration and the instructions; ask once whether to trust the project, or report what is ignored."""
+    if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
+        print_note(f"TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist")
+    configuration, instructions = _read_project(flags, directory)
+    project, withheld = configuration.project, configuration.withheld
+    claims: list[tuple[Path, str, list[str]]] = []  # a directory, what it has, and what that says
+    if project is not None and withheld:
+        values = [f"  {setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld]
         keys = ", ".join(setting.key for setting in withheld)
-        print_note(f"ignoring {keys} in {directory}/toolglot.toml: the directory is not trusted (run `toolglot trust`)")
-        return configuration
-    values = [f"  {setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld]
+        claims.append((project, f"{keys} in {project}/{PROJECT_FILE}", [f"{PROJECT_FILE} in {project} wants to set", *values]))
+    for path, owner in instructions.withheld.items():
+        claims.append((owner, str(path), [f"{path} has instructions for the model"]))
+    if not claims:
+        return configuration, instructions
+    # The outermost one: all are on the way from the workspace up.
+    trusted = min((owner for owner, _, _ in claims), key=lambda owner: len(owner.parts))
+    if confirm is None or has_decision(trusted):
+        names, command = ", ".join(name for _, name, _ in claims), "toolglot trust"
+        command += "" if trusted == project else f" {trusted}"
+        print_note(f"ignoring {names}: the directory is not trusted (run `{command}`)")
+        return configuration, instructions
     printer = Printer(sys.stdout)
-    for text in (f"toolglot.toml in {directory} wants to set", *values):
+    for text in (line for _, _, lines in claims for line in lines):
         for row in Line(escape_deceptive(text).replace("\n", "␊")).wrap(printer.width - 1, CONTINUATION):
             printer.write(row.append("\n"))
-    if confirm("Do you trust this directory?"):
-        trust_directory(directory)
-        return _load_configuration(flags, directory)
-    refuse_trust(directory)
-    return configuration
+    name = "this directory" if trusted == project else escape_deceptive(str(trusted)).replace("\n", "␊")
+    if confirm(f"Do you trust {name}?"):
+        trust_directory(trusted)
+        return _read_project(flags, directory)
+    refuse_trust(trusted)
+    return configuration, instructions
 
 
 def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:

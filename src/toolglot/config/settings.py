@@ -19,6 +19,7 @@ __all__ = [
     "BuiltinSettings",
     "ChatSettings",
     "GenerationSettings",
+    "InstructionSettings",
     "LogSettings",
     "PolicySettings",
     "ProviderSettings",
@@ -182,6 +183,19 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The variable with a Tavily key."""
 
 
+class InstructionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What models are told of instructions in files: AGENTS.md and Agent Skills. A project's count once it is trusted."""
+
+    enabled: Annotated[bool, Setting(flag="--no-instructions")] = True
+    """false: neither your own instructions and skills are used nor those of the project."""
+    files: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+    """Names of files with instructions, from the workspace up to the top of its repository; the first in a directory counts."""
+    max_chars: Annotated[int, Meta(ge=100)] = 40_000
+    """Maximum characters of one file."""
+    skills: bool = True
+    """false: no skills are listed or loaded."""
+
+
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is logged."""
 
@@ -231,5 +245,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     context: Annotated[ContextPolicy, _FREE] = ContextPolicy()
     providers: dict[str, ProviderSettings] = {}
     builtin: BuiltinSettings = BuiltinSettings()
+    instructions: InstructionSettings = InstructionSettings()
     chat: Annotated[ChatSettings, _FREE] = ChatSettings()
     log: LogSettings = LogSettings()

@@ -39,7 +39,7 @@ BASE_TOOLS = frozenset(
         *("read", "write", "view_image", "read_many", "edit", "multi_edit", "insert", "patch", "notebook_edit"),
         *("grep", "glob", "list_dir", "ast_search", "ast_rewrite"),
         *("shell", "shell_output", "shell_kill", "shell_list"),
-        *("web_search", "web_open", "web_find", "web", "todo", "ask_user", "memory"),
+        *("web_search", "web_open", "web_find", "web", "todo", "ask_user", "memory", "load_skill"),
         *("search_tools", "run_code"),
     }
 )

@@ -297,6 +297,14 @@ _TODO = _view(
     result=claude.render_todo,
 )
 
+# ---- skills
+
+_ARGUMENTS = field("arguments", string("What the skill should work on, if it asks for that."), default="")
+_SKILL = shared_views.make_skill_view(
+    "Skill", rows={"skill!": rows.SKILL, "args": _ARGUMENTS}, closed=True, result=claude.render_skill
+)
+_SKILL_IN_2_0 = shared_views.make_skill_view("Skill", rows={"command!": rows.SKILL}, closed=True, result=claude.render_skill)
+
 # ---- tools that are deferred
 
 _TOOL_SEARCH = _view(
@@ -311,7 +319,9 @@ _TOOL_SEARCH = _view(
     result=claude.render_tool_search,
     required_schema={"required": ["query"]},
 )
-_LOADED = frozenset({"Bash", "Edit", "Read", "Write", "ToolSearch"})  # the others are deferred, if the agent defers any
+_LOADED = frozenset(
+    {"Bash", "Edit", "Read", "Write", "Skill", "ToolSearch"}
+)  # the others are deferred, if the agent defers any
 
 # ---- the facades
 
@@ -346,7 +356,7 @@ def _make_today_views(
         _make_edit_view(edit_rule, claude.render_edit_today),
         with_fixed(_NOTEBOOK, read_first=edit_rule),
         *(_make_glob_view("path"), _GREP, *commands, _TASK_STOP),
-        *(_make_fetch_view(render_failure, fetch), _WEB_SEARCH, _ASK),
+        *(_make_fetch_view(render_failure, fetch), _WEB_SEARCH, _ASK, _SKILL),
     )
 
 
@@ -428,7 +438,7 @@ TABLES = (
             _make_edit_view("shown", claude.render_edit_in_2_0),
             *(with_fixed(_NOTEBOOK, read_first="shown"), _make_glob_view("absolute"), _GREP_IN_2_0),
             *(_BASH_IN_2_0, _BASH_OUTPUT, _KILL_SHELL),
-            *(_make_fetch_view(render_failure_in_2_0, {}), _WEB_SEARCH, _TODO, _ASK),
+            *(_make_fetch_view(render_failure_in_2_0, {}), _WEB_SEARCH, _TODO, _ASK, _SKILL_IN_2_0),
         ),
         "BashOutput and KillShell are for those in the background.",
         render_failure_in_2_0,

@@ -413,3 +413,8 @@ def render_answers(context: RenderContext) -> str:
     """The answers of the user."""
     answers = [f'"{item["question"]}"="{", ".join(item["answers"]) or "(no answer)"}"' for item in context.data["answers"]]
     return f"The user has answered your questions: {', '.join(answers)}."
+
+
+def render_skill(context: RenderContext) -> str:
+    """The instructions of a skill, below its directory."""
+    return f"Base directory for this skill: {context.data['directory']}\n\n{context.data['text']}"

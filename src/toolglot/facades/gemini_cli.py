@@ -341,6 +341,9 @@ _ASK = shared_views.make_questions_view(
     description="Ask the user up to four questions and wait for the answers. Use it only when the answer affects your work and "
     "you cannot find it yourself.",
 )
+_SKILL = shared_views.make_skill_view(
+    "activate_skill", rows={"name!": rows.SKILL}, closed=True, ignores=_IGNORED, result=gemini.render_skill
+)
 # The harness has no tools for these two: its models end processes with kill, which does not reach into a sandbox, and would see
 # only the beginning of long pages.
 _KILL = _view(
@@ -362,7 +365,7 @@ _FIND = _view(
 
 
 _VIEWS = (_LIST, _READ, _GREP, _GLOB, _REPLACE, _WRITE, _FETCH, _SHELL, _PROCESSES, _LOG, _SEARCH)
-_EXTRA_VIEWS = (_ASK, _KILL, _FIND)
+_EXTRA_VIEWS = (_ASK, _SKILL, _KILL, _FIND)
 _HIDES = frozenset({"view_image", "multi_edit", "insert", "patch", "notebook_edit", "read_many", "web"})
 _NOTE = (
     "Find files with glob and text in them with grep_search, list directories with list_directory, read with read_file. "

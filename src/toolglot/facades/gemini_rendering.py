@@ -330,3 +330,11 @@ def _describe_issue(issue: Issue) -> str:
     if issue.keyword == "enum":
         return f"{path} must be one of the allowed values: {', '.join(map(str, issue.expected))}"
     return f"{path}: {issue.message}"
+
+
+def render_skill(context: RenderContext) -> str:
+    """The instructions of a skill and its files."""
+    data = context.data
+    files = "\n".join(data["files"]) or "(none)"
+    parts = f"<instructions>\n{data['text']}\n</instructions>\n\n<available_resources>\n{files}\n</available_resources>"
+    return f'<activated_skill name="{data["name"]}">\n<skill_dir>{data["directory"]}</skill_dir>\n\n{parts}\n</activated_skill>'

@@ -156,6 +156,7 @@ _VIEWS = (
         ignores={"metadata"},
     ),
     shared_views.make_notebook_view("notebook_edit"),
+    shared_views.make_skill_view("skill", rows={"skill!": rows.SKILL}),
 )
 TABLES = (
     Facade(

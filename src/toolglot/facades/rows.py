@@ -30,6 +30,8 @@ def to_milliseconds(seconds: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
+SKILL = field("name", string("The skill's name, as the instructions list it."))
+
 # ---- files
 
 FILE = field("path", string("Path of the file, absolute or relative to the workspace."))

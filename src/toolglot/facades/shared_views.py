@@ -17,6 +17,9 @@ make_fetch_view = partial(
     base="web_open",
 )
 
+SKILL_DESCRIPTION = "Load the instructions of a skill. Do this before you begin a task that matches its description."
+make_skill_view = partial(make_view, description=SKILL_DESCRIPTION, base="load_skill")
+
 
 def make_write_view(name: str, edit_tool: str, read_first: str = "required", **options: Any) -> View:
     """A whole file is written; `edit_tool` changes parts of it. `read_first`: what must have been read of a file."""

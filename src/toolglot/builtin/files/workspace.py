@@ -47,7 +47,7 @@ PROTECTED_NAMES = frozenset(
     {
         *(".git", ".hg", ".svn", ".jj", ".gitconfig", ".husky", ".githooks", ".pre-commit-config.yaml", ".mcp.json"),
         *("toolglot.toml", ".toolglot", ".vscode", ".idea", ".zed", ".cursor", ".windsurf", ".devcontainer", ".envrc"),
-        *(".claude", ".gemini", ".codex", ".qwen", ".kimi", ".opencode", ".ssh", ".gnupg", ".profile", ".bashrc"),
+        *(".agents", ".claude", ".gemini", ".codex", ".qwen", ".kimi", ".opencode", ".ssh", ".gnupg", ".profile", ".bashrc"),
         *(".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv", ".zprofile", ".zlogin"),
     }
 )

@@ -23,6 +23,7 @@ from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.questions import parse_answer, show_question
 from toolglot.cli.chat.screen import PrintCapture, Screen
 from toolglot.cli.styled import Line
+from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
@@ -50,6 +51,8 @@ class Chat:
         self._resendable: set[Path] = set()  # those of a prompt that was taken back: it need not be typed again
         self.begin_conversation: Callable[[], object] = lambda: None
         """Ends what the tools of the last conversation still run."""
+        self.instructions = Instructions()
+        """What the system prompt has of AGENTS.md and skills."""
         self.is_leaving = False
         self._turn_task: asyncio.Task[None] | None = None
         self._main_task: asyncio.Task[Any] | None = None

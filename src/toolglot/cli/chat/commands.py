@@ -19,9 +19,11 @@ from toolglot.cli.styled import Line, cell_width
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import save
+from toolglot.messages import Text, save
+from toolglot.providers.tokens import estimate_text
 from toolglot.request import ToolDefinition
 from toolglot.sanitize import escape_controls, shorten
+from toolglot.skills import read_skill_text
 from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
 from toolglot.user_dirs import data_directory, write_private
@@ -197,6 +199,8 @@ async def show_context(chat: "Chat", argument: str) -> None:
     for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1]):
         bar = "█" * round(tokens / total * width if total else 0)
         screen.note(f"  {bar:{width}} {tokens:>9,}  {part}", "dim")
+    for source, text in chat.instructions.list_parts().items():
+        screen.note(f"  instructions: {estimate_text(text):,} tokens of {source}", "dim")
     if (deferral := agent.deferral) is not None:
         loaded = f"; {pluralize(len(agent.loaded_tools), 'tool')} loaded" if agent.loaded_tools else ""
         screen.note(f"  {deferral.message}{loaded}", "dim")
@@ -207,6 +211,31 @@ async def show_context(chat: "Chat", argument: str) -> None:
         screen.note(f"  context window: {usage.window:,} tokens{room}; when it is full: {agent.context.when_full}", "dim")
     else:
         screen.note("  the context window is unknown; set a limit with context.budget", "dim")
+
+
+@command(
+    *("skills [NAME]", "list the skills, or send one with the next prompt"),
+    lambda chat: [skill.name for skill in chat.instructions.skills],
+)
+async def show_skills(chat: "Chat", name: str) -> None:
+    skills, screen = {skill.name: skill for skill in chat.instructions.skills}, chat.screen
+    if name:
+        if name not in skills:
+            raise UnknownName("skill", name, skills)
+        chat.attachments.append(Text(f"[skill {name} in {skills[name].directory}]\n{read_skill_text(skills[name])}"))
+        screen.note(f"the skill {name} will be sent with the next prompt", "green")
+        return
+    for skill in skills.values():
+        line = Line(skill.name, "bold").append(f"  {escape_controls(skill.description)}", "dim")
+        screen.console.print(line.append(f"  {skill.directory}", "dim"))
+        for problem in skill.problems:
+            screen.note(f"  {problem}", "yellow")
+    for problem in chat.instructions.problems:
+        screen.note(problem, "yellow")
+    if not skills:
+        screen.note("no skills; they are directories with a SKILL.md in .agents/skills of the project or your home", "dim")
+    elif "load_skill" not in chat.agent.registry:
+        screen.note("models are not told of them: the built-in tools are off, or not allowed", "yellow")
 
 
 @command("save [FILE]", "save the conversation")

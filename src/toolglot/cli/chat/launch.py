@@ -65,6 +65,7 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
             else:
                 reader = PipeReader(keyboard, lambda text: write_text(screen.console.file, text))
             session = Chat(cli_setup.setup, agent, screen, reader, keyboard)
+            session.instructions = cli_setup.instructions
             if cli_setup.builtins is not None:
                 session.begin_conversation = cli_setup.builtins.begin_conversation
             _print_greeting(screen, cli_setup, agent)

@@ -1,0 +1,108 @@
+"""AGENTS.md and skills on the command line: what reaches the model, what is asked, and what is shown."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from cli_kit import Capture, run_cli
+
+from toolglot.cli.startup import CliSetup, Flags, prepare
+from toolglot.config.trust import is_trusted, trust_directory
+
+SKILL = "---\nname: notes\ndescription: Writes notes.\n---\n\nWrite them.\n"
+
+
+@pytest.fixture
+def project(isolated_home: Path) -> Path:
+    """A project with instructions and a skill, and the user's own instructions."""
+    (isolated_home / ".git").mkdir()
+    (isolated_home / "AGENTS.md").write_text("Use tabs.")
+    (isolated_home / "user" / "AGENTS.md").write_text("Answer in Latin.")
+    (skill := isolated_home / ".agents" / "skills" / "notes").mkdir(parents=True)
+    (skill / "SKILL.md").write_text(SKILL)
+    return isolated_home
+
+
+def sent_prompt(cli_setup: CliSetup) -> str:
+    """What the model is told."""
+    with cli_setup:
+        body = asyncio.run(cli_setup.create_agent(approve=None).preview_request()).body
+    return body.decode()
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_the_user_is_asked_once(project: Path, answer: bool, capsys: Capture) -> None:
+    questions: list[str] = []
+
+    def confirm(question: str) -> bool:
+        questions.append(question)
+        return answer
+
+    for _ in range(2):
+        prompt = sent_prompt(prepare(Flags(builtin=True), confirm=confirm))
+        assert "Answer in Latin." in prompt
+        assert ("Use tabs." in prompt) is ("- notes: Writes notes." in prompt) is ('"Skill"' in prompt) is answer
+    assert questions == [f"Do you trust {project}?"]
+    assert is_trusted(project) is answer
+    out, err = capsys.readouterr()
+    shown = "".join(out.replace("↪", "").split())
+    assert f"{project}/AGENTS.mdhasinstructionsforthemodel" in shown
+    assert f"{project}/.agents/skillshasinstructionsforthemodel" in shown
+    note = (
+        f"ignoring {project}/AGENTS.md, {project}/.agents/skills: the directory is not trusted (run `toolglot trust {project}`)"
+    )
+    assert (note in err) is not answer
+
+
+def test_a_skill_is_loaded_in_a_run(project: Path) -> None:
+    trust_directory(project)
+    outcome = run_cli(
+        "run", "--builtin", "-m", "simulator:anthropic/claude-opus-4-8", 'call Skill {"skill": "notes"}', "--json"
+    )
+    assert outcome.code == 0
+    assert "Base directory for this skill: .agents/skills/notes\\n\\nWrite them." in outcome.out
+    assert not outcome.err.strip() or "ignoring" not in outcome.err
+
+
+def test_they_can_be_switched_off(project: Path) -> None:
+    trust_directory(project)
+    prompt = sent_prompt(prepare(Flags(builtin=True, no_instructions=True)))
+    assert "Latin" not in prompt
+    assert "notes" not in prompt
+
+
+def test_models_without_the_tool_are_told_of_no_skills(project: Path) -> None:
+    trust_directory(project)
+    prompt = sent_prompt(prepare(Flags(builtin=False)))
+    assert "Use tabs." in prompt
+    assert "notes" not in prompt
+
+
+def test_trust_and_doctor_tell_of_them(project: Path) -> None:
+    report = json.loads(run_cli("doctor", "--json").out)["instructions"]
+    assert report[f"{project}/AGENTS.md"] == "ignored: the directory is not trusted"
+    trusted = run_cli("trust", str(project))
+    assert f"{project}/AGENTS.md has instructions for models\n" in trusted.out
+    report = json.loads(run_cli("doctor", "--json").out)["instructions"]
+    assert report[f"{project}/AGENTS.md"] == "9 characters"
+    assert report["skill notes"] == f"project: {project}/.agents/skills/notes"
+    assert "AGENTS.md is now ignored" in run_cli("trust", "--remove", str(project)).out
+    assert "skill notes" not in run_cli("doctor").out
+
+
+def test_a_chat_shows_them_and_sends_a_skill(project: Path) -> None:
+    trust_directory(project)
+    (project / ".agents" / "skills" / "broken").mkdir()
+    (project / ".agents" / "skills" / "broken" / "SKILL.md").write_text("nothing")
+    outcome = run_cli("chat", "--builtin", stdin="/context\n/skills\n/skills notes\n/skills nots\nhello\n/quit\n")
+    assert f"instructions: 3 tokens of {project}/AGENTS.md" in outcome.out
+    assert "tokens of the list of skills" in outcome.out
+    assert "notes  Writes notes." in outcome.out
+    assert outcome.out.count("is left out: its SKILL.md has no front matter") == 1
+    assert "is left out: its SKILL.md has no front matter" in outcome.err
+    assert "the skill notes will be sent with the next prompt" in outcome.out
+    assert "attached: skill notes in" in outcome.out
+    assert "did you mean 'notes'" in outcome.out
+    assert "no skills; they are" in run_cli("chat", stdin="/skills\n/quit\n", TOOLGLOT_INSTRUCTIONS_SKILLS="false").out
+    assert "models are not told of them" in run_cli("chat", stdin="/skills\n/quit\n").out
