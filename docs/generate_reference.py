@@ -19,7 +19,7 @@ REFERENCE_PAGES = {
     "events": ("Events and results", "events", "RunResult ToolOutcome"),
     "engines": ("Engines, transports and the simulator", "engine simulator", "create_engine Engine"),
     "formats": ("API formats and providers", "wire providers schema", "encode_request decode_request create_reader"),
-    "builtin": ("Built-in tools and facades", "builtin facades", "coding_tools builtins"),
+    "builtin": ("Built-in tools and facades", "builtin facades skills", "coding_tools builtins"),
     "errors": ("Errors", "errors", "ToolglotError"),
 }
 

@@ -69,14 +69,14 @@ def test_they_can_be_switched_off(project: Path) -> None:
     trust_directory(project)
     prompt = sent_prompt(prepare(Flags(builtin=True, no_instructions=True)))
     assert "Latin" not in prompt
-    assert "notes" not in prompt
+    assert "- notes:" not in prompt
 
 
 def test_models_without_the_tool_are_told_of_no_skills(project: Path) -> None:
     trust_directory(project)
     prompt = sent_prompt(prepare(Flags(builtin=False)))
     assert "Use tabs." in prompt
-    assert "notes" not in prompt
+    assert "- notes:" not in prompt
 
 
 def test_trust_and_doctor_tell_of_them(project: Path) -> None:
