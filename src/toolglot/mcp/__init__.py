@@ -1,1 +1,29 @@
 """MCP servers as tools, and tools as an MCP server. The official SDK (extra `mcp`) is imported when it is first needed."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolglot.mcp.http_server import http_app as http_app
+    from toolglot.mcp.http_server import serve_http as serve_http
+    from toolglot.mcp.server import McpToolServer as McpToolServer
+    from toolglot.mcp.server import current_request as current_request
+    from toolglot.mcp.servers import McpOAuth as McpOAuth
+    from toolglot.mcp.servers import McpServer as McpServer
+    from toolglot.mcp.stdio_server import serve_stdio as serve_stdio
+
+_HOMES = {
+    "http_server": "http_app serve_http",
+    "server": "McpToolServer current_request",
+    "servers": "McpOAuth McpServer",
+    "stdio_server": "serve_stdio",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'toolglot.mcp' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"toolglot.mcp.{_HOME[name]}"), name)
+    return value

@@ -8,6 +8,7 @@ started or always allowed is nothing to another. Stateless requests share one: t
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
 from itertools import count
 from logging import getLogger
 from typing import Any
@@ -51,9 +52,11 @@ try:
 except ImportError as e:
     raise ImportError(f"tools cannot be served over MCP ({e}): run `pip install 'toolglot[mcp]'`", name=e.name) from None
 
-__all__ = ["McpToolServer"]
+__all__ = ["McpToolServer", "current_request"]
 
 log = getLogger("toolglot.mcp")
+current_request: ContextVar[ServerRequestContext[None]] = ContextVar("toolglot_mcp_request")
+"""The request that a tool runs for, while it runs: the client's session, headers and `_meta`."""
 PAGE_SIZE = 100
 _TTL_MS = 60_000  # how long a client may keep the list of tools without asking again
 _MAX_SUSPENDED = 32  # calls that wait for an answer which a stateless client may never send
@@ -327,6 +330,7 @@ class McpToolServer:
     async def _run_call(
         self, context: ServerRequestContext[None], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
+        current_request.set(context)  # of this task, and of what it starts
         offer, session = self._current_offer(), await asyncio.shield(self._find_session(context))
         executor, is_modern = session.executor, context.protocol_version in MODERN_PROTOCOL_VERSIONS
         if executor.config is not offer.config:

@@ -9,7 +9,7 @@ import mcp_types as types
 
 from toolglot.approvals import ApprovalRequest, Effect
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Media, Text, ToolResult, ToolsChanged
+from toolglot.messages import Foreign, Media, Text, ToolResult, ToolsChanged
 from toolglot.request import ToolDefinition
 from toolglot.sanitize import escape_deceptive
 from toolglot.tools.tool import Tool
@@ -20,6 +20,13 @@ FREEFORM_PARAMETER = "input"
 _FREEFORM_SCHEMA = {"type": "object", "properties": {FREEFORM_PARAMETER: {"type": "string"}}, "required": [FREEFORM_PARAMETER]}
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _HASH_LENGTH = 8
+_CONTENT_TYPES: dict[str, type[types.ContentBlock]] = {
+    "text": types.TextContent,
+    "image": types.ImageContent,
+    "audio": types.AudioContent,
+    "resource": types.EmbeddedResource,
+    "resource_link": types.ResourceLink,
+}
 
 
 def legal_name(name: str) -> str:
@@ -88,7 +95,12 @@ def _to_mcp_content(result: ToolResult) -> Iterator[types.ContentBlock]:
             case ToolsChanged():
                 names = [*(tool.qualified_name for tool in block.added), *block.loaded]
                 yield types.TextContent(text=f"[loaded {', '.join(names)}]")
-            case _:
+            case Foreign(wire="mcp", item={"type": str(kind), **fields}) if kind in _CONTENT_TYPES:
+                try:
+                    yield _CONTENT_TYPES[kind].model_validate({"type": kind, **fields})
+                except ValueError:  # pydantic's errors are ValueErrors
+                    yield types.TextContent(text=dumps_text(block.item))
+            case Foreign():
                 yield types.TextContent(text=dumps_text(block.item))
 
 
