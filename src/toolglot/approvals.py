@@ -32,6 +32,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     """Why somebody has to decide: the rule or the default that says so."""
     each_time: bool = False
     """Only an answer to this very call counts: it leaves the sandbox, for example. "always" means "yes" here."""
+    form: dict[str, Any] | None = None
+    """The JSON Schema of values that a running tool asks for: `Allow(arguments=…)` gives them, `arguments` are the defaults."""
     fingerprint: str = ""
     """Stands for everything above: an approval counts only as long as the call would do what was shown."""
 

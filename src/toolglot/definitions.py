@@ -11,6 +11,10 @@ Opaque = dict[str, Any]
 Schema = dict[str, Any]
 BUILTIN_TAG = "builtin"
 """Tag of the tools that come with this library. Facades present them to each model under its native names."""
+MCP_TAG = "mcp"
+"""Tag of the tools of MCP servers. Like built-in ones, they ask before they do more than read."""
+ALWAYS_SHOWN_TAG = "always_shown"
+"""Tag of tools that are not deferred, however many tools there are, unless the agent names them."""
 
 
 class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

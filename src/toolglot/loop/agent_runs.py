@@ -256,6 +256,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         executor, view, rulings = state.executor, self.view(), dict[int, Ruling]()
         suspended = executor.suspended  # what waits then is a call of their code
         inner_ids = {waiting.request.call.id for _, waiting in suspended.values()}
+        forms = {waiting.request.call.id for _, waiting in suspended.values() if waiting.request.form is not None}
         waiting = {
             index: suspended[call.id][1].request.call if call.id in suspended else call for index, call in run.waiting_calls
         }
@@ -283,7 +284,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             if executor.find_tool(interpreted) is None:
                 name = base_call(interpreted).name
                 raise UsageError(f"the run waits to call {name}, which is not among the agent's tools: pass tools=[…]")
-            if answer is not None and answer.arguments is not None:
+            if answer is not None and answer.arguments is not None and call.id not in forms:
                 prepared = await executor.prepare(interpreted, run.distrust_reason, dry_run=True)
                 if isinstance(prepared, PreparedCall):
                     with suppress(ToolError):  # a rule forbids it: the model is told when it would run

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.definitions import BUILTIN_TAG, ToolDefinition
+from toolglot.definitions import ALWAYS_SHOWN_TAG, BUILTIN_TAG, ToolDefinition
 from toolglot.messages import Conversation, Message, ToolsChanged
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_tool, token_factor
@@ -98,7 +98,7 @@ def _is_selected(tool: ToolDefinition, defer: Defer) -> bool:
     if tool.deferred:
         return True
     if defer is None or defer is True:
-        return BUILTIN_TAG not in tool.tags
+        return not {BUILTIN_TAG, ALWAYS_SHOWN_TAG}.intersection(tool.tags)
     if callable(defer):
         return bool(defer(tool))
     patterns = (defer,) if isinstance(defer, str) else defer or ()

@@ -4,8 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolglot.mcp.client import McpServers as McpServers
     from toolglot.mcp.http_server import http_app as http_app
     from toolglot.mcp.http_server import serve_http as serve_http
+    from toolglot.mcp.listing import McpPrompt as McpPrompt
+    from toolglot.mcp.listing import McpPromptArgument as McpPromptArgument
+    from toolglot.mcp.listing import McpResource as McpResource
+    from toolglot.mcp.listing import McpServerStatus as McpServerStatus
     from toolglot.mcp.server import McpToolServer as McpToolServer
     from toolglot.mcp.server import current_request as current_request
     from toolglot.mcp.servers import McpOAuth as McpOAuth
@@ -13,7 +18,9 @@ if TYPE_CHECKING:
     from toolglot.mcp.stdio_server import serve_stdio as serve_stdio
 
 _HOMES = {
+    "client": "McpServers",
     "http_server": "http_app serve_http",
+    "listing": "McpPrompt McpPromptArgument McpResource McpServerStatus",
     "server": "McpToolServer current_request",
     "servers": "McpOAuth McpServer",
     "stdio_server": "serve_stdio",

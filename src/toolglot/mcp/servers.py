@@ -22,6 +22,8 @@ class McpOAuth(msgspec.Struct, frozen=True, kw_only=True):
     """A client that is registered already; unset: toolglot registers itself."""
     client_secret: str = ""
     """The secret of that client, if it has one."""
+    client_metadata_url: str = ""
+    """The address of a document that describes the client, used as its id by servers that support that."""
     redirect_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """The local port to which the browser returns; 0: any free one."""
 

@@ -90,9 +90,9 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     allowed_tools: Collection[str] | None = None
     """Names of the tools that may run; others are not shown to the model."""
     approval_effects: Collection[Effect] | None = None
-    """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools need it to write, to run
-    commands and to use the network; with nobody to ask (`approve=`), they are refused. Empty: nothing needs it but what leaves
-    the sandbox, and commands where none works."""
+    """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools and those of MCP servers need
+    it to write, to run commands and to use the network; with nobody to ask (`approve=`), they are refused. Empty: nothing
+    needs it but what leaves the sandbox, and commands where none works."""
     approve: Sequence[str] = ()
     """Rules for calls that run without approval: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a
     tool's name."""

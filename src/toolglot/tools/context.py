@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from threading import Event
 from typing import Generic, Protocol, cast
 
-from toolglot.approvals import ApprovalRequest, Ruling
+from toolglot.approvals import Allow, ApprovalRequest, Deny, Ruling
 from toolglot.definitions import ToolDefinition
 from toolglot.events import ToolOutcome
 from toolglot.messages import Message, ToolCall
@@ -30,6 +30,8 @@ class InnerTools(Protocol):
     definitions: tuple[ToolDefinition, ...]
     ruling: Ruling | None
     """The decision on the call for which the tool was suspended."""
+    suspension: CallSuspended | None
+    """What the tool raised when it was suspended."""
 
     def call(
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = ...
@@ -38,6 +40,10 @@ class InnerTools(Protocol):
 
         `on_asking`: called when somebody may be asked about it, and again when that is over.
         """
+        ...
+
+    def ask(self, request: ApprovalRequest) -> Awaitable[Allow | Deny | None]:
+        """Ask for a decision while the tool runs; None means later. Where nobody can be asked, it is denied."""
         ...
 
 

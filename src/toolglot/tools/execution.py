@@ -68,6 +68,8 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     """What the model is told besides the result."""
     inner_ruling: Ruling | None = None
     """It was suspended: the decision on a call that its code has made."""
+    suspension: CallSuspended | None = None
+    """What it raised then."""
 
     @property
     def needs_approval(self) -> bool:
@@ -375,7 +377,7 @@ class Execution:
             messages=self._batch.messages,
             report=self._make_reporter(flag) if self._batch.emit is not None else None,
             cancel_flag=flag,
-            inner_tools=executor.make_inner_tools(self._batch, call.id, self._prepared.inner_ruling),
+            inner_tools=executor.make_inner_tools(self._batch, call.id, self._prepared.inner_ruling, self._prepared.suspension),
         )
 
     def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:

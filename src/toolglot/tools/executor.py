@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from inspect import isawaitable
 from logging import DEBUG, getLogger
 from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Effect, Ruling, read_decision
+from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Effect, Ruling
 from toolglot.definitions import ToolDefinition
 from toolglot.errors import ToolError, UnknownName, UsageError
 from toolglot.events import ToolOutcome
@@ -30,7 +29,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import CallSuspended, InnerTools
 from toolglot.tools.execution import CallBatch, Emit, PreparedCall, add_reminder, error_outcome
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
-from toolglot.tools.inner_calls import InnerCallQueue, InnerCalls
+from toolglot.tools.inner_calls import InnerCallQueue, InnerCalls, ask_approver
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.options import Describe
 from toolglot.tools.policy import REPEATED_CALL, ToolPolicy, Verdict
@@ -97,8 +96,10 @@ class ToolExecutor:
         self.interruption_notes: dict[str, str] = {}
         """What calls, by id, had done when they were interrupted, as far as their tools say so."""
         self.inner_queue: InnerCallQueue | None = None
-        self.make_inner_tools: Callable[[CallBatch, str, Ruling | None], InnerTools] = partial(InnerCalls, self)
-        """Returns what the code of a call may call: the batch and the id of the call, a decision on a call of its code."""
+        self.make_inner_tools: Callable[[CallBatch, str, Ruling | None, CallSuspended | None], InnerTools]
+        """Returns what the code of a call may call: the batch and the id of the call, a decision on a call of its code, and
+        what the call raised to wait for it."""
+        self.make_inner_tools = partial(InnerCalls, self)
         self._run_id = run_id
         self._audit = audit
 
@@ -158,7 +159,7 @@ class ToolExecutor:
             dry_run: Only look at it; nothing is counted or recorded.
         """
         if self.suspended and not dry_run and (suspended := self.suspended.pop(base_call(call).id, None)) is not None:
-            return replace(suspended[0], inner_ruling=ruling)  # it has run up to a question of its code
+            return replace(suspended[0], inner_ruling=ruling, suspension=suspended[1])  # it has run up to a question
         if ruling is not None and isinstance(ruling.answer, Deny):
             return self.deny(call, ruling.answer)
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
@@ -253,16 +254,7 @@ class ToolExecutor:
                     prepared, ruling = allowed, None
                     continue
                 request = replace(request, reason=f"what it would do has changed since it was approved; {request.reason}")
-            if self.approve is None:
-                return request
-            answer: Any = self.approve(request)
-            if isawaitable(answer):
-                answer = await answer
-            try:
-                answer = read_decision(answer)
-            except UsageError as error:
-                log.warning("approve: %s; it counts as no", error)
-                answer = Deny()
+            answer = None if self.approve is None else await ask_approver(self.approve, request)
             if answer is None:
                 return request
             if isinstance(answer, Deny):

@@ -6,20 +6,40 @@ As in a turn: ordered calls keep their place, at most `max_parallel` calls run a
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from inspect import isawaitable
+from logging import getLogger
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from toolglot.approvals import ApprovalRequest, Ruling
+from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling, read_decision
+from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
 from toolglot.messages import ToolCall
+from toolglot.tools.context import CallSuspended
 from toolglot.tools.execution import CallBatch
 from toolglot.tools.turn import run_turn
 
 if TYPE_CHECKING:
     from toolglot.tools.executor import ToolExecutor
 
-__all__ = ["InnerCallQueue", "InnerCalls", "release_suspended"]
+__all__ = ["InnerCallQueue", "InnerCalls", "ask_approver", "release_suspended"]
+
+log = getLogger("toolglot.tools")
+
+
+async def ask_approver(approve: Approve | None, request: ApprovalRequest) -> Allow | Deny | None:
+    """Ask whoever approves calls; None means later. Where there is nobody, the answer is no."""
+    if approve is None:
+        return Deny("nobody can be asked")
+    answer: Any = approve(request)
+    if isawaitable(answer):
+        answer = await answer
+    try:
+        return read_decision(answer)
+    except UsageError as error:
+        log.warning("approve: %s; it counts as no", error)
+        return Deny()
 
 
 class InnerCallQueue:
@@ -68,9 +88,28 @@ class InnerCallQueue:
 class InnerCalls:
     """What the code of one call may call: the `inner_tools` of its context."""
 
-    def __init__(self, executor: "ToolExecutor", batch: CallBatch, caller: str, ruling: Ruling | None) -> None:
+    def __init__(
+        self,
+        executor: "ToolExecutor",
+        batch: CallBatch,
+        caller: str,
+        ruling: Ruling | None,
+        suspension: CallSuspended | None = None,
+    ) -> None:
         self._executor, self._batch, self._caller = executor, batch, caller
-        self.definitions, self.ruling = executor.inner_tools, ruling
+        self.definitions, self.ruling, self.suspension = executor.inner_tools, ruling, suspension
+
+    @property
+    def _queue(self) -> InnerCallQueue:
+        queue = self._executor.inner_queue
+        if queue is None or queue.loop is not asyncio.get_running_loop():
+            queue = self._executor.inner_queue = InnerCallQueue()
+        return queue
+
+    async def ask(self, request: ApprovalRequest) -> Allow | Deny | None:
+        """Ask for a decision while the tool runs; None means later. Where nobody can be asked, it is denied."""
+        async with self._queue.asking:
+            return await ask_approver(self._executor.approve, request)
 
     async def call(
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = lambda is_asking: None
@@ -78,9 +117,7 @@ class InnerCalls:
         """Run a call; returns the request if it has to wait for a decision."""
         executor, outcomes, requests = self._executor, dict[int, ToolOutcome](), list[ApprovalRequest]()
         interpreted = executor.interpret(replace(call, caller=self._caller))
-        tool, queue = executor.find_tool(interpreted), executor.inner_queue
-        if queue is None or queue.loop is not asyncio.get_running_loop():
-            queue = executor.inner_queue = InnerCallQueue()
+        tool, queue = executor.find_tool(interpreted), self._queue
         await queue.enter(executor.config.max_parallel, is_ordered=tool is not None and tool.ordered)
         try:
             await queue.asking.acquire()

@@ -11,10 +11,10 @@ from typing import Any, Literal, cast
 import msgspec
 
 from toolglot.approvals import Effect
+from toolglot.definitions import BUILTIN_TAG, MCP_TAG
 from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.jsontext import dumps
 from toolglot.messages import ToolCall
-from toolglot.request import BUILTIN_TAG
 from toolglot.tools.audit import DecidedBy
 from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.rules import RuleSet, find_subjects
@@ -36,6 +36,7 @@ _EFFECT_VERBS: dict[Effect, str] = {
 }
 _NOBODY_TO_ASK = "nobody can be asked for approval (in Python, pass approve=…"
 _OTHER_WAYS = ", a rule in ToolConfig(approve=[…]), or ToolConfig(approval_effects=()) to allow everything"
+_ASKING_TAGS = frozenset({BUILTIN_TAG, MCP_TAG})  # tools that ask by default; other tools are the program's own
 _WHITESPACE = re.compile(r"\s+")
 
 
@@ -193,7 +194,7 @@ class ToolPolicy:
 
     def _ask(self, tool: Tool, reason: str, *, each_time: bool = False, other_ways: str = "") -> Verdict:
         """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""
-        if self.can_ask or tool.approval or self.config.approval_effects or BUILTIN_TAG not in tool.tags:
+        if self.can_ask or tool.approval or self.config.approval_effects or not _ASKING_TAGS & tool.tags:
             return Verdict("ask", reason, each_time=each_time)
         return Verdict("refuse", f"{reason}; {_NOBODY_TO_ASK}{other_ways})", code="approval_required")
 
@@ -201,7 +202,7 @@ class ToolPolicy:
         """Return the effects of a call that need approval."""
         if (effects := self.config.approval_effects) is not None:
             return tool.effects.intersection(effects)
-        return tool.effects - {"read"} if BUILTIN_TAG in tool.tags and not is_quiet else frozenset()
+        return tool.effects - {"read"} if _ASKING_TAGS & tool.tags and not is_quiet else frozenset()
 
     @property
     def rules(self) -> RuleSet:

@@ -1,0 +1,183 @@
+"""Calls of a server's tools, prompts and resources, each in a task of its own in the event loop of the servers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from logging import getLogger
+from typing import TYPE_CHECKING, Any, cast
+
+from toolglot.errors import ToolError
+from toolglot.mcp.content import Part, convert_messages, convert_resource, convert_result
+from toolglot.mcp.remote_call import CallWaits, RemoteCall
+from toolglot.messages import Message
+from toolglot.redact import redact
+from toolglot.textutil import truncate
+from toolglot.tools.context import Context
+from toolglot.tools.results import ToolOutput, describe_error
+
+if TYPE_CHECKING:
+    import mcp_types
+
+    from mcp import Client
+    from toolglot.mcp.connection import Connection
+
+__all__ = ["ServerCalls", "first_error"]
+
+log = getLogger("toolglot.mcp")
+_current_call: ContextVar[RemoteCall | None] = ContextVar("toolglot_mcp_call", default=None)
+_URL_ELICITATION_REQUIRED = -32042
+
+
+def first_error(error: BaseException) -> Exception:
+    """Return the first exception of a group, which is the cause of the others."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast(BaseExceptionGroup[Exception], error).exceptions[0]
+    return cast(Exception, error)
+
+
+class ServerCalls:
+    """The calls of one server. They go through whatever connection there is, and wait for a new one if there is none."""
+
+    def __init__(self, link: "Connection") -> None:
+        self._link = link
+        self._running: list[RemoteCall] = []
+
+    async def elicit(self, context: Any, params: "mcp_types.ElicitRequestParams") -> "mcp_types.ElicitResult":
+        from mcp_types import ElicitResult
+
+        # Over a pipe, the older protocol does not say which call a question belongs to: the latest is the best guess.
+        call = _current_call.get() or (self._running[-1] if self._running else None)
+        if call is None:
+            log.info("MCP server %s asked a question although it was not called; it was declined", self._link.name)
+            return ElicitResult(action="decline")
+        return await call.elicit(params)
+
+    async def call(self, tool: str, context: Context, arguments: dict[str, Any], is_repeatable: bool) -> ToolOutput:
+        """Call a tool, from any event loop."""
+        suspension = context.inner_tools.suspension if context.inner_tools is not None else None
+        if isinstance(suspension, CallWaits):
+            return await suspension.call.wait(context)
+        call = RemoteCall(self._link.name, context.call.name, context.call.id, self._link.server.timeout, self._link.loop)
+        work = self._run_call(call, tool, arguments, is_repeatable)
+        try:
+            self._link.loop.call_soon_threadsafe(call.start, work)  # with the caller's context variables: its trace goes on
+        except RuntimeError:
+            work.close()
+            raise ToolError(f"{self._link.name} is closed; the call did not run.", code="mcp_not_connected") from None
+        return await call.wait(context)
+
+    async def _run_call(self, call: RemoteCall, tool: str, arguments: dict[str, Any], is_repeatable: bool) -> ToolOutput:
+        from mcp import MCPError
+
+        _current_call.set(call)
+        self._running.append(call)
+        if self._link.loop.time() > self._link.expires_at:
+            self._link.expires_at = float("inf")
+            self._link.changed.set()
+        try:
+            async with call.limit_time():
+                for attempt in (1, 2):
+                    client = await self._get_client()
+                    try:
+                        result = await client.call_tool(tool, arguments, progress_callback=call.report_progress)
+                        return convert_result(result, call.notes)
+                    except MCPError as e:
+                        if not self._may_repeat(e, is_repeatable) or attempt == 2:
+                            raise self._make_error(e) from None
+            raise AssertionError("the second attempt returns or raises")
+        except TimeoutError:
+            message = f"{self._link.name} did not answer within {self._link.server.timeout:g} s, and the call was cancelled."
+            raise ToolError(f"{message} It may have had effects.", kind="timeout", code="mcp_timeout") from None
+        except ToolError:
+            raise
+        except Exception as e:  # a result that is not valid MCP, or endless questions
+            reason = truncate(describe_error(first_error(e)), 300)
+            message = f"{self._link.name} ran the call, but its answer cannot be used: {reason}"
+            raise ToolError(redact(message, self._link.server.secrets), code="mcp_error") from None
+        finally:
+            self._running.remove(call)
+
+    async def _get_client(self) -> "Client":
+        """Wait for the server, and start it again if it has died."""
+        if self._link.client is None:
+            self._link.settled.clear()
+            self._link.wanted.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._link.server.start_timeout):
+                    await self._link.settled.wait()
+        if self._link.client is None:
+            reason = self._link.status.error or "it did not start in time"
+            raise ToolError(f"{self._link.name} is not connected: {reason}. The call did not run.", code="mcp_not_connected")
+        return self._link.client
+
+    def _may_repeat(self, error: "mcp_types.ErrorData | Any", is_repeatable: bool) -> bool:
+        """Return whether a call can be made once more: it did not run, or running it twice does no harm."""
+        from mcp_types import CONNECTION_CLOSED
+
+        if error.message == "Session terminated":  # the SDK's words for 404: the server has forgotten us
+            self._link.end("its session has expired")
+            self._link.client = None
+            return True
+        if error.code == CONNECTION_CLOSED and self._link.lost.is_set():
+            self._link.client = None
+        return error.code == CONNECTION_CLOSED and is_repeatable
+
+    def _make_error(self, error: Any) -> ToolError:
+        from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
+
+        if error.code == CONNECTION_CLOSED:
+            reason = self._link.end_reason or error.message
+            message = f"The connection to {self._link.name} was lost while the call ran ({reason}): it may have run, or not. "
+            message += "Find out before you repeat it."
+            return ToolError(message, kind="unknown_outcome", code="mcp_connection_lost")
+        message = f"{self._link.name}: {truncate(error.message, 2000)}"
+        if error.code == _URL_ELICITATION_REQUIRED:
+            data = cast(dict[str, Any], error.data or {})  # the SDK has checked it
+            addresses = [str(item.get("url")) for item in data.get("elicitations", ())]
+            message += f" The user has to open this first: {', '.join(addresses)}"
+        kind = "validation" if error.code == INVALID_PARAMS else "execution"
+        return ToolError(redact(message, self._link.server.secrets), kind=kind, code="mcp_error")
+
+    def accept_results(self, client: "Client") -> None:
+        """Do not throw away a result that its server declared otherwise: the call has run. The model is told."""
+        session = client.session
+        validate = session.validate_tool_result
+
+        async def check(name: str, result: "mcp_types.CallToolResult") -> None:
+            try:
+                await validate(name, result)
+            except RuntimeError as e:
+                result.structured_content = None
+                log.info("MCP server %s, tool %s: %s", self._link.name, name, truncate(str(e).partition("\n")[0], 300))
+                if (call := _current_call.get()) is not None:
+                    call.notes.append("the data of this result does not fit what the server declares, and was left out")
+
+        session.validate_tool_result = check
+
+    # ---- prompts and resources
+
+    async def read_resource(self, uri: str) -> tuple[Part, ...]:
+        """Read a resource. Raises ToolError."""
+        result = await self._ask(lambda client: client.read_resource(uri))
+        return tuple(map(convert_resource, result.contents))
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> tuple[Message, ...]:
+        """Return the messages of a prompt. Raises ToolError."""
+        result = await self._ask(lambda client: client.get_prompt(name, arguments))
+        return convert_messages(result.messages)
+
+    async def _ask(self, request: "Callable[[Client], Awaitable[Any]]") -> Any:
+        from mcp import MCPError
+
+        try:
+            async with asyncio.timeout(self._link.server.timeout):
+                return await request(await self._get_client())
+        except TimeoutError:
+            raise ToolError(
+                f"{self._link.name} did not answer within {self._link.server.timeout:g} s.", kind="timeout"
+            ) from None
+        except MCPError as e:
+            raise self._make_error(e) from None
+        except ValueError as e:
+            raise ToolError(f"{self._link.name}: its answer is not valid MCP: {truncate(describe_error(e), 300)}") from None

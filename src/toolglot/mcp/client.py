@@ -1,0 +1,267 @@
+"""MCP servers whose tools an agent can use, from any thread and any event loop.
+
+All servers share one event loop in a thread of their own: a server that hangs holds up nobody, and several agents can use the
+same servers. What is known of them is replaced as a whole, so that it can be read at any time.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from logging import getLogger
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+from toolglot.errors import ToolglotError, UnknownName, UsageError
+from toolglot.mcp.connection import Connection
+from toolglot.mcp.content import Part
+from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus
+from toolglot.mcp.servers import McpServer
+from toolglot.messages import Message
+from toolglot.textutil import pluralize
+from toolglot.tools.tool import Tool
+
+__all__ = ["McpServers"]
+
+log = getLogger("toolglot.mcp")
+T = TypeVar("T")
+_CLOSE_SECONDS = 10.0
+_GRACE_SECONDS = 5.0  # that a start may take beyond the time of its server, to clean up
+
+
+class Agent(Protocol):
+    """What `watch` needs of an agent."""
+
+    def add_tools(self, tools: Iterable[Tool], *, replace: bool = False) -> None: ...
+    def remove_tools(self, tools: Iterable[str | Tool]) -> None: ...
+
+
+class McpServers:
+    """Some MCP servers, by name. As a context manager, it connects to all of them at once and waits for them.
+
+    A server that fails is reported by `status`; the others can be used all the same.
+
+    Args:
+        servers: What to start or to connect to.
+        launch: Returns what to start instead of a server's own command, such as a sandbox around it.
+        on_change: Told in one sentence what has changed after the start: "github: 2 tools added".
+        roots: Directories that servers are told to work in.
+        sign_in: Shows the user the address at which to sign in to a server: its name, the address. Without it, a server that
+            wants the user to sign in fails.
+        authenticate: Returns an `httpx2.Auth` for a server, or None, instead of the usual way to sign in.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, McpServer],
+        *,
+        launch: Callable[[str, McpServer], McpServer] | None = None,
+        on_change: Callable[[str], None] | None = None,
+        roots: Sequence[str | Path] = (),
+        sign_in: Callable[[str, str], None] | None = None,
+        authenticate: Callable[[str, McpServer], Any] | None = None,
+    ) -> None:
+        if servers and find_spec("mcp") is None:
+            raise UsageError("MCP servers need the package mcp; install it with: pip install 'toolglot[mcp]'")
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_debug(False)
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._on_change = on_change
+        self._agents: weakref.WeakKeyDictionary[Any, dict[str, Tool]] = weakref.WeakKeyDictionary()
+        addresses = [Path(root).absolute().as_uri() for root in roots]
+        self._connections = {
+            name: Connection(
+                name,
+                server,
+                loop=self._loop,
+                launch=launch,
+                on_change=self._note_change,
+                roots=addresses,
+                sign_in=sign_in,
+                authenticate=authenticate,
+            )
+            for name, server in servers.items()
+        }
+        self._finalizer = weakref.finalize(self, _close_loop, self._loop)
+
+    # ---- start and end
+
+    def start(self) -> None:
+        """Begin to connect to all servers, in the background. Calling it again does nothing."""
+        with self._lock:
+            if self._thread is not None:
+                return
+            if not self._finalizer.alive:
+                raise UsageError("these MCP servers are closed; create new McpServers")
+            self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="toolglot-mcp", daemon=True)
+            self._thread.start()
+
+        def run_all() -> None:
+            for name, connection in self._connections.items():
+                if connection.server.enabled:
+                    self._tasks[name] = self._loop.create_task(connection.run())
+
+        self._loop.call_soon_threadsafe(run_all)
+
+    def wait_ready(self, timeout: float | None = None) -> None:
+        """Wait until every server is ready or has failed, at most for some seconds; each has its own limit besides."""
+        self._submit(self._wait_settled(timeout)).result()
+
+    async def wait_ready_async(self, timeout: float | None = None) -> None:
+        """Like `wait_ready`, without blocking the event loop."""
+        await asyncio.wrap_future(self._submit(self._wait_settled(timeout)))
+
+    async def _wait_settled(self, timeout: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                for connection in self._connections.values():
+                    if connection.server.enabled:
+                        await connection.settled.wait()
+
+    def restart(self, name: str) -> None:
+        """Connect to a server again, and wait for it; `status` says how it went. Raises UnknownName."""
+        connection = self._get(name)
+        if not connection.server.enabled:
+            raise UsageError(f"the MCP server {name} is disabled in the settings")
+
+        async def restart() -> None:
+            connection.reconnect()
+            await connection.settled.wait()
+
+        self._submit(restart()).result()
+
+    def close(self) -> None:
+        """Disconnect from all servers, and end those that were started here."""
+        self._finalizer()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.wait_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        await self.wait_ready_async()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Any:
+        """Run something in the event loop of the servers; returns a future of threads."""
+        if self._thread is None or not self._finalizer.alive:
+            work.close()
+            raise UsageError("the MCP servers are not started; use `with servers:` or servers.start()")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    # ---- what there is
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools of all servers that are or were connected, for an agent or a registry."""
+        return tuple(tool for connection in self._connections.values() for _, tool in [*connection.tools.values()])
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.tools)
+
+    @property
+    def prompts(self) -> tuple[McpPrompt, ...]:
+        """The prompts of all servers."""
+        return tuple(prompt for connection in self._connections.values() for prompt in connection.prompts)
+
+    @property
+    def resources(self) -> tuple[McpResource, ...]:
+        """The resources of all servers, and the templates of their addresses."""
+        return tuple(resource for connection in self._connections.values() for resource in connection.resources)
+
+    def status(self) -> tuple[McpServerStatus, ...]:
+        """Return how each server is doing."""
+        return tuple(connection.status for connection in self._connections.values())
+
+    def origin(self, name: str) -> tuple[str, str] | None:
+        """Return the server and its own name of a tool; None if it is of no server here."""
+        for connection in self._connections.values():
+            for own_name, (_, tool) in [*connection.tools.items()]:
+                if tool.name == name:
+                    return connection.name, own_name
+        return None
+
+    async def read_resource(self, server: str, uri: str) -> tuple[Part, ...]:
+        """Return the contents of a resource. Raises UnknownName for the server, ToolError if it cannot be read."""
+        return await asyncio.wrap_future(self._submit(self._get(server).calls.read_resource(uri)))
+
+    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
+        """Return the messages of a prompt. Raises UnknownName for the server, ToolError if there are none."""
+        return await asyncio.wrap_future(self._submit(self._get(server).calls.get_prompt(name, dict(arguments or {}))))
+
+    def _get(self, name: str) -> Connection:
+        if name not in self._connections:
+            raise UnknownName("MCP server", name, self._connections)
+        return self._connections[name]
+
+    # ---- changes
+
+    def watch(self, agent: Agent) -> None:
+        """Keep the tools of an agent up to date: its conversations are told what was added and removed."""
+        with self._lock:
+            self._agents.setdefault(agent, {})
+        self._update_agents()
+
+    def _update_agents(self) -> None:
+        tools = {tool.name: tool for tool in self.tools}
+        with self._lock:
+            for agent, known in [*self._agents.items()]:
+                try:
+                    if gone := [name for name in known if name not in tools]:
+                        agent.remove_tools(gone)
+                    if new := [tool for name, tool in tools.items() if known.get(name) is not tool]:
+                        agent.add_tools(new, replace=True)
+                except ToolglotError as e:  # the program has removed one itself
+                    log.warning("the tools of an agent could not be updated: %s", e)
+                self._agents[agent] = tools
+
+    def _note_change(self, connection: Connection, added: dict[str, Tool], removed: dict[str, Tool]) -> None:
+        """Tell of a change, in the thread of the servers."""
+        self._update_agents()
+        if self._on_change is not None and connection.status.state == "ready" and (added or removed):
+            counts = [(len(added), "added or changed"), (len(removed), "removed")]
+            changes = " and ".join(f"{pluralize(count, 'tool')} {verb}" for count, verb in counts if count)
+            try:
+                self._on_change(f"{connection.name}: {changes}")
+            except Exception as e:
+                log.warning("on_change raised: %r", e)
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel everything that runs in the event loop, and end it. Also called when the program ends."""
+
+    async def finish() -> None:
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=_CLOSE_SECONDS)
+        await loop.shutdown_asyncgens()
+
+    if not loop.is_running():
+        loop.close()
+        return
+    with suppress(TimeoutError, RuntimeError):
+        asyncio.run_coroutine_threadsafe(finish(), loop).result(_CLOSE_SECONDS + 2)
+    loop.call_soon_threadsafe(loop.stop)

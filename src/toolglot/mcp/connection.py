@@ -1,0 +1,330 @@
+"""One server: started, asked what it offers, called, and started again when it has died. All of it in one event loop.
+
+A connection is a task of its own (`run`): the SDK's cancel scopes must be left by the task that entered them. Calls run in
+tasks of their own beside it, so that one that hangs or is cancelled does not disturb the others.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from importlib import import_module
+from logging import DEBUG, INFO, WARNING, getLogger
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from toolglot.errors import ToolglotError
+from toolglot.jsontext import dumps_text
+from toolglot.mcp.calls import ServerCalls, first_error
+from toolglot.mcp.http_transport import http_transport
+from toolglot.mcp.incoming import CheckedStream
+from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus, list_all, list_prompts, list_resources, make_tools
+from toolglot.mcp.oauth import LoopbackPage, create_sign_in
+from toolglot.mcp.servers import McpServer
+from toolglot.mcp.stdio import OutputTail, stdio_transport
+from toolglot.redact import redact
+from toolglot.textutil import truncate
+from toolglot.tools.results import describe_error
+from toolglot.tools.tool import Tool
+
+if TYPE_CHECKING:
+    import mcp_types
+    from mcp.client._transport import TransportStreams
+
+    from mcp import Client
+
+__all__ = ["Connection"]
+
+log = getLogger("toolglot.mcp")
+_MAX_ATTEMPTS = 5  # to connect again; after that, only a call or the user starts another
+_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.5, 30.0
+_STABLE_SECONDS = 30.0  # a server that lived for so long may be started again at once
+_SIGN_IN_SECONDS = 300.0
+_REFRESH_SECONDS = 0.2  # between two refreshes of lists: a server may announce changes without end
+_MAX_LOG_LINES = 100  # messages of one connection that are worth a warning
+_LEVELS = {"debug": DEBUG, "info": DEBUG, "notice": DEBUG, "warning": INFO}
+
+
+class Connection:
+    """A server. `launch` returns what to start instead of it; `on_change` is told which tools are new, and which are gone."""
+
+    def __init__(
+        self,
+        name: str,
+        server: McpServer,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        launch: Callable[[str, McpServer], McpServer] | None,
+        on_change: "Callable[[Connection, dict[str, Tool], dict[str, Tool]], None]",
+        roots: Sequence[str],
+        sign_in: Callable[[str, str], None] | None,
+        authenticate: Callable[[str, McpServer], Any] | None,
+    ) -> None:
+        self.name, self.server = name, server
+        self.loop, self._launch, self._on_change = loop, launch, on_change
+        self._roots, self._sign_in, self._authenticate = roots, sign_in, authenticate
+        state = "connecting" if server.enabled else "disabled"
+        self.status = McpServerStatus(name=name, state=state)
+        self.tools: dict[str, tuple[bytes, Tool]] = {}
+        self.prompts: tuple[McpPrompt, ...] = ()
+        self.resources: tuple[McpResource, ...] = ()
+        self.client: Client | None = None
+        self._starting: Client
+        self._problems: dict[str, str] = {}
+        self._tail = OutputTail(name)
+        self._http_status = 0
+        self.end_reason = ""
+        self._clock: asyncio.Timeout | None = None  # of the start
+        self.calls = ServerCalls(self)
+        self.expires_at = float("inf")
+        self._log_lines = 0
+        self.settled = asyncio.Event()
+        """Set while it is ready or has failed; not while it is being connected."""
+        self.lost = asyncio.Event()
+        """The connection has ended."""
+        self.wanted = asyncio.Event()
+        """Somebody wants it to be connected now."""
+        self.changed = asyncio.Event()
+        """What it offers has changed."""
+
+    # ---- the life of a server
+
+    async def run(self) -> None:
+        """Keep the server connected until this is cancelled."""
+        loop, attempt = asyncio.get_running_loop(), 0
+        while True:
+            self.wanted.clear()
+            self.lost.clear()
+            self.end_reason, self._http_status, ready_at = "", 0, None
+            try:
+                async with self._connect() as client:
+                    ready_at = loop.time()
+                    self.client = client
+                    self._set_state("ready")
+                    await self._serve(client)
+                error = self._explain_end()
+            except asyncio.CancelledError:
+                self.client = None
+                self._set_state("stopped")
+                raise
+            except BaseException as e:  # also groups of exceptions, of the SDK's tasks
+                error = self._explain(e)
+            self.client = None
+            if ready_at is not None and loop.time() - ready_at > _STABLE_SECONDS:
+                attempt = 0
+            attempt += 1
+            may_retry = attempt <= _MAX_ATTEMPTS and (ready_at is not None or attempt > 1)
+            log.log(INFO if may_retry else WARNING, "MCP server %s: %s", self.name, error)
+            self._set_state("connecting" if may_retry else "failed", error)
+            delay = min(_BACKOFF_SECONDS * 2 ** (attempt - 1), _MAX_BACKOFF_SECONDS) if may_retry else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self.wanted.wait()
+            if self.wanted.is_set():
+                attempt = 0
+
+    def reconnect(self) -> None:
+        """Connect again, now."""
+        self.settled.clear()
+        self.lost.set()
+        self.wanted.set()
+
+    def _set_state(self, state: Any, error: str = "") -> None:
+        self.status = replace(self.status, state=state, error=error)
+        if state in ("ready", "failed", "stopped"):
+            self.settled.set()
+        else:
+            self.settled.clear()
+
+    @asynccontextmanager
+    async def _connect(self) -> "AsyncGenerator[Client]":
+        """Start the server and ask what it offers, within its time."""
+        from mcp_types import Implementation
+
+        from mcp import Client
+
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(self.server.start_timeout) as self._clock:
+                page = LoopbackPage()
+                stack.callback(page.close)
+                transport = await self._make_transport(page)
+                client = self._starting = Client(
+                    self._open_transport(transport),
+                    elicitation_callback=self.calls.elicit,
+                    list_roots_callback=self._list_roots if self._roots else None,
+                    logging_callback=self._log_message,
+                    message_handler=self._handle_message,
+                    client_info=Implementation(name="toolglot", version=import_module("toolglot").__version__),
+                )
+                await stack.enter_async_context(client)
+                self.calls.accept_results(client)
+                info = client.server_info
+                self.status = replace(
+                    self.status,
+                    protocol=client.protocol_version,
+                    server_name=info.name if info else "",
+                    server_version=info.version if info else "",
+                    instructions=client.instructions or "",
+                )
+                await self._refresh(client)
+            yield client
+
+    async def _make_transport(self, page: LoopbackPage) -> Any:
+        server = self.server
+        if server.command:
+            if self._launch is not None:
+                server = await asyncio.to_thread(self._launch, self.name, server)
+            return stdio_transport(server, self._tail, self.end)
+        auth = self._authenticate(self.name, server) if self._authenticate is not None else None
+        has_header = any(header.lower() == "authorization" for header in server.headers)
+        if auth is None and not has_header:
+            show = partial(self._sign_in, self.name) if self._sign_in is not None else None
+            auth = await create_sign_in(self.name, server, show, page, self._wait_for_user)
+        return http_transport(server, auth, self._note_status)
+
+    @asynccontextmanager
+    async def _open_transport(self, transport: Any) -> "AsyncGenerator[TransportStreams]":
+        def version() -> str:
+            with suppress(RuntimeError):  # nothing is negotiated yet
+                return self._starting.protocol_version
+            return "2025-11-25"
+
+        async with transport as (read_stream, write_stream):
+            yield CheckedStream(read_stream, version, self._note_problem), write_stream
+
+    def end(self, reason: str) -> None:
+        self.end_reason = self.end_reason or reason
+        self.lost.set()
+
+    def _note_status(self, status: int) -> None:
+        self._http_status = status
+
+    def _wait_for_user(self) -> None:
+        if self._clock is not None and not self._clock.expired():
+            self._clock.reschedule(asyncio.get_running_loop().time() + _SIGN_IN_SECONDS)
+
+    def _explain(self, error: BaseException) -> str:
+        """Say in one sentence why the server cannot be used."""
+        error = first_error(error)
+        module = type(error).__module__
+        if isinstance(error, TimeoutError):
+            reason = f"it did not answer within {self.server.start_timeout:g} s"
+        elif isinstance(error, ToolglotError):
+            reason = str(error)
+        elif module.startswith("httpx2"):
+            reason = f"{self.server.url} cannot be reached: {describe_error(error)}"
+        elif module.startswith("mcp.client.auth"):
+            reason = f"signing in failed: {error}"
+        elif module.startswith("pydantic"):
+            reason = f"its answer is not valid MCP: {describe_error(error)}"
+        else:
+            reason = str(error) if module.startswith("mcp") else describe_error(error)
+            reason = f"it {self.end_reason[3:]}" if self.end_reason.startswith("it ") else reason
+        return self._complete(reason)
+
+    def _explain_end(self) -> str:
+        return self._complete(f"the connection has ended: {self.end_reason or 'it was closed'}")
+
+    def _complete(self, reason: str) -> str:
+        """Add what the server said last, and hide what nobody may see."""
+        if self._http_status >= 400:
+            reason += f" (HTTP {self._http_status})"
+        if self.server.command and self._tail.last_line:
+            reason += f"; its last words: {self._tail.last_line}"
+        return truncate(redact(reason.replace("\n", " "), self.server.secrets, by_name=True), 600)
+
+    # ---- what it offers
+
+    async def _serve(self, client: "Client") -> None:
+        """Keep what is known of the server up to date, until it is gone."""
+        tasks = [asyncio.create_task(self._keep_fresh(client))]
+        if client.session.discover_result is not None:  # 2026-07-28: changes have to be subscribed to
+            tasks.append(asyncio.create_task(self._listen(client)))
+        try:
+            await self.lost.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_fresh(self, client: "Client") -> None:
+        while True:
+            await self.changed.wait()
+            self.changed.clear()
+            try:
+                async with asyncio.timeout(self.server.start_timeout):
+                    await self._refresh(client)
+            except Exception as e:
+                log.warning("MCP server %s: its lists cannot be refreshed: %s", self.name, self._explain(e))
+            await asyncio.sleep(_REFRESH_SECONDS)
+
+    async def _listen(self, client: "Client") -> None:
+        offers = client.server_capabilities
+        wanted: dict[str, Any] = {
+            f"{kind}_list_changed": True
+            for kind in ("tools", "prompts", "resources")
+            if getattr(getattr(offers, kind), "list_changed", False)
+        }
+        delay = _BACKOFF_SECONDS
+        while wanted and delay <= _MAX_BACKOFF_SECONDS:
+            try:
+                async with client.listen(**wanted) as subscription:
+                    async for _ in subscription:
+                        delay = _BACKOFF_SECONDS
+                        self.changed.set()
+            except Exception as e:
+                log.debug("MCP server %s: no more news of changes: %s", self.name, describe_error(e))
+            await asyncio.sleep(delay)
+            delay *= 2
+            self.changed.set()  # nobody knows what has happened in the meantime
+
+    async def _refresh(self, client: "Client") -> None:
+        """Ask for tools, prompts and resources. A server that cannot list the latter two still has its tools."""
+        offers, loop = client.server_capabilities, asyncio.get_running_loop()
+        problems = self._problems = {}
+        items, lifetime = list[Any](), 0
+        if offers.tools is not None:
+            items, lifetime = await list_all(
+                lambda cursor: client.list_tools(cursor=cursor, cache_mode="refresh"),
+                lambda page: page.tools,
+                lambda problem: problems.update({"*": problem}),
+            )
+        self.expires_at = loop.time() + lifetime / 1000 if lifetime else float("inf")
+        old = self.tools
+        self.tools = make_tools(self.name, self.server, items, self.calls.call, old, problems)
+        if offers.prompts is not None:
+            self.prompts = await list_prompts(self.name, client, problems)
+        if offers.resources is not None:
+            self.resources = await list_resources(self.name, client, problems)
+        for tool, problem in problems.items():
+            log.info("MCP server %s, tool %s: %s", self.name, tool, problem)
+        counts = {"tool_count": len(self.tools), "prompt_count": len(self.prompts), "resource_count": len(self.resources)}
+        self.status = replace(self.status, problems=dict(problems), **counts)
+        added = {tool.name: tool for _, tool in self.tools.values()}
+        removed = {tool.name: tool for _, tool in old.values()}
+        self._on_change(
+            self,
+            {name: tool for name, tool in added.items() if removed.get(name) is not tool},
+            {name: tool for name, tool in removed.items() if name not in added},
+        )
+
+    def _note_problem(self, kind: str, name: str, reason: str) -> None:
+        self._problems[name if kind == "tools" else f"{kind}: {name}"] = f"left out: {reason}"
+
+    # ---- what it says by itself
+
+    async def _handle_message(self, message: Any) -> None:
+        if str(getattr(message, "method", "")).endswith("/list_changed"):
+            self.changed.set()
+
+    async def _log_message(self, params: "mcp_types.LoggingMessageNotificationParams") -> None:
+        self._log_lines += 1
+        level = _LEVELS.get(params.level, WARNING) if self._log_lines <= _MAX_LOG_LINES else DEBUG
+        text = params.data if isinstance(params.data, str) else dumps_text(params.data)
+        log.log(level, "MCP server %s: %s", self.name, truncate(text, 500))
+
+    async def _list_roots(self, context: Any) -> "mcp_types.ListRootsResult":
+        from mcp_types import ListRootsResult
+
+        return ListRootsResult.model_validate({"roots": [{"uri": root} for root in self._roots]})

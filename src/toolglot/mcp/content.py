@@ -1,0 +1,86 @@
+"""What MCP servers return, as values that every model can be sent: texts, media, messages."""
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast, get_args
+
+from toolglot.jsontext import dumps_text
+from toolglot.media_types import detect_media
+from toolglot.messages import Media, MediaKind, Message, Text
+from toolglot.tools.results import ToolOutput, escape_surrogates
+
+if TYPE_CHECKING:
+    from mcp_types import (
+        BlobResourceContents,
+        CallToolResult,
+        ContentBlock,
+        PromptMessage,
+        TextResourceContents,
+    )
+
+__all__ = ["Part", "convert_content", "convert_messages", "convert_resource", "convert_result"]
+
+Part = Text | Media
+
+
+def convert_result(result: "CallToolResult", notes: Iterable[str] = ()) -> ToolOutput:
+    """Return the result of a call. `notes`: what the model should know besides."""
+    parts = [convert_content(block) for block in result.content]
+    data = result.structured_content
+    if data is not None and not parts:
+        parts = [Text(dumps_text(data))]
+    parts = [*parts[:1], *(separate(part) for part in parts[1:])]
+    parts += [Text(f"\n[{escape_surrogates(note)}]") for note in notes]
+    return ToolOutput(
+        parts or "The tool returned nothing.", data, is_error=result.is_error, error_code="mcp_error" if result.is_error else ""
+    )
+
+
+def separate(part: Part) -> Part:
+    """Return a part that begins on a line of its own: on most wires, all texts of a result are one string."""
+    return Text(f"\n{part.text}") if isinstance(part, Text) and not part.text.startswith("\n") else part
+
+
+def convert_content(block: "ContentBlock") -> Part:
+    """Return a part of a result or a prompt."""
+    match block.type:
+        case "text":
+            return Text(escape_surrogates(block.text))
+        case "image" | "audio":
+            return make_media(block.data, block.mime_type, kind=block.type)
+        case "resource":
+            return convert_resource(block.resource)
+        case "resource_link":
+            size = f"{block.size} bytes" if block.size is not None else ""
+            details = ", ".join(filter(None, [block.mime_type, size]))
+            text = f"[resource {block.name}: {block.uri}{f' ({details})' if details else ''}]"
+            return Text(escape_surrogates(f"{text} {block.description}" if block.description else text))
+
+
+def convert_resource(resource: "TextResourceContents | BlobResourceContents") -> Part:
+    """Return the contents of a resource, with its address."""
+    if (text := getattr(resource, "text", None)) is not None:
+        return Text(escape_surrogates(f"[{resource.uri}]\n{text}"))
+    blob = cast("BlobResourceContents", resource).blob
+    return make_media(blob, resource.mime_type or "", name=str(resource.uri).rpartition("/")[2])
+
+
+def convert_messages(messages: "Iterable[PromptMessage]") -> tuple[Message, ...]:
+    """Return the messages of a prompt."""
+    return tuple(Message(message.role, (convert_content(message.content),)) for message in messages)
+
+
+def make_media(data: str, media_type: str, *, kind: str = "", name: str = "") -> Part:
+    """Return media. What it is called does not count if its bytes say what it is: providers check."""
+    try:
+        head = b64decode(data[:24])
+        b64decode(data, validate=True)
+    except (Base64Error, ValueError):
+        return Text(f"[{kind or 'a file'} ({media_type or 'unknown type'}) was left out: its data is not base64]")
+    detected = detect_media(head)
+    media_type = detected[1] if detected else media_type.partition(";")[0].strip().lower() or "application/octet-stream"
+    family = media_type.partition("/")[0]
+    if kind == "image" and family != "image":
+        return Text(f"[an image was left out: its data is {media_type}]")
+    return Media(cast(MediaKind, family if family in get_args(MediaKind) else kind or "file"), media_type, data, name=name)

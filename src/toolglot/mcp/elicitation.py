@@ -1,0 +1,98 @@
+"""What a server asks the user while a call runs, as a request for approval, and the user's answer in MCP's words."""
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from toolglot.approvals import Allow, ApprovalRequest, Deny
+from toolglot.jsontext import digest, dumps_text
+from toolglot.messages import ToolCall
+from toolglot.schema.arguments import InvalidArguments, SchemaBinder, repair_arguments
+from toolglot.textutil import truncate
+
+if TYPE_CHECKING:
+    from mcp_types import ElicitRequestParams, ElicitResult
+
+__all__ = ["MAX_ATTEMPTS", "make_request", "read_answer"]
+
+MAX_ATTEMPTS = 3
+"""How often the user is asked again about values that do not fit."""
+_MAX_MESSAGE = 2_000
+
+
+def make_request(server: str, tool: str, call_id: str, params: "ElicitRequestParams", problem: str = "") -> ApprovalRequest:
+    """Return the question. `problem`: what was wrong with the last answer."""
+    message = truncate(params.message, _MAX_MESSAGE)
+    if params.mode == "url":
+        form, defaults = None, dict[str, Any]()
+        host = urlsplit(params.url).hostname or "?"
+        reason = f"{server} asks you to open an address at {host} in your browser"
+        preview = f"{message}\n{params.url}"
+    else:
+        form = params.requested_schema
+        fields: dict[str, dict[str, Any]] = form.get("properties", {})
+        defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+        required = form.get("required", ())
+        reason = f"{server} asks: {message}"
+        preview = "\n".join(_describe_field(name, field, is_required=name in required) for name, field in fields.items())
+    if problem:
+        reason = f"{problem}; {reason}"
+    call = ToolCall(call_id, tool, defaults)
+    request = ApprovalRequest(
+        call, tool, frozenset(), server, defaults, preview or message, reason=reason, each_time=True, form=form
+    )
+    return replace(request, fingerprint=digest(request))
+
+
+def _describe_field(name: str, field: dict[str, Any], *, is_required: bool) -> str:
+    """One line about a field of a form: what it is for, and what it takes."""
+    items = field.get("items", {})
+    choices = (
+        field.get("enum")
+        or items.get("enum")
+        or [
+            f"{option.get('const')} ({option['title']})" if "title" in option else option.get("const")
+            for option in (*field.get("oneOf", ()), *items.get("anyOf", ()), *items.get("oneOf", ()))
+        ]
+    )
+    kind = f"{'any' if field.get('type') == 'array' else 'one'} of {', '.join(map(str, choices))}" if choices else ""
+    bounds = [f"{word} {field[key]}" for key, word in _BOUNDS.items() if key in field]
+    default = f"default {dumps_text(field['default'])}" if "default" in field else ""
+    details = [
+        kind or str(field.get("format") or field.get("type", "any")),
+        *bounds,
+        default,
+        "required" if is_required else "",
+    ]
+    title = " ".join(filter(None, [field.get("title"), field.get("description")]))
+    return f"{name} ({', '.join(filter(None, details))})" + (f": {title}" if title else "")
+
+
+_BOUNDS = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "minLength": "length at least",
+    "maxLength": "length at most",
+    "minItems": "items at least",
+    "maxItems": "items at most",
+}
+
+
+def read_answer(params: "ElicitRequestParams", answer: Allow | Deny) -> "ElicitResult | str":
+    """Return what the server is told, or what is wrong with the values."""
+    from mcp_types import ElicitResult
+
+    if isinstance(answer, Deny):
+        return ElicitResult(action="decline")
+    if params.mode == "url":
+        return ElicitResult(action="accept")
+    form = params.requested_schema
+    defaults = {name: field["default"] for name, field in form.get("properties", {}).items() if "default" in field}
+    values, binder = {**defaults, **(answer.arguments or {})}, SchemaBinder(form)
+    if binder.bind(values) is None:
+        try:
+            values = repair_arguments(values, binder, "the form")[0]
+        except InvalidArguments as e:
+            return truncate("; ".join(map(str, e.issues)), 300)
+    return ElicitResult(action="accept", content=values)

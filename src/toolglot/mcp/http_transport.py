@@ -1,0 +1,64 @@
+"""An MCP server at an address: the SDK's Streamable HTTP, with limits, and with errors that say what the server answered."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from toolglot.mcp.servers import McpServer
+from toolglot.mcp.stdio import MAX_MESSAGE
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp.client._transport import TransportStreams
+
+__all__ = ["http_transport"]
+
+_CONNECT_SECONDS = 30.0
+
+
+@asynccontextmanager
+async def http_transport(
+    server: McpServer, auth: "httpx2.Auth | None", on_status: Callable[[int], None]
+) -> "AsyncGenerator[TransportStreams]":
+    """Connect to a server. `on_status` is told of every status: the SDK's errors do not say it."""
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    class LimitedStream(httpx2.AsyncByteStream):
+        """A body that has an end: of a stream of events, each line; of anything else, all of it."""
+
+        def __init__(self, stream: Any, *, is_events: bool) -> None:
+            self._stream, self._is_events = stream, is_events
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in self._stream:
+                at = chunk.rfind(b"\n") if self._is_events else -1
+                size = len(chunk) - at - 1 if at >= 0 else size + len(chunk)
+                if size > MAX_MESSAGE:
+                    raise httpx2.RemoteProtocolError(f"the answer has more than {MAX_MESSAGE >> 20} MB")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def check_response(response: httpx2.Response) -> None:
+        on_status(response.status_code)
+        encoding = response.headers.get("content-encoding", "identity").lower()
+        if encoding != "identity":  # a few bytes could become gigabytes
+            raise httpx2.RemoteProtocolError(f"the answer is compressed ({encoding[:20]}), which was not asked for")
+        is_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        response.stream = LimitedStream(response.stream, is_events=is_events)
+
+    client = httpx2.AsyncClient(
+        # The time that a call may take is limited elsewhere; a stream of events may be silent for as long as it likes.
+        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
+        headers={"accept-encoding": "identity", **server.headers},
+        auth=auth,
+        event_hooks={"response": [check_response]},
+    )
+    async with (
+        client,
+        streamable_http_client(server.url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams,
+    ):
+        yield streams

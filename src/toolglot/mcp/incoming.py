@@ -1,0 +1,127 @@
+"""Messages of a server before the SDK reads them: one bad part must not spoil the whole, and a flood must not drown us.
+
+The SDK refuses a list of tools if one of them is wrong, and a result if one of its parts is. Here the wrong ones are left out,
+with a reason. A server that sends notifications faster than anybody can read is slowed down: its messages wait in the pipe.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import anyio
+
+from toolglot.jsontext import dumps_text
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream
+    from mcp.shared.message import SessionMessage
+
+__all__ = ["CheckedStream", "repair_result"]
+
+_LISTS = {"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list"}
+_CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
+_WINDOW_SECONDS = 0.25
+_MAX_NOTIFICATIONS = 250
+"""Per window: 1,000 in a second."""
+
+
+class CheckedStream:
+    """A stream of messages as the SDK reads it. `on_problem` is told which item of a list was left out, and why."""
+
+    def __init__(
+        self,
+        stream: "ReadStream[SessionMessage | Exception]",
+        version: Callable[[], str],
+        on_problem: Callable[[str, str, str], None],
+    ) -> None:
+        self._stream, self._version, self._on_problem = stream, version, on_problem
+        self._window_start = self._count = 0.0
+
+    @property
+    def last_context(self) -> Any:
+        """The context of the request that a message belongs to, where the transport knows it."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> "SessionMessage | Exception":
+        from mcp_types import JSONRPCNotification, JSONRPCResponse
+
+        item = await self._stream.receive()
+        if isinstance(item, Exception):
+            return item
+        if isinstance(item.message, JSONRPCResponse):
+            repair_result(item.message.result, self._version(), self._on_problem)
+        elif isinstance(item.message, JSONRPCNotification):
+            now = anyio.current_time()
+            if now - self._window_start > _WINDOW_SECONDS:
+                self._window_start, self._count = now, 0
+            self._count += 1
+            if self._count > _MAX_NOTIFICATIONS:
+                await anyio.sleep(self._window_start + _WINDOW_SECONDS - now)
+        return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> "SessionMessage | Exception":
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[str, str, str], None]) -> None:
+    """Change a result in place so that the SDK accepts it."""
+    from mcp_types.methods import validate_server_result
+
+    for key, method in _LISTS.items():
+        items = result.get(key)
+        if not isinstance(items, list):
+            continue
+        kept: list[Any] = []
+        for item in cast(list[Any], items):
+            if key == "tools" and isinstance(item, dict):
+                _repair_tool(cast(dict[str, Any], item), version)
+            try:
+                validate_server_result(method, version, {**result, key: [item]})
+            except ValueError as e:  # of pydantic
+                error = cast(Any, e).errors()[0]
+                place = ".".join(str(step) for step in error["loc"] if step not in (key, 0))
+                name = str(cast(dict[str, Any], item).get("name", "?")) if isinstance(item, dict) else "?"
+                on_problem(key, name, f"{place}: {error['msg']}"[:300])
+            else:
+                kept.append(item)
+        result[key] = kept
+    content = result.get("content")
+    if isinstance(content, list):
+        parts: list[Any] = [
+            part
+            if isinstance(part, dict) and cast(dict[str, Any], part).get("type") in _CONTENT_TYPES
+            else {"type": "text", "text": part if isinstance(part, str) else dumps_text(part)}
+            for part in cast(list[Any], content)
+        ]
+        data = result.get("structuredContent")
+        if data is not None and not isinstance(data, dict) and version < "2026":  # any JSON is allowed only since then
+            parts += [] if parts else [{"type": "text", "text": dumps_text(data)}]
+            del result["structuredContent"]
+        result["content"] = parts
+
+
+def _repair_tool(tool: dict[str, Any], version: str) -> None:
+    """Arguments are always an object: a schema that does not say so is read as if it did."""
+    schema = tool.setdefault("inputSchema", {"type": "object"})
+    if isinstance(schema, dict):
+        cast(dict[str, Any], schema).setdefault("type", "object")
+    output = tool.get("outputSchema")
+    if output is None or (version < "2026" and not (isinstance(output, dict) and cast(Any, output).get("type") == "object")):
+        tool.pop("outputSchema", None)  # it is only there to check results, which older servers may return as objects only

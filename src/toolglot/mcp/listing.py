@@ -1,0 +1,247 @@
+"""What a server offers, as our values: tools for a registry, prompts, resources."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
+
+from toolglot.approvals import Effect
+from toolglot.definitions import ALWAYS_SHOWN_TAG, MCP_TAG, ToolDefinition
+from toolglot.errors import ToolglotError
+from toolglot.mcp.names import tool_name
+from toolglot.mcp.servers import McpServer
+from toolglot.schema.arguments import find_issues
+from toolglot.textutil import truncate
+from toolglot.tools.context import Context
+from toolglot.tools.results import ToolOutput, escape_surrogates
+from toolglot.tools.tool import Tool
+
+if TYPE_CHECKING:
+    import mcp_types
+
+    from mcp import Client
+
+__all__ = [
+    "McpPrompt",
+    "McpPromptArgument",
+    "McpResource",
+    "McpServerStatus",
+    "list_all",
+    "list_prompts",
+    "list_resources",
+    "make_tools",
+]
+
+ServerState = Literal["connecting", "ready", "failed", "stopped", "disabled"]
+MAX_PAGES, MAX_ITEMS = 100, 5_000
+"""Of one list of a server."""
+MAX_DESCRIPTION = 10_000
+"""Characters of a tool's description."""
+_Page = TypeVar("_Page")
+_NETWORK: frozenset[Effect] = frozenset({"read", "write", "network"})
+
+
+class McpPromptArgument(msgspec.Struct, frozen=True):
+    """An argument of a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class McpPrompt(msgspec.Struct, frozen=True):
+    """A prompt that a server offers; `McpServers.get_prompt` returns its messages."""
+
+    server: str
+    name: str
+    title: str = ""
+    description: str = ""
+    arguments: tuple[McpPromptArgument, ...] = ()
+
+
+class McpResource(msgspec.Struct, frozen=True):
+    """Something that a server lets be read; `McpServers.read_resource` returns its contents."""
+
+    server: str
+    uri: str
+    name: str = ""
+    title: str = ""
+    description: str = ""
+    media_type: str = ""
+    size: int | None = None
+    is_template: bool = False
+    """The address has placeholders, such as `file:///{path}`."""
+
+
+class McpServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server is doing."""
+
+    name: str
+    state: ServerState
+    error: str = ""
+    """Why it failed, in one sentence."""
+    protocol: str = ""
+    """The revision of MCP that is spoken with it."""
+    server_name: str = ""
+    server_version: str = ""
+    instructions: str = ""
+    """What it says about its use; the server's own words."""
+    tool_count: int = 0
+    prompt_count: int = 0
+    resource_count: int = 0
+    problems: dict[str, str] = {}
+    """Tools that were left out or changed, by their own names, and why."""
+
+
+async def list_all(
+    fetch: Callable[[str | None], Awaitable[_Page]], items_of: Callable[[_Page], list[Any]], on_problem: Callable[[str], None]
+) -> tuple[list[Any], int]:
+    """Return the items of all pages, and for how many milliseconds they are valid (0: it was not said)."""
+    items: list[Any] = []
+    cursor, seen, lifetime = None, set[str](), 0
+    for _ in range(MAX_PAGES):
+        page: Any = await fetch(cursor)
+        items += items_of(page)
+        lifetime = min(lifetime or page.ttl_ms, page.ttl_ms)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        if cursor in seen:
+            on_problem("the server's list goes in circles; what came before is used")
+            break
+        seen.add(cursor)
+    if (cursor is not None and len(seen) >= MAX_PAGES) or len(items) > MAX_ITEMS:
+        on_problem(f"the server's list is too long; its first {min(len(items), MAX_ITEMS)} items are used")
+    return items[:MAX_ITEMS], lifetime
+
+
+async def _list_items(what: str, list_page: Any, problems: dict[str, str]) -> list[Any]:
+    """Return prompts or resources. A server that cannot list them still has its tools."""
+    from mcp_types import METHOD_NOT_FOUND
+
+    from mcp import MCPError
+
+    try:
+        field = what.replace(" ", "_")
+        items, _ = await list_all(
+            lambda cursor: list_page(cursor=cursor, cache_mode="refresh"),
+            lambda page: getattr(page, field),
+            lambda problem: problems.update({what: problem}),
+        )
+    except (MCPError, ValueError) as e:
+        if getattr(e, "code", 0) != METHOD_NOT_FOUND:  # many servers have no templates
+            problems[what] = f"the server cannot list them: {truncate(str(e), 200)}"
+        return []
+    return items
+
+
+async def list_prompts(name: str, client: "Client", problems: dict[str, str]) -> tuple[McpPrompt, ...]:
+    """Return the prompts of a server."""
+    return tuple(
+        McpPrompt(
+            name,
+            prompt.name,
+            prompt.title or "",
+            prompt.description or "",
+            tuple(
+                McpPromptArgument(argument.name, argument.description or "", bool(argument.required))
+                for argument in prompt.arguments or ()
+            ),
+        )
+        for prompt in await _list_items("prompts", client.list_prompts, problems)
+    )
+
+
+async def list_resources(name: str, client: "Client", problems: dict[str, str]) -> tuple[McpResource, ...]:
+    """Return the resources of a server, and the templates of their addresses."""
+    resources = await _list_items("resources", client.list_resources, problems)
+    templates = await _list_items("resource templates", client.list_resource_templates, problems)
+    return tuple(
+        McpResource(
+            name,
+            str(item.uri if hasattr(item, "uri") else item.uri_template),
+            item.name,
+            item.title or "",
+            item.description or "",
+            item.mime_type or "",
+            getattr(item, "size", None),
+            is_template=not hasattr(item, "uri"),
+        )
+        for item in (*resources, *templates)
+    )
+
+
+CallTool = Callable[[str, Context, dict[str, Any], bool], Awaitable[ToolOutput]]
+"""Calls a tool of a server: its own name, the context, the arguments, and whether the call may be repeated."""
+
+
+def make_tools(
+    name: str,
+    server: McpServer,
+    items: "list[mcp_types.Tool]",
+    call: CallTool,
+    known: Mapping[str, tuple[bytes, Tool]],
+    problems: dict[str, str],
+) -> dict[str, tuple[bytes, Tool]]:
+    """Return the tools of a server by their own names, each with its definition as bytes.
+
+    A tool that has not changed stays the same object (`known`), so that conversations are not told of it again. What cannot be
+    used is left out, with the reason in `problems`.
+    """
+    tools: dict[str, tuple[bytes, Tool]] = {}
+    for item in items:
+        if server.allow and not any(fnmatchcase(item.name, pattern) for pattern in server.allow):
+            continue
+        if any(fnmatchcase(item.name, pattern) for pattern in server.deny):
+            continue
+        if item.name in tools:
+            problems[item.name] = "the server lists it twice; the first one is used"
+            continue
+        encoded = item.model_dump_json().encode()
+        if item.name in known and known[item.name][0] == encoded:
+            tools[item.name] = known[item.name]
+            continue
+        try:
+            tools[item.name] = encoded, make_tool(name, server, item, call, problems)
+        except (ToolglotError, ValueError, RecursionError) as e:
+            problems[item.name] = f"left out: {truncate(str(e), 300)}"
+    return tools
+
+
+def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTool, problems: dict[str, str]) -> Tool:
+    """Return a tool of a server. Raises UsageError if its schema is none."""
+    find_issues({}, item.input_schema)  # raises UsageError
+    hints = item.annotations
+    is_read_only = bool(hints and hints.read_only_hint)
+    is_repeatable = is_read_only or bool(hints and hints.idempotent_hint)
+    title = item.title or (hints.title if hints else "") or ""
+    description = escape_surrogates(item.description or title)
+    if len(description) > MAX_DESCRIPTION:
+        problems[item.name] = f"its description has {len(description)} characters; the first {MAX_DESCRIPTION} are used"
+    tags = {MCP_TAG, f"{MCP_TAG}:{name}", *([ALWAYS_SHOWN_TAG] if server.defer is False else ())}
+    definition = ToolDefinition(
+        tool_name(name, item.name),
+        truncate(description, MAX_DESCRIPTION),
+        item.input_schema,
+        tags=frozenset(tags),
+        output_schema=item.output_schema,
+        deferred=server.defer is True,
+    )
+
+    own_name = item.name
+
+    # A single parameter takes all of the arguments, whatever they are called, if no property has its name.
+    async def call_server(context: Context, _all_arguments: dict[str, Any]) -> ToolOutput:
+        return await call(own_name, context, _all_arguments, is_repeatable)
+
+    call_server.__module__, call_server.__qualname__ = "mcp", f"{name}.{own_name}"
+    return Tool(
+        call_server,
+        definition=definition,
+        effects=frozenset[Effect]({"read"}) if is_read_only else _NETWORK,
+        idempotent=is_repeatable,
+        approval=server.approve,
+        timeout=float("inf"),  # it has its own, which does not count the time that the user takes to answer
+        target=lambda arguments: f"{own_name} of {name}",
+    )

@@ -1,0 +1,174 @@
+"""Signing in to MCP servers: the SDK speaks OAuth; here are the tokens on disk, and the page to which the browser returns.
+
+Tokens are kept by address and client, not by the name of the server: a project that gives another address to a known name gets
+none of them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from toolglot.errors import UsageError
+from toolglot.mcp.servers import McpOAuth, McpServer
+from toolglot.user_dirs import data_directory, write_private
+
+if TYPE_CHECKING:
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+
+__all__ = ["LoopbackPage", "StoredTokens", "create_sign_in", "token_file"]
+
+SignIn = Callable[[str], None]
+"""Shows the user the address at which to sign in."""
+_CALLBACK_PATH = "/callback"
+_MAX_REQUEST = 1 << 16
+
+
+def token_file(server: McpServer) -> Path:
+    """Return the file with the tokens for a server."""
+    identity = f"{server.url}\n{server.oauth.client_id if server.oauth else ''}"
+    return data_directory() / "mcp" / f"{sha256(identity.encode()).hexdigest()[:24]}.json"
+
+
+class StoredTokens:
+    """The SDK's storage of tokens, in a file that only the user can read."""
+
+    def __init__(self, file: Path, redirect_uri: str = "", oauth: McpOAuth | None = None) -> None:
+        self._file, self._redirect_uri, self._oauth = file, redirect_uri, oauth
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, Any])
+        except (OSError, msgspec.MsgspecError):  # a damaged file is no tokens
+            return {}
+
+    def _write(self, key: str, value: Any) -> None:
+        write_private(self._file, msgspec.json.encode({**self._read(), key: value.model_dump(mode="json", exclude_none=True)}))
+
+    async def get_tokens(self) -> "OAuthToken | None":
+        from mcp.shared.auth import OAuthToken
+
+        tokens = self._read().get("tokens")
+        return OAuthToken.model_validate(tokens) if tokens else None
+
+    async def set_tokens(self, tokens: "OAuthToken") -> None:
+        self._write("tokens", tokens)
+
+    async def get_client_info(self) -> "OAuthClientInformationFull | None":
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        if self._oauth is not None and self._oauth.client_id:
+            method = "client_secret_post" if self._oauth.client_secret else "none"
+            return OAuthClientInformationFull.model_validate(
+                {
+                    "client_id": self._oauth.client_id,
+                    "client_secret": self._oauth.client_secret or None,
+                    "redirect_uris": [self._redirect_uri] if self._redirect_uri else None,
+                    "token_endpoint_auth_method": method,
+                }
+            )
+        client = self._read().get("client")
+        return OAuthClientInformationFull.model_validate(client) if client else None
+
+    async def set_client_info(self, client_info: "OAuthClientInformationFull") -> None:
+        self._write("client", client_info)
+
+
+class LoopbackPage:
+    """The page on this computer to which the browser returns with a code."""
+
+    def __init__(self) -> None:
+        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._server: asyncio.Server | None = None
+        self.address = ""
+
+    async def open(self, port: int) -> None:
+        """Listen on a port of this computer, 0 for any. Raises UsageError."""
+        try:
+            self._server = await asyncio.start_server(self._answer, "127.0.0.1", port, limit=_MAX_REQUEST)
+        except OSError as e:
+            raise UsageError(f"port {port} of this computer cannot be used to sign in: {e.strerror}") from None
+        self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{_CALLBACK_PATH}"
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def wait(self) -> "AuthorizationCodeResult":
+        """Wait for the browser."""
+        result = await self._result
+        self._result = asyncio.get_running_loop().create_future()  # more rights may be asked for later
+        return result
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from mcp.shared.auth import AuthorizationCodeResult
+
+        try:
+            target = (await reader.readuntil(b"\n")).decode("latin-1").split(" ")[1]
+            url = urlsplit(target)
+            fields = {key: values[0] for key, values in parse_qs(url.query).items()}
+            if url.path != _CALLBACK_PATH or not fields.keys() & {"code", "error"}:
+                status, text = "404 Not Found", "There is nothing here."
+            else:
+                status, text = "200 OK", "You are signed in. You can close this page and go back to toolglot."
+                if "error" in fields:
+                    text = f"Signing in failed: {fields.get('error_description') or fields['error']}"
+                if not self._result.done():
+                    result = AuthorizationCodeResult(
+                        code=fields.get("code", ""), state=fields.get("state"), iss=fields.get("iss")
+                    )
+                    self._result.set_result(result)
+            body = f"<!doctype html><meta charset=utf-8><title>toolglot</title><p>{escape(text)}".encode()
+            head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode() + body)
+            await writer.drain()
+        except (OSError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # not a browser
+        finally:
+            writer.close()
+
+
+async def create_sign_in(
+    name: str, server: McpServer, sign_in: SignIn | None, page: LoopbackPage, on_waiting: Callable[[], None]
+) -> "OAuthClientProvider":
+    """Return what adds tokens to the requests for a server, and gets them if `sign_in` can reach the user.
+
+    `on_waiting` is called when the user's turn comes: that takes as long as it takes.
+    """
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientMetadata
+
+    oauth = server.oauth or McpOAuth()
+    if sign_in is not None:
+        await page.open(oauth.redirect_port)
+    redirect_uri = page.address or f"http://127.0.0.1{_CALLBACK_PATH}"
+
+    async def redirect(address: str) -> None:
+        if sign_in is None:
+            raise UsageError(f"{name} wants you to sign in; run: toolglot mcp test {name}")
+        on_waiting()
+        await asyncio.to_thread(sign_in, address)
+
+    metadata = OAuthClientMetadata.model_validate(
+        {
+            "client_name": "toolglot",
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "scope": " ".join(oauth.scopes) or None,
+        }
+    )
+    storage = StoredTokens(token_file(server), redirect_uri, oauth)
+    return OAuthClientProvider(
+        server_url=server.url,
+        client_metadata=metadata,
+        storage=storage,
+        redirect_handler=redirect,
+        callback_handler=page.wait,
+        client_metadata_url=oauth.client_metadata_url or None,
+    )

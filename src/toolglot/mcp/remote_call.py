@@ -1,0 +1,182 @@
+"""One call while its server works on it: seen by the event loop of the servers, and by the one that waits for the result.
+
+The two may run in different threads, and a call that waits for an answer of the user may go on in a third one.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from toolglot.approvals import Allow, ApprovalRequest, Deny
+from toolglot.errors import ToolError
+from toolglot.mcp.elicitation import MAX_ATTEMPTS, make_request, read_answer
+from toolglot.tools.context import CallSuspended, Context
+from toolglot.tools.results import ToolOutput
+
+if TYPE_CHECKING:
+    from mcp_types import ElicitRequestParams, ElicitResult
+
+__all__ = ["CallWaits", "RemoteCall"]
+
+_REPORT_SECONDS = 0.1
+"""Between two reports of progress: a server may send thousands."""
+
+
+class CallWaits(CallSuspended):
+    """A call that waits for an answer of the user."""
+
+    def __init__(self, request: ApprovalRequest, call: "RemoteCall") -> None:
+        super().__init__(request, call.cancel)
+        self.call = call
+
+
+class RemoteCall:
+    """A call of a tool. `work` runs in the event loop of the servers."""
+
+    def __init__(self, server: str, tool: str, call_id: str, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.server, self.tool, self.notes = server, tool, list[str]()
+        self._id, self._timeout, self._loop = call_id, timeout, loop
+        self._report: Callable[[str], None] = lambda text: None
+        self._reported_at = float("-inf")
+        self._lock = Lock()
+        self._news = self._new_future()
+        self._outcome: Callable[[Future[Any]], None] | None = None  # of a call that ended while the user was asked
+        self._answer: asyncio.Future[Allow | Deny] | None = None
+        self._question_count = 0
+        self._asking = asyncio.Lock()
+        self._clock: asyncio.Timeout | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @staticmethod
+    def _new_future() -> "Future[ApprovalRequest | ToolOutput]":
+        future: Future[ApprovalRequest | ToolOutput] = Future()
+        future.set_running_or_notify_cancel()  # whoever stops waiting must not cancel it: `cancel` does that
+        return future
+
+    # ---- in the event loop of the servers
+
+    def start(self, work: Coroutine[Any, Any, ToolOutput]) -> None:
+        """Run the call; its result, or what it raises, is news."""
+
+        async def run() -> None:
+            try:
+                result = await work
+            except asyncio.CancelledError:
+                cancelled = ToolError(f"The call of {self.tool} was cancelled.", kind="cancelled")
+                self._finish(lambda news: news.set_exception(cancelled))
+                raise
+            except Exception as e:
+                error = e
+                self._finish(lambda news: news.set_exception(error))
+            else:
+                self._finish(lambda news: news.set_result(result))
+
+        self._task = self._loop.create_task(run())
+
+    def _finish(self, outcome: Callable[[Future[Any]], None]) -> None:
+        with self._lock:
+            if self._news.done():
+                self._outcome = outcome
+            else:
+                outcome(self._news)
+
+    @asynccontextmanager
+    async def limit_time(self) -> AsyncGenerator[None]:
+        """Limit what is done inside to the time of the call; a question stops the clock. Raises TimeoutError."""
+        try:
+            async with asyncio.timeout(self._timeout) as self._clock:
+                yield
+        finally:
+            self._clock = None
+
+    async def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Tell the user how far the server is."""
+        now = self._loop.time()
+        if now - self._reported_at >= _REPORT_SECONDS or (total is not None and progress >= total):
+            self._reported_at = now
+            amount = f"{progress:g}/{total:g}" if total else f"{progress:g}"
+            self._report(f"{amount} {message[:500]}" if message else amount)
+
+    async def elicit(self, params: "ElicitRequestParams") -> "ElicitResult":
+        """Ask the user for what the server wants to know."""
+        from mcp_types import ElicitResult
+
+        problem = ""
+        async with self._asking:
+            remaining = None
+            if self._clock is not None and (deadline := self._clock.when()) is not None:
+                remaining = deadline - self._loop.time()
+                self._clock.reschedule(None)
+            try:
+                for _ in range(MAX_ATTEMPTS):
+                    self._question_count += 1
+                    request = make_request(
+                        self.server, self.tool, f"{self._id}-question-{self._question_count}", params, problem
+                    )
+                    self._answer = self._loop.create_future()
+                    self._news.set_result(request)
+                    answer = await self._answer
+                    result = read_answer(params, answer)
+                    if not isinstance(result, str):
+                        if isinstance(answer, Deny):
+                            reason = f" ({answer.reason})" if answer.reason else ""
+                            self.notes.append(f"{self.server} asked for more information, which was declined{reason}")
+                        return result
+                    problem = f"the answer does not fit ({result})"
+            finally:
+                if self._clock is not None and remaining is not None:
+                    self._clock.reschedule(self._loop.time() + remaining)
+        self.notes.append(f"{self.server} asked for more information; {problem}, so it was cancelled")
+        return ElicitResult(action="cancel")
+
+    # ---- in the event loop of the caller
+
+    async def wait(self, context: Context) -> ToolOutput:
+        """Wait for the result, and ask the user on the way. Raises CallSuspended, ToolError."""
+        self._report = context.report
+        inner = context.inner_tools
+        request: ApprovalRequest | None = None
+        if inner is not None and isinstance(inner.suspension, CallWaits):  # the call goes on where it was suspended
+            if inner.ruling is not None:
+                self._take_answer(inner.ruling.answer)
+            else:
+                request = inner.suspension.request
+        try:
+            while True:
+                if request is not None:
+                    answer = Deny("nobody can be asked") if inner is None else await inner.ask(request)
+                    if answer is None:
+                        raise CallWaits(request, self)
+                    self._take_answer(answer)
+                news = await asyncio.wrap_future(self._news)
+                if not isinstance(news, ApprovalRequest):
+                    return news
+                request = news
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    def _take_answer(self, answer: Allow | Deny) -> None:
+        with self._lock:
+            self._news = self._new_future()
+            if self._outcome is not None:
+                self._outcome(self._news)
+
+        def resolve() -> None:
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_result(answer)
+
+        self._loop.call_soon_threadsafe(resolve)
+
+    def cancel(self) -> None:
+        """Stop the call: nobody waits for it any more. The server is told."""
+
+        def stop() -> None:  # after `start`, which may not have run yet
+            if self._task is not None:
+                self._task.cancel()
+
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(stop)

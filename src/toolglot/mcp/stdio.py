@@ -1,0 +1,239 @@
+"""An MCP server as a child process: its messages on stdin and stdout, and everything that can go wrong with them.
+
+The SDK's own transport keeps a line of any length, and gives the server our stderr. Here a line has a limit, output that is no
+JSON is skipped, and the end of what the server writes to stderr can be shown when it fails. The server is the leader of a
+process group of its own, and is killed with its children.
+"""
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from logging import getLogger
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from toolglot.errors import UsageError
+from toolglot.mcp.servers import McpServer
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+__all__ = ["MAX_MESSAGE", "OutputTail", "stdio_transport"]
+
+log = getLogger("toolglot.mcp")
+MAX_MESSAGE = 32 << 20
+"""Bytes of one message of a server."""
+_MAX_TAIL_LINES, _MAX_TAIL_LINE = 20, 400
+_CHUNK = 1 << 16
+_TAIL_SECONDS = 0.5
+_EXIT_SECONDS = 1.5  # to exit when stdin is closed, and again when asked to
+# Besides what the SDK passes on (HOME, PATH …): what says how to write text and where to put temporary files.
+_MORE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\b')
+
+
+class OutputTail:
+    """What a server writes that is no message: its stderr, and whatever else it prints. The last line is kept."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._error, self._output = name, "", ""
+        self._thread: threading.Thread | None = None
+
+    def add(self, line: bytes, *, is_error: bool = False) -> None:
+        """Keep a line, and write it to the log."""
+        if text := line.decode(errors="replace").strip()[:_MAX_TAIL_LINE]:
+            if is_error:
+                self._error = text
+            else:
+                self._output = text
+            log.debug("MCP server %s: %s", self._name, text)
+
+    @property
+    def last_line(self) -> str:
+        """The last line that says something: of a traceback, that is the error itself."""
+        return self._error or self._output
+
+    def read_from(self, descriptor: int) -> None:
+        """Read a pipe to its end, in a thread of its own: a server that writes a lot must never wait for us."""
+
+        def read() -> None:
+            with open(descriptor, "rb", buffering=0) as pipe:
+                rest = b""
+                while chunk := pipe.read(_CHUNK):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines[-_MAX_TAIL_LINES:]:
+                        self.add(line, is_error=True)
+                    rest = rest[:_CHUNK]
+                self.add(rest, is_error=True)
+
+        self._thread = threading.Thread(target=read, name=f"toolglot-mcp-{self._name}", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait a moment for what the server has written last."""
+        if self._thread is not None:
+            self._thread.join(_TAIL_SECONDS)
+
+
+@asynccontextmanager
+async def stdio_transport(
+    server: McpServer, tail: OutputTail, on_end: Callable[[str], None]
+) -> "AsyncGenerator[TransportStreams]":
+    """Start a server and yield the streams of its messages. `on_end` is told why it has stopped talking. Raises UsageError."""
+    from mcp.shared.message import SessionMessage
+
+    process = await _start_process(server, tail)
+    incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def read() -> None:
+        lines = _LineReader(tail)
+        async with incoming:
+            reason = "it closed its output"
+            try:
+                while True:
+                    for message in lines.feed(await process.stdout.receive(_CHUNK)):
+                        await incoming.send(SessionMessage(message))
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                reason = "the connection was closed"
+                with suppress(anyio.EndOfStream, anyio.ClosedResourceError, OSError):
+                    while await process.stdout.receive(_CHUNK):  # what it still writes must not keep it from ending
+                        pass
+            except (anyio.EndOfStream, OSError):
+                with anyio.move_on_after(_EXIT_SECONDS):
+                    await process.wait()
+                if process.returncode is not None:
+                    reason = f"it exited with code {process.returncode}"
+            on_end(reason)
+
+    async def write() -> None:
+        try:
+            async with outgoing:
+                async for item in outgoing:
+                    await process.stdin.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            on_end("it closed its input")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        tasks.start_soon(write)
+        try:
+            yield read_stream, write_stream
+        finally:
+            read_stream.close()
+            with anyio.CancelScope(shield=True):
+                await _stop_process(process)
+                await anyio.to_thread.run_sync(tail.wait)
+            for stream in (incoming, write_stream, outgoing):
+                stream.close()
+            tasks.cancel_scope.cancel()
+
+
+class _LineReader:
+    """Cuts output into messages. Of a line that is too long only the ends are kept, to tell which call it would answer."""
+
+    def __init__(self, tail: OutputTail) -> None:
+        self._tail, self._parts, self._size = tail, list[bytes](), 0
+        self._end = b""
+
+    def feed(self, data: bytes) -> list[Any]:
+        messages: list[Any] = []
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._add(line)
+            if (message := self._finish()) is not None:
+                messages.append(message)
+        self._add(rest)
+        return messages
+
+    def _add(self, data: bytes) -> None:
+        if not data:
+            return
+        self._size += len(data)
+        if self._size <= MAX_MESSAGE:
+            self._parts.append(data)
+        else:
+            del self._parts[1:]
+            self._end = (self._end + data)[-_CHUNK:]
+
+    def _finish(self) -> Any:
+        from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+        line, size, end = b"".join(self._parts), self._size, self._end
+        self._parts, self._size, self._end = [], 0, b""
+        if size > MAX_MESSAGE:
+            log.warning("a message of an MCP server has %d MB and was left out", size >> 20)
+            # SDKs write the id first or last.
+            ids = _ID.findall(line[:200])[:1] or _ID.findall(end[-200:])[-1:]
+            error = ErrorData(code=INTERNAL_ERROR, message=f"the result has {size >> 20} MB, over {MAX_MESSAGE >> 20} MB")
+            return JSONRPCError(jsonrpc="2.0", id=int(ids[0]), error=error) if ids else None
+        try:
+            return jsonrpc_message_adapter.validate_json(line, by_name=False) if line.strip() else None
+        except ValueError:  # a banner, or output that somebody forgot
+            self._tail.add(line[:_CHUNK])
+            return None
+
+
+async def _start_process(server: McpServer, tail: OutputTail) -> Any:
+    from mcp.client.stdio import get_default_environment
+
+    more = {name: os.environ[name] for name in _MORE_VARIABLES if name in os.environ}
+    env = {**get_default_environment(), **more, **server.env}
+    read_end, write_end = os.pipe()
+    try:
+        with open(write_end, "w", encoding="utf-8") as stderr:
+            if sys.platform == "win32":
+                from mcp.os.win32.utilities import create_windows_process, get_windows_executable_command
+
+                command = await anyio.to_thread.run_sync(get_windows_executable_command, server.command)
+                process = await create_windows_process(command, [*server.args], env, stderr, server.cwd)
+            else:
+                process = await anyio.open_process(
+                    [server.command, *server.args], env=env, stderr=stderr, cwd=server.cwd, start_new_session=True
+                )
+    except (OSError, ValueError) as e:
+        os.close(read_end)
+        is_missing = isinstance(e, FileNotFoundError) and (server.cwd is None or os.path.isdir(server.cwd))
+        reason = "there is no such program" if is_missing else (getattr(e, "strerror", "") or str(e))
+        raise UsageError(f"{server.command!r} cannot be started: {reason}") from None
+    tail.read_from(read_end)
+    return process
+
+
+async def _stop_process(process: Any) -> None:
+    """End a server as the specification says: close its stdin, wait, ask it to end, kill it; and its children with it."""
+    with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await process.stdin.aclose()
+    for number in (None, "SIGTERM", "SIGKILL"):
+        if number is not None:
+            await _kill_group(process, number)
+        deadline = anyio.current_time() + _EXIT_SECONDS
+        while process.returncode is None and anyio.current_time() < deadline:
+            await anyio.sleep(0.01)  # not `wait`, which also waits for pipes that a child keeps open
+        if process.returncode is not None:
+            break
+    await _kill_group(process, "SIGKILL")  # children that it left behind
+    with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await process.stdout.aclose()
+    # Otherwise asyncio warns of a transport that a child keeps open.
+    close = getattr(getattr(getattr(process, "_process", None), "_transport", None), "close", None)
+    if callable(close):
+        with suppress(PermissionError):
+            close()
+
+
+async def _kill_group(process: Any, number: str) -> None:
+    if sys.platform == "win32":
+        from mcp.os.win32.utilities import close_process_job, terminate_windows_process_tree
+
+        if process.returncode is None:
+            await terminate_windows_process_tree(process)
+        close_process_job(process)
+    else:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, getattr(signal, number))
