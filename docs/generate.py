@@ -135,7 +135,8 @@ def render_settings() -> str:
     rows = ["| setting | default | variable | project | meaning |", "|---|---|---|---|---|"]
     owner = Settings
     for field in setting_fields():
-        if field.owner is not owner and field.owner is not Settings and field.key[0] != "providers":
+        is_nested = WILDCARD in field.key[:-1]  # the settings of a provider or a server
+        if field.owner is not owner and field.owner is not Settings and not is_nested:
             section = (inspect.getdoc(field.owner) or "").partition("\n")[0]
             rows.append(f"| **{field.key[0]}** | | | | {section} |")
         owner = field.owner

@@ -1,6 +1,7 @@
 """`toolglot config`: show the settings in effect and where they come from. Keys and headers are never shown."""
 
 import os
+import re
 import sys
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from toolglot.sanitize import shorten
 from toolglot.user_dirs import config_file, data_directory, state_directory
 
 _MAX_VALUE = 200  # characters
+_SECRET_KEY = re.compile(r"providers\..*\.headers\.|mcp\.servers\..*\.((env|headers)\.|oauth\.client_secret)")
 
 
 @click.group(no_args_is_help=False)
@@ -70,7 +72,7 @@ def show_withheld(configuration: Configuration, title: str) -> None:
 def hide_secrets(key: str, value: Any) -> Any:
     """Redact everything in a setting's value that is, or looks like, a secret."""
     if isinstance(value, str):
-        return REDACTED if key.startswith("providers.") and ".headers." in key else redact(value, by_name=True)
+        return REDACTED if _SECRET_KEY.match(key) else redact(value, by_name=True)
     if isinstance(value, list | tuple):
         return [hide_secrets(key, item) for item in cast(tuple[Any, ...], value)]
     return value

@@ -43,6 +43,7 @@ __all__ = [
     "WithheldSetting",
     "apply_rule",
     "find_project_file",
+    "list_project_directories",
     "read_configuration",
     "setting_variables",
 ]
@@ -95,6 +96,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     code_directories: dict[str, Path] = {}
     """For `tools` and `facade`: where the modules they name are looked for, unless they are installed. It is the directory of
     the file that names them, or the current one if a flag does, or a variable and the user trusts that directory."""
+    project_servers: frozenset[str] = frozenset()
+    """The MCP servers that the project's file says something about."""
 
 
 def read_configuration(
@@ -121,7 +124,9 @@ def read_configuration(
     project = find_project_file(directory)
     if project is not None and not _is_same_path(project, user):
         trusted = is_trusted(project.parent, environ) if trusted is None else trusted
-        layers.add_layer(_read_file(project), f"project file {project}", project.parent, trusted=trusted)
+        entries = _read_file(project)
+        layers.add_layer(entries, f"project file {project}", project.parent, trusted=trusted)
+        layers.project_servers |= {path[2] for path in entries if trusted and path[:2] == ("mcp", "servers")}
     else:
         project, trusted = None, False
     for variable, entries in _read_environment(environ):
@@ -139,11 +144,18 @@ def read_configuration(
         project=None if project is None else project.parent,
         trusted=trusted,
         code_directories=layers.code_directories,
+        project_servers=frozenset(layers.project_servers),
     )
 
 
 def find_project_file(directory: Path | None = None) -> Path | None:
-    """The nearest `toolglot.toml`, in the directory or above it.
+    """The nearest `toolglot.toml`, in the directory or above it, as far as `list_project_directories` goes."""
+    files = (candidate / PROJECT_FILE for candidate in list_project_directories(directory))
+    return next(filter(os.path.isfile, files), None)
+
+
+def list_project_directories(directory: Path | None = None) -> list[Path]:
+    """The directories that a project's files may be in: this one, and those above it.
 
     The search ends at a repository's root and at the home directory, and before a world-writable directory above the first one,
     where anybody could plant a file.
@@ -151,19 +163,19 @@ def find_project_file(directory: Path | None = None) -> Path | None:
     try:
         start = Path.cwd() if directory is None else directory.absolute()
     except OSError:  # the current directory is gone
-        return None
+        return []
     home = Path(os.path.expanduser("~"))
+    directories: list[Path] = []
     for candidate in (start, *start.parents):
         try:
             if candidate != start and os.name == "posix" and candidate.stat().st_mode & stat.S_IWOTH:
-                return None
+                break
         except OSError:
             pass
-        if os.path.isfile(candidate / PROJECT_FILE):
-            return candidate / PROJECT_FILE
+        directories.append(candidate)
         if os.path.lexists(candidate / ".git") or _is_same_path(candidate, home):
-            return None
-    return None
+            break
+    return directories
 
 
 def _is_same_path(first: Path, second: Path) -> bool:
@@ -176,6 +188,7 @@ class _Layers:
     def __init__(self) -> None:
         self.withheld: list[WithheldSetting] = []
         self.code_directories: dict[str, Path] = {}
+        self.project_servers: set[str] = set()
         self._current: dict[SettingPath, tuple[Any, str]] = {
             field.key: (field.default, DEFAULT) for field in setting_fields() if WILDCARD not in field.key
         }
@@ -187,6 +200,11 @@ class _Layers:
 
         `directory`: where modules that it names may be found.
         """
+        for path in [
+            path for path in entries if trusted and path[:2] == ("mcp", "servers") and path[3:] in (("command",), ("url",))
+        ]:
+            # Another program or address must not get what was meant for the former one: variables with keys, headers.
+            self._current = {known: value for known, value in self._current.items() if known[:3] != path[:3]}
         for path, value in entries.items():
             if trusted:
                 self._current[path] = value, origin
@@ -214,16 +232,21 @@ class _Layers:
         return msgspec.convert(document, Settings)
 
     def list_values(self) -> Iterator[SettingValue]:
-        """Every setting in the order of declaration; the settings of a provider stay together."""
-        providers = list(dict.fromkeys(path[1] for path in self._current if path[0] == "providers"))
+        """Every setting in the order of declaration; the settings of a provider or a server stay together."""
         for section in dict.fromkeys(field.key[0] for field in setting_fields()):
             keys = [field.key for field in setting_fields() if field.key[0] == section]
-            if section == "providers":
-                if not providers:
-                    yield SettingValue("providers", {}, DEFAULT)
-                keys = [("providers", provider, *key[2:]) for provider in providers for key in keys]
             for key in keys:
-                yield from self._values_of(key)
+                if WILDCARD not in key[:-1]:
+                    yield from self._values_of(key)
+            for table in dict.fromkeys(key[: key.index(WILDCARD)] for key in keys if WILDCARD in key[:-1]):
+                size = len(table)
+                names = dict.fromkeys(path[size] for path in self._current if path[:size] == table)
+                if not names:
+                    yield SettingValue(format_path(table), {}, DEFAULT)
+                for name in names:
+                    for key in keys:
+                        if key[: size + 1] == (*table, WILDCARD):
+                            yield from self._values_of((*table, name, *key[size + 1 :]))
 
     def _values_of(self, key: SettingPath) -> Iterator[SettingValue]:
         if key[-1] != WILDCARD:

@@ -12,6 +12,7 @@ from msgspec import Meta
 from toolglot.approvals import Effect
 from toolglot.engine.transport import Timeouts
 from toolglot.loop.context_window import ContextPolicy
+from toolglot.mcp.servers import McpOAuth, McpServer
 from toolglot.request import Effort
 from toolglot.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
 
@@ -21,8 +22,10 @@ __all__ = [
     "GenerationSettings",
     "InstructionSettings",
     "LogSettings",
+    "McpSettings",
     "PolicySettings",
     "ProviderSettings",
+    "ServerSettings",
     "Setting",
     "Settings",
     "ToolFilter",
@@ -214,6 +217,33 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a tool's result to show."""
 
 
+_SECRETS = Setting(is_secret=True, allows_empty=True)
+
+
+class ServerSettings(McpServer, frozen=True, kw_only=True):
+    """An MCP server, or some settings of one that another file names."""
+
+    env: Annotated[dict[str, str], _SECRETS] = {}  # noqa: RUF012 - msgspec copies it
+    """Variables for the program, besides a few harmless ones such as PATH; `${NAME}` stands for a variable of yours."""
+    headers: Annotated[dict[str, str], _SECRETS] = {}  # noqa: RUF012 - msgspec copies it
+    """Headers to send with every request, such as Authorization; `${NAME}` stands for a variable of yours."""
+    oauth: McpOAuth = McpOAuth()
+
+    def __post_init__(self) -> None:
+        """Accept what is incomplete: other files may add to it, and one bad server must not take the others down."""
+
+
+class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """MCP servers whose tools models can use."""
+
+    enabled: Annotated[bool, Setting(flag="--no-mcp")] = True
+    """false: no server is started."""
+    project_files: bool = True
+    """Whether servers in `.mcp.json`, `.vscode/mcp.json` and `.cursor/mcp.json` of a trusted project are started."""
+    servers: dict[str, ServerSettings] = {}
+    """The servers by their names."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
@@ -246,5 +276,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     providers: dict[str, ProviderSettings] = {}
     builtin: BuiltinSettings = BuiltinSettings()
     instructions: InstructionSettings = InstructionSettings()
+    mcp: McpSettings = McpSettings()
     chat: Annotated[ChatSettings, _FREE] = ChatSettings()
     log: LogSettings = LogSettings()

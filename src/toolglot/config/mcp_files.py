@@ -1,0 +1,249 @@
+"""Files that name MCP servers, in the forms that other programs use: Claude's and Cursor's `mcpServers`, VS Code's `servers`.
+
+One bad entry does not take the others down: it has a `problem`. What is not understood is reported, never ignored silently. A
+file never gives approvals: keys that would (`alwaysAllow`) are reported, too.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from toolglot.config.settings import ServerSettings
+from toolglot.errors import UsageError
+from toolglot.jsontext import json_type_name, loads
+from toolglot.textutil import did_you_mean, suggest
+
+__all__ = [
+    "PROJECT_FILES",
+    "FileServer",
+    "ServerFile",
+    "ServerInput",
+    "parse_env_file",
+    "parse_server_file",
+    "read_server_file",
+]
+
+PROJECT_FILES = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
+"""Of a project, the most important first."""
+_MAX_BYTES = 256_000
+_STRING = r'"(?:[^"\\\n]|\\.)*+"'
+# VS Code's files may have comments, and commas at the end of lists.
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])")
+_ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(.*?)\s*\Z", re.DOTALL)
+# Key -> ours. Windsurf: serverUrl; Gemini CLI: httpUrl, includeTools, excludeTools; Copilot CLI: tools.
+_KEYS = {
+    **{name: name for name in ("command", "args", "env", "cwd", "url", "headers", "enabled")},
+    "serverUrl": "url",
+    "httpUrl": "url",
+    "tools": "allow",
+    "includeTools": "allow",
+    "excludeTools": "deny",
+}
+_OTHER_KEYS = ("type", "transport", "envFile", "disabled", "timeout", "oauth", "auth")
+_OAUTH_KEYS = {
+    "clientId": "client_id",
+    "clientSecret": "client_secret",
+    "callbackPort": "redirect_port",
+    "scopes": "scopes",
+    "CLIENT_ID": "client_id",
+    "CLIENT_SECRET": "client_secret",  # Cursor
+}
+_APPROVALS = frozenset({"alwaysAllow", "autoApprove", "trust"})
+# For other programs, or for people.
+_IGNORED = frozenset(
+    {"description", "name", "title", "displayName", "version", "gallery", "icon", "dev", "alwaysLoad", "$schema"}
+)
+_TRANSPORTS = {
+    **dict.fromkeys(("stdio", "local"), "command"),
+    **dict.fromkeys(("http", "streamable-http", "streamableHttp", "streamable_http", "remote"), "url"),
+}
+
+
+class ServerInput(msgspec.Struct, frozen=True, kw_only=True):
+    """What VS Code asks the user for before it starts a server: `${input:ID}`."""
+
+    id: str
+    description: str = ""
+    is_password: bool = False
+    default: str = ""
+    options: tuple[str, ...] = ()
+
+
+class FileServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A server as a file describes it; variables are not expanded."""
+
+    settings: ServerSettings = ServerSettings()
+    env_file: str = ""
+    problem: str = ""
+    """Why it cannot be used."""
+
+
+class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The servers of a file."""
+
+    path: Path
+    servers: dict[str, FileServer] = {}
+    inputs: dict[str, ServerInput] = {}
+    notes: tuple[str, ...] = ()
+    """What was not understood, one sentence each."""
+
+
+def read_server_file(path: Path) -> ServerFile:
+    """Read a file. Raises UsageError: one sentence with the path."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise UsageError(f"{path} is larger than {_MAX_BYTES:,} bytes: it is not a file with MCP servers")
+        return parse_server_file(data.decode("utf-8-sig"), path)
+    except OSError as e:
+        raise UsageError(f"cannot read the MCP servers in {str(path)!r}: {e.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+
+
+def parse_server_file(text: str, path: Path) -> ServerFile:
+    """Parse the text of a file. Raises UsageError."""
+    try:
+        document = loads(text)
+    except ValueError:
+        try:
+            document = loads(_LAST_COMMA.sub(lambda match: match[1] or "", _COMMENT.sub(lambda match: match[1] or " ", text)))
+        except ValueError as e:
+            raise UsageError(f"{path} is not JSON: {e}") from None
+    content = cast(dict[str, Any], document) if isinstance(document, dict) else {}
+    tables = [content[key] for key in ("mcpServers", "servers") if key in content]
+    if not tables:
+        raise UsageError(f'{path} names no MCP servers: it needs a key "mcpServers" (Claude, Cursor) or "servers" (VS Code)')
+    notes = [
+        f"{path}: the key {key!r} is unknown and was ignored"
+        for key in content
+        if key not in ("mcpServers", "servers", "inputs", *_IGNORED)
+    ]
+    servers: dict[str, FileServer] = {}
+    for table in tables:
+        if not isinstance(table, dict):
+            raise UsageError(f"{path}: the servers must be an object with one entry for each, not {json_type_name(table)}")
+        for name, entry in cast(dict[str, Any], table).items():
+            reader = _EntryReader(f"{path}: {name}")
+            servers[name] = reader.read(entry)
+            notes += reader.notes
+    inputs = {each.id: each for each in _read_inputs(content.get("inputs"))}
+    return ServerFile(path=path, servers=servers, inputs=inputs, notes=tuple(notes))
+
+
+def _read_inputs(inputs: Any) -> Iterator[ServerInput]:
+    for entry in _dicts(inputs):
+        if "id" in entry and "command" not in entry:  # only VS Code itself can run its commands
+            options = cast(list[Any], entry.get("options")) if isinstance(entry.get("options"), list) else []
+            yield ServerInput(
+                id=str(entry["id"]),
+                description=str(entry.get("description", "")),
+                is_password=entry.get("password") is True,
+                default=str(entry.get("default", "")),
+                options=(
+                    *(option for option in options if isinstance(option, str)),
+                    *(str(option.get("value", "")) for option in _dicts(options)),
+                ),
+            )
+
+
+def _dicts(values: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; none if it is not one."""
+    return [value for value in cast(list[Any], values) if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+class _EntryReader:
+    """Reads one server."""
+
+    def __init__(self, place: str) -> None:
+        self.notes: list[str] = []
+        self._place = place
+
+    def read(self, entry: Any) -> FileServer:
+        if not isinstance(entry, dict):
+            return FileServer(problem=f"{self._place} must be an object, not {json_type_name(entry)}")
+        given = cast(dict[str, Any], entry)
+        fields: dict[str, Any] = {}
+        for key, value in given.items():
+            if key in _KEYS:
+                fields[_KEYS[key]] = value
+            elif key in _APPROVALS:
+                self._note(f"{key!r} was ignored: only you approve calls (policy.approve)")
+            elif key not in _OTHER_KEYS and key not in _IGNORED:
+                hint = did_you_mean(suggest(key, [*_KEYS, *_OTHER_KEYS], limit=1))
+                self._note(f"the key {key!r} is unknown and was ignored{hint and f'; {hint}'}")
+        if given.get("disabled") is True:
+            fields["enabled"] = False
+        for name in ("env", "headers"):
+            if isinstance(fields.get(name), dict):
+                fields[name] = {key: _to_text(value) for key, value in fields[name].items() if value is not None}
+        if isinstance(timeout := given.get("timeout"), int | float) and timeout > 0:
+            # Claude Code and Gemini CLI count milliseconds, Cline seconds.
+            fields["timeout"] = timeout / 1000 if timeout >= 1000 else timeout
+        fields |= self._read_oauth(given.get("oauth") or given.get("auth"))
+        if fields.get("allow") in (["*"], "*"):
+            del fields["allow"]
+        try:
+            settings = msgspec.convert(fields, ServerSettings)
+        except msgspec.ValidationError as e:
+            message, _, place = str(e).partition(" - at ")
+            name = place.strip("`").removeprefix("$.") or "it"
+            return FileServer(problem=f"{self._place} is not valid: {name}: {message[:1].lower()}{message[1:]}")
+        env_file = given.get("envFile", "")
+        problem = self._check_transport(given.get("type", given.get("transport")), settings)
+        return FileServer(settings=settings, env_file=env_file if isinstance(env_file, str) else "", problem=problem)
+
+    def _note(self, text: str) -> None:
+        self.notes.append(f"{self._place}: {text}")
+
+    def _read_oauth(self, oauth: Any) -> dict[str, Any]:
+        if not isinstance(oauth, dict):
+            return {}
+        given, fields = cast(dict[str, Any], oauth), dict[str, Any]()
+        for key, value in given.items():
+            if key in _OAUTH_KEYS:
+                fields[_OAUTH_KEYS[key]] = value.split() if key == "scopes" and isinstance(value, str) else value
+            else:
+                self._note(f"the key {key!r} of its sign-in is unknown and was ignored")
+        return {"oauth": fields}
+
+    def _check_transport(self, transport: Any, settings: ServerSettings) -> str:
+        """Return why the server cannot be used; "" if it can."""
+        if transport == "sse":
+            return f"{self._place} speaks SSE, which MCP has replaced: use its address for Streamable HTTP, with type http"
+        if transport is not None and (not isinstance(transport, str) or transport not in _TRANSPORTS):
+            return f"{self._place} has the unknown type {transport!r}: there are stdio and http"
+        wanted = _TRANSPORTS[transport] if isinstance(transport, str) else ""
+        if not settings.command and not settings.url:
+            return f"{self._place} has neither a command nor a url: set one of them"
+        if settings.command and settings.url:
+            return f"{self._place} has both a command and a url: remove one of them"
+        if wanted and not getattr(settings, wanted):
+            return f"{self._place} has the type {transport}, which needs a {wanted}"
+        return ""
+
+
+def _to_text(value: Any) -> Any:
+    """Return a value of a variable as text: some files have numbers there."""
+    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int | float) else value
+
+
+def parse_env_file(text: str) -> dict[str, str]:
+    """Parse lines NAME=value, with comments, `export` and quotes. Other lines mean nothing."""
+    variables: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _ENV_LINE.match(line)
+        if match is None or line.lstrip().startswith("#"):
+            continue
+        value = match[2]
+        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1].replace("\\n", "\n").replace('\\"', '"') if value[0] == '"' else value[1:-1]
+        else:
+            value = re.sub(r"\s+#.*", "", value)
+        variables[match[1]] = value
+    return variables

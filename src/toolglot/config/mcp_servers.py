@@ -1,0 +1,298 @@
+"""Which MCP servers there are, where each comes from, and what it starts with.
+
+Servers come from `--mcp-config` files, the settings `[mcp.servers.NAME]`, and files of the project, in this order: where two
+have the same name, the first one counts, and the user is told. Settings without a command and a url change a server that a file
+of the project names. Servers of a project are used only if its directory is trusted, and run in the sandbox of commands unless
+the user says otherwise. Variables are expanded when a server is started, so that nothing else ever sees their values.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from toolglot.config.layers import PROJECT_FILE, Configuration, list_project_directories
+from toolglot.config.mcp_files import PROJECT_FILES, ServerFile, ServerInput, parse_env_file, read_server_file
+from toolglot.config.settings import ServerSettings
+from toolglot.config.trust import is_trusted
+from toolglot.engine.signin.environment import KEY_VARIABLES, read_key_variable, remember_key
+from toolglot.errors import UsageError
+from toolglot.mcp.servers import McpOAuth, McpServer
+from toolglot.redact import redact
+from toolglot.user_dirs import config_file
+
+__all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers"]
+
+AskInput = Callable[[ServerInput], str | None]
+"""Asks the user for an input of VS Code; None: not answered."""
+_VARIABLE = re.compile(r"\$\{([^${}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH|DSN", re.IGNORECASE)
+_DEFAULTS = ServerSettings()
+
+
+class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, and where it comes from. Nothing is expanded: it can be shown after redaction."""
+
+    name: str
+    settings: ServerSettings
+    origin: str
+    """The file that names it."""
+    directory: Path
+    """The workspace folder of the file, which paths are relative to."""
+    is_project: bool = False
+    """A project's file has a say in it."""
+    env_file: str = ""
+    inputs: dict[str, ServerInput] = {}
+    forbidden_variables: frozenset[str] = frozenset()
+    """Keys of providers, which servers of a project do not get."""
+    problem: str = ""
+    """Why it cannot be used, in one sentence."""
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether it runs in the sandbox of commands."""
+        return bool(self.settings.command) and (self.is_project if self.settings.sandbox is None else self.settings.sandbox)
+
+    @property
+    def target(self) -> str:
+        """What it starts, or its address, for people: without secrets."""
+        return redact(self.settings.url or shlex.join((self.settings.command, *self.settings.args)), by_name=True)
+
+    def resolve(self, ask: AskInput | None = None) -> McpServer:
+        """Return the server with variables, inputs and its env file filled in. Raises UsageError."""
+        if self.problem:
+            raise UsageError(self.problem)
+        expand = _Expander(self, ask).expand
+        settings = self.settings
+        env = {name: expand(value) for name, value in settings.env.items()}
+        if self.env_file:
+            path = self.directory / os.path.expanduser(expand(self.env_file))
+            try:
+                env = {**parse_env_file(path.read_text(encoding="utf-8-sig")), **env}
+            except (OSError, ValueError) as e:
+                reason = getattr(e, "strerror", None) or "it is not UTF-8 text"
+                raise UsageError(f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {reason}") from None
+        headers = {name: expand(value) for name, value in settings.headers.items()}
+        _remember_secrets(env, headers)
+        oauth = replace(settings.oauth, **{n: expand(getattr(settings.oauth, n)) for n in ("client_id", "client_secret")})
+        values: dict[str, Any] = {
+            **asdict(settings),
+            "command": os.path.expanduser(expand(settings.command)),
+            "args": tuple(map(expand, settings.args)),
+            "env": env,
+            "cwd": str(self.directory / os.path.expanduser(expand(settings.cwd or ""))) if settings.command else None,
+            "url": expand(settings.url),
+            "headers": headers,
+            "sandbox": self.is_sandboxed,
+            "oauth": None if oauth == McpOAuth() else oauth,
+        }
+        try:
+            return McpServer(**values)
+        except UsageError as e:
+            raise UsageError(f"the MCP server {self.name} ({self.origin}) is not valid: {e}") from None
+
+
+class ServerCatalog(msgspec.Struct, frozen=True, kw_only=True):
+    """All servers that the configuration names."""
+
+    servers: tuple[ServerEntry, ...] = ()
+    withheld: tuple[ServerEntry, ...] = ()
+    """Those in files of a project that is not trusted."""
+    notes: tuple[str, ...] = ()
+
+    def find(self, name: str) -> ServerEntry | None:
+        """Return a server by its name, trusted or not."""
+        return next((entry for entry in (*self.servers, *self.withheld) if entry.name == name), None)
+
+
+def find_servers(
+    configuration: Configuration,
+    *,
+    files: Iterable[Path] = (),
+    directory: Path | None = None,
+    trusted: bool | None = None,
+) -> ServerCatalog:
+    """Find all servers. Raises UsageError if one of the `files`, which the user named, cannot be read.
+
+    Args:
+        configuration: The settings.
+        files: What `--mcp-config` names.
+        directory: Where to look for files of the project, and above it. Default: the current directory.
+        trusted: Whether the project is trusted. Default: the user's decision about each directory.
+    """
+    workspace = (directory or Path()).absolute()
+    notes: list[str] = []
+    named: dict[str, ServerEntry] = {}
+    for file in map(read_server_file, files):
+        for entry in _read_entries(file, workspace):
+            if entry.name in named:
+                notes.append(
+                    f"the MCP server {entry.name} is in {entry.origin} and in {named[entry.name].origin}: the first is used"
+                )
+            named[entry.name] = entry
+        notes += file.notes
+    found: dict[str, ServerEntry] = {}
+    withheld: dict[str, ServerEntry] = {}
+    if configuration.settings.mcp.project_files:
+        _read_project(workspace, configuration, trusted, (found, withheld), notes)
+    overlays: dict[str, ServerSettings] = {}
+    for name, settings in configuration.settings.mcp.servers.items():
+        if not (settings.command or settings.url):
+            overlays[name] = settings
+            continue
+        is_project = name in configuration.project_servers
+        home = configuration.project if is_project and configuration.project is not None else workspace
+        entry = ServerEntry(
+            name=name,
+            settings=settings,
+            origin=str(home / PROJECT_FILE) if is_project else str(config_file()),
+            directory=home,
+            is_project=is_project,
+            forbidden_variables=_forbidden(configuration) if is_project else frozenset(),
+        )
+        _report_conflict(found.pop(name, None), entry, notes)
+        withheld.pop(name, None)
+        found[name] = entry
+    for name, entry in named.items():
+        _report_conflict(found.pop(name, None), entry, notes)
+        withheld.pop(name, None)
+        found[name] = entry
+    for name, overlay in overlays.items():
+        changes = {field: value for field, value in asdict(overlay).items() if value != getattr(_DEFAULTS, field)}
+        for table in (found, withheld):
+            if name in table:
+                entry = table[name]
+                env, headers = {**entry.settings.env, **overlay.env}, {**entry.settings.headers, **overlay.headers}
+                changed = replace(entry.settings, **{**changes, "env": env, "headers": headers})
+                table[name] = replace(entry, settings=changed)
+                break
+        else:
+            notes.append(f"mcp.servers.{name} has neither a command nor a url, and no file of the project names that server")
+    return ServerCatalog(servers=tuple(found.values()), withheld=tuple(withheld.values()), notes=tuple(notes))
+
+
+def _read_project(
+    workspace: Path,
+    configuration: Configuration,
+    trusted: bool | None,
+    tables: tuple[dict[str, ServerEntry], dict[str, ServerEntry]],
+    notes: list[str],
+) -> None:
+    """Add the servers in files of the project: to the first table those of trusted directories, to the second the others."""
+    found, withheld = tables
+    directories = list_project_directories(workspace)
+    for name in PROJECT_FILES:
+        directory = next((each for each in directories if os.path.isfile(each / name)), None)
+        if directory is None:
+            continue
+        is_usable = is_trusted(directory) if trusted is None else trusted
+        try:
+            file = read_server_file(directory / name)
+        except UsageError as e:
+            notes += [f"{e}; its servers are left out"] if is_usable else []
+            continue
+        notes += file.notes if is_usable else ()
+        table = found if is_usable else withheld
+        for entry in _read_entries(file, directory):
+            entry = replace(entry, is_project=True, forbidden_variables=_forbidden(configuration))
+            if entry.name in table:
+                _report_conflict(entry, table[entry.name], notes)
+            table.setdefault(entry.name, entry)
+
+
+def _read_entries(file: ServerFile, directory: Path) -> Iterable[ServerEntry]:
+    for name, server in file.servers.items():
+        yield ServerEntry(
+            name=name,
+            settings=server.settings,
+            origin=str(file.path),
+            directory=directory,
+            env_file=server.env_file,
+            inputs=file.inputs,
+            problem=server.problem,
+        )
+
+
+def _forbidden(configuration: Configuration) -> frozenset[str]:
+    return KEY_VARIABLES.difference(configuration.settings.policy.keep_env)
+
+
+def _report_conflict(other: ServerEntry | None, used: ServerEntry, notes: list[str]) -> None:
+    if other is not None and other.settings != used.settings:
+        notes.append(f"the MCP server {used.name} is in {used.origin} and in {other.origin}: the first is used")
+
+
+class _Expander:
+    """Replaces `${…}` in the settings of a server."""
+
+    def __init__(self, entry: ServerEntry, ask: AskInput | None) -> None:
+        self._entry, self._ask = entry, ask
+        self._inputs: dict[str, str] = {}
+        home, directory = os.path.expanduser("~"), str(entry.directory)
+        self._places = {
+            **dict.fromkeys(("workspaceFolder", "workspaceRoot", "CLAUDE_PROJECT_DIR", "cwd"), directory),
+            "workspaceFolderBasename": entry.directory.name,
+            "userHome": home,
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }
+
+    def expand(self, text: str) -> str:
+        """Return a text with the values of its variables. Raises UsageError."""
+        return _VARIABLE.sub(lambda match: self._find(match[1]), text)
+
+    def _find(self, word: str) -> str:
+        if word in self._places:
+            return self._places[word]
+        kind, colon, rest = word.partition(":")
+        if kind == "input" and colon:
+            return self._find_input(rest)
+        name, _, default = (rest if kind == "env" and colon else word).partition(":-")
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"the MCP server {self._entry.name} uses ${{{word}}}, which is not supported: write the value instead"
+            )
+        if name in self._entry.forbidden_variables:
+            raise UsageError(
+                f"the MCP server {self._entry.name} of {self._entry.origin} asks for {name}, the key of a provider: "
+                "name it in policy.keep_env if it may have it"
+            )
+        if value := read_key_variable(name):
+            if _SECRET_NAME.search(name):
+                remember_key(value)
+            return value
+        if ":-" in word:
+            return default
+        if name in os.environ:  # but empty
+            return ""
+        raise UsageError(f"the MCP server {self._entry.name} needs the variable {name}, which is not set")
+
+    def _find_input(self, id: str) -> str:
+        if id not in self._inputs:
+            wanted = self._entry.inputs.get(id)
+            if wanted is None:
+                raise UsageError(f"the MCP server {self._entry.name} uses ${{input:{id}}}, which its file does not define")
+            answer = self._ask(wanted) if self._ask is not None else wanted.default or None
+            if answer is None:
+                needed = f"the MCP server {self._entry.name} needs an input ({wanted.description or id})"
+                raise UsageError(f"{needed}: start toolglot chat in a terminal to be asked for it")
+            if wanted.is_password:
+                remember_key(answer)
+            self._inputs[id] = answer
+        return self._inputs[id]
+
+
+def _remember_secrets(env: Mapping[str, str], headers: Mapping[str, str]) -> None:
+    """Have what may be a secret hidden wherever text is shown: headers, and variables that are named or look like secrets."""
+    for value in headers.values():
+        scheme, space, token = value.partition(" ")
+        remember_key(token if space and scheme.isalpha() else value)
+    for name, value in env.items():
+        if _SECRET_NAME.search(name) or redact(value) != value:
+            remember_key(value)
