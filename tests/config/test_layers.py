@@ -29,11 +29,15 @@ class TestLayers:
         assert not found.trusted
 
     def test_every_setting_has_a_value(self, home: Home) -> None:
-        found = home.read('[providers.gemini]\nparallel = false\n[mcp.servers.x]\nurl = "http://x"\n[aliases]\nfast = "simulator"\n')
+        found = home.read(
+            '[providers.gemini]\nparallel = false\n[mcp.servers.x]\nurl = "http://x"\n[aliases]\nfast = "simulator"\n'
+        )
         keys = list(origins(found))
         assert len(keys) == len(set(keys))
         for leaf in setting_fields():
-            shown = leaf.key_text.replace("providers.*", "providers.gemini").replace("servers.*", "servers.x").removesuffix(".*")
+            shown = (
+                leaf.key_text.replace("providers.*", "providers.gemini").replace("servers.*", "servers.x").removesuffix(".*")
+            )
             assert shown in keys or f"{shown}.fast" in keys
 
     def test_each_layer_goes_over_the_one_below(self, home: Home) -> None:

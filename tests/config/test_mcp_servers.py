@@ -128,7 +128,7 @@ class TestForms:
             read_server_file(tmp_path / "large")
 
     def test_env_files(self) -> None:
-        text = '# a comment\nexport A=1\nB = "two # words\\n"\nC=\'$x\'\nD=plain # comment\n\nnot a line\nE='
+        text = "# a comment\nexport A=1\nB = \"two # words\\n\"\nC='$x'\nD=plain # comment\n\nnot a line\nE="
         assert parse_env_file(text) == {"A": "1", "B": "two # words\n", "C": "$x", "D": "plain", "E": ""}
 
 
@@ -228,7 +228,7 @@ class TestPlaces:
     def test_a_server_without_sense_does_not_break_the_configuration(self, home: Home) -> None:
         configuration = home.read('[mcp.servers.a]\ncommand = "x"\nurl = "https://x"\n[mcp.servers.b]\ncommand = "y"')
         bad, good = find_servers(configuration, directory=home.project).servers
-        with pytest.raises(UsageError, match="the MCP server a .* is not valid: .*both are set"):
+        with pytest.raises(UsageError, match=r"the MCP server a .* is not valid: .*both are set"):
             bad.resolve()
         assert good.resolve().command == "y"
 
@@ -301,14 +301,14 @@ class TestVariables:
     def test_a_project_gets_no_key_of_a_provider(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-12345678")
         assert entry(tmp_path, command="x", args=["${OPENAI_API_KEY}"]).resolve().args == ("sk-12345678",)
-        with pytest.raises(UsageError, match="asks for OPENAI_API_KEY, the key of a provider: name it in policy.keep_env"):
+        with pytest.raises(UsageError, match=r"asks for OPENAI_API_KEY, the key of a provider: name it in policy\.keep_env"):
             entry(tmp_path, is_project=True, command="x", args=["${OPENAI_API_KEY}"]).resolve()
 
     def test_an_env_file(self, tmp_path: Path) -> None:
         (tmp_path / ".env").write_text("A=1\nB=2\n")
         server = entry(tmp_path, command="x", env={"B": "3"}, env_file="${workspaceFolder}/.env").resolve()
         assert server.env == {"A": "1", "B": "3"}
-        with pytest.raises(UsageError, match="env file .* cannot be read: No such file"):
+        with pytest.raises(UsageError, match=r"env file .* cannot be read: No such file"):
             entry(tmp_path, command="x", env_file="none").resolve()
 
     def test_a_url_may_be_a_variable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,5 +320,3 @@ class TestVariables:
 
     def test_what_is_shown_has_no_secrets(self, tmp_path: Path) -> None:
         assert "sk-abc" not in entry(tmp_path, command="x", args=["--api-key", "sk-abc12345678901234567890"]).target
-
-
