@@ -169,7 +169,8 @@ class McpToolServer:
         self._approval_hint, self._open_tools, self._page_size = approval_hint, open_tools, page_size
         self._executor_options: dict[str, Any] = {"hooks": tuple(hooks), "audit": audit, "data": data}
         self._offer: _Offer | None = None
-        self._bus = InMemorySubscriptionBus()
+        self.bus = InMemorySubscriptionBus()
+        """Tells stateless clients of changes: `await server.bus.publish(…)`. Those of the tools are told by themselves."""
         self._sessions: dict[Connection | None, asyncio.Task[_Session]] = {}  # None: of all stateless requests
         self._call_numbers = count(1)
         self._running = set[asyncio.Task[Any]]()
@@ -188,7 +189,7 @@ class McpToolServer:
             get_tool_input_schema=self._find_input_schema,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_subscriptions_listen=ListenHandler(self.bus),
         )
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name))
         return server
@@ -267,7 +268,7 @@ class McpToolServer:
     def _announce_change(self) -> None:
         """Tell all clients that there are other tools."""
         connections = [connection for connection in self._sessions if connection is not None]
-        for notice in (self._bus.publish(ToolsListChanged()), *(each.send_tool_list_changed() for each in connections)):
+        for notice in (self.bus.publish(ToolsListChanged()), *(each.send_tool_list_changed() for each in connections)):
             self._running.add(task := asyncio.ensure_future(notice))
             task.add_done_callback(self._running.discard)
 
