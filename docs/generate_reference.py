@@ -13,7 +13,7 @@ from toolglot.errors import ToolglotError
 
 # Page -> its title, the modules or packages whose public names it describes, and the names to begin with.
 REFERENCE_PAGES = {
-    "agents": ("Agents and runs", "loop config", "Orchestrator from_config"),
+    "agents": ("Agents and runs", "loop config telemetry", "Orchestrator from_config"),
     "tools": ("Tools", "tools approvals", "tool Context ToolConfig ToolError"),
     "messages": ("Messages and requests", "messages definitions request losses", "Conversation Message user assistant system"),
     "events": ("Events and results", "events", "RunResult ToolOutcome"),

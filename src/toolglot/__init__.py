@@ -166,6 +166,7 @@ if TYPE_CHECKING:
         ToolChoice as ToolChoice,
     )
     from toolglot.simulator.core import Script as Script, Simulator as Simulator
+    from toolglot.telemetry.options import Telemetry as Telemetry
     from toolglot.tools.audit import AuditLog as AuditLog
     from toolglot.tools.config import (
         Rate as Rate,
@@ -262,6 +263,7 @@ _HOMES = {
     "loop.orchestrator": "Orchestrator PromptContext",
     "loop.run": "Run",
     "simulator.core": "Script Simulator",
+    "telemetry.options": "Telemetry",
     "tools.audit": "AuditLog",
     "tools.config": "Rate RequestRate RetryConfig ToolConfig",
     "tools.context": "Context",

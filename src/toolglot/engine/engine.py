@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from logging import DEBUG, INFO, getLogger
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -28,6 +28,7 @@ from toolglot.engine.transport import (
     build_url,
     read_body,
     redact_error,
+    sanitize_url,
     send,
 )
 from toolglot.errors import (
@@ -57,6 +58,9 @@ from toolglot.wire.converters import encode_tools
 from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
 from toolglot.wire.reader import ReplyReader, error_from_response
 from toolglot.wire.restore_calls import needs_restoring, restore_events, restore_reply
+
+if TYPE_CHECKING:
+    from toolglot.telemetry.runs import RunTelemetry
 
 __all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools"]
 
@@ -223,6 +227,8 @@ class EngineState:
         self._encoder = engine.new_encoder()
         self._reader: ReplyReader | None = None
         self.result: EngineResult | None = None
+        self.telemetry: RunTelemetry | None = None
+        """Of the run that asks."""
 
     @property
     def partial_text(self) -> str:
@@ -238,11 +244,17 @@ class EngineState:
         assert self.result is not None
         return self.result
 
-    async def stream_batches(self, request: Request) -> AsyncGenerator[list[EngineEvent]]:
+    def stream_batches(self, request: Request) -> AsyncGenerator[list[EngineEvent]]:
         """Yield the reply's events as they arrive, one list for each read; afterwards `result` is set.
 
         Raises ProviderError, TransportError, MalformedReply; after that, discard what was yielded.
         """
+        batches = self._exchange(request)
+        if self.telemetry is None:
+            return batches
+        return self.telemetry.watch_chat(batches, self.engine, request, lambda: self.result)
+
+    async def _exchange(self, request: Request) -> AsyncGenerator[list[EngineEvent]]:
         exchange = _Exchange(self, request)
         while True:
             self._reader = self.result = None
@@ -394,7 +406,7 @@ class _Exchange:
         http_request = engine.build_http_request(self._profile, encoded.body, self._key_headers, stream=bool(request.stream))
         if log.isEnabledFor(DEBUG):
             size = len(http_request.body)
-            fields = {"method": http_request.method, "url": _sanitize_url(http_request.url), "bytes": size}
+            fields = {"method": http_request.method, "url": sanitize_url(http_request.url), "bytes": size}
             fields |= {**self._log_ids, "stream": http_request.stream}
             log.debug("sending a request to %s: %d bytes", engine.name, size, extra=fields)
         sent_at = time.monotonic()
@@ -477,13 +489,6 @@ class _Exchange:
             fields = {"stop": stop, "seconds": seconds, "first_byte": self._first_byte_seconds}
             self._log_info("%s replied in %.3f s: %s", seconds, stop, **fields, retries=self.retries, usage=usage)
         return result
-
-
-def _sanitize_url(url: str) -> str:
-    """Remove the query, the user and the password. The text may not be a URL at all."""
-    scheme, _, location = url.partition("?")[0].partition("://")
-    host, slash, path = location.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _add_profile_defaults(request: Request, profile: Profile) -> Request:

@@ -36,6 +36,7 @@ __all__ = [
     "join_url",
     "read_body",
     "redact_error",
+    "sanitize_url",
     "send",
 ]
 
@@ -162,6 +163,13 @@ def redact_error(error: ToolglotError, secrets: Iterable[str]) -> None:
 def build_url(base: str, path: str, model: str) -> str:
     """Return the URL of a path, which may contain the model's name."""
     return join_url(base, path).replace("{model}", quote(model, safe="/-._~:@"))
+
+
+def sanitize_url(url: str) -> str:
+    """Remove the query, the user and the password. The text may not be a URL at all."""
+    scheme, _, location = url.partition("?")[0].partition("://")
+    host, slash, path = location.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def join_url(base: str, path: str) -> str:

@@ -28,6 +28,7 @@ from toolglot.messages import Conversation, Message
 from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import select_row, split_model
 from toolglot.request import Options, Schema, ToolDefinition
+from toolglot.telemetry.options import Telemetry, check_available
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
@@ -62,6 +63,7 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
     "audit": ((AuditLog, NoneType), "an AuditLog"),
     "conversation": ((Conversation, NoneType), "a Conversation"),
     "defer": ((bool, str, Iterable, Callable, NoneType), "True, False, names or tags of tools, or a function"),
+    "telemetry": ((bool, Telemetry, NoneType), "True, False, None or a Telemetry"),
 }
 """What the arguments of an agent must be, and the words for it."""
 
@@ -108,6 +110,7 @@ class AgentOptions(EngineOptions, Generic[Data, OutputValue], total=False):
     data: Data | None
     conversation: Conversation | None
     defer: Defer
+    telemetry: Telemetry | bool | None
 
 
 class AgentCore(Generic[Data, OutputValue]):
@@ -135,6 +138,7 @@ class AgentCore(Generic[Data, OutputValue]):
         data: Data | None = None,
         conversation: Conversation | None = None,
         defer: Defer = None,
+        telemetry: Telemetry | bool | None = None,
         **engine: Unpack[EngineOptions],
     ) -> None:
         check_arguments(locals(), ARGUMENTS)
@@ -158,6 +162,8 @@ class AgentCore(Generic[Data, OutputValue]):
         self.hooks = HookChain(as_items(hooks)) if hooks else _NO_HOOKS
         self.approve = approve
         self._audit, self._fallbacks = audit, tuple(as_items(fallbacks))
+        check_available(telemetry)
+        self.telemetry: Telemetry | bool | None = telemetry
         for fallback in self._fallbacks:
             check_arguments({"fallbacks": fallback}, {"fallbacks": ARGUMENTS["model"]})
         definitions: list[ToolDefinition] = []

@@ -21,6 +21,7 @@ from toolglot.loop.run import Run
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Conversation
 from toolglot.request import ToolChoice
+from toolglot.telemetry.options import start_run
 from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
 from toolglot.tools.inner_calls import release_suspended
@@ -298,6 +299,9 @@ class AgentRuns(AgentCore[Data, OutputValue]):
                 raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
             output = StructuredOutput(cast(Any, output_type))
         data = state.executor.data = self.data if state.settings.data is None else state.settings.data
+        if self.telemetry is not False:
+            executor = state.executor
+            executor.telemetry = start_run(self.telemetry, self.engine, lambda: executor.run_id, executor.telemetry)
         requests = RequestBuilder(self, state, output, await self.system_prompt(state, data))
         return Driver(run, requests, streaming=streaming)
 

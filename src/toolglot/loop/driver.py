@@ -81,8 +81,12 @@ class Driver:
 
     # ---- the loop
 
-    async def batches(self) -> AsyncGenerator[list[RunEvent]]:
+    def batches(self) -> AsyncGenerator[list[RunEvent]]:
         """Run until it is done or waits for a decision. Without a reader (`streaming`), nothing is yielded on the way."""
+        telemetry, prompt = self._executor.telemetry, self.run.conversation[self._requests.state.prompt_start : self._start]
+        return self._drive() if telemetry is None else telemetry.watch_run(self._drive(), prompt, self.result)
+
+    async def _drive(self) -> AsyncGenerator[list[RunEvent]]:
         try:
             if (events := self._record_refusals()) and self._streaming:
                 yield events

@@ -59,6 +59,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         conversation: A conversation to continue.
         defer: Tools that the model is shown only when it finds them: True, names or tags, or a function; by default
             ("auto") all but the built-in ones if there are too many for the context window or the provider.
+        telemetry: Spans and metrics for OpenTelemetry: True, False or a `Telemetry`; by default if the program has set it up.
         engine: Options of `create_engine`.
     """
 

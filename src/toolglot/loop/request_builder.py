@@ -64,7 +64,9 @@ class RequestBuilder:
         executor.unloaded_tools = self._find_unloaded() if view.search_tool is not None else {}
         executor.interpret, executor.inner_tools = view.interpret, view.inner_tools
         executor.visible_names = view.facade.visible_names if view.facade is not None else None
-        return self.state.engine_state(agent.engine, agent.config)
+        state = self.state.engine_state(agent.engine, agent.config)
+        state.telemetry = executor.telemetry
+        return state
 
     def _find_unloaded(self) -> dict[str, ToolDefinition]:
         """Return the tools whose definitions the model has not seen, by name."""
@@ -158,7 +160,9 @@ class RequestBuilder:
             if (tokens := state.meter.scale_tokens(agent.engine.profile, estimate_text(text))) > budget * 0.7:
                 text = render_transcript(messages, previous.summary, int(2 * budget * 0.7 * budget / tokens))
             request = Request(agent.engine.model, (user(f"{SUMMARY_PROMPT}\n\n{text}"),))
-            reply = (await agent.engine.new_state(agent.config.request_rates).ask(request)).reply
+            engine_state = agent.engine.new_state(agent.config.request_rates)
+            engine_state.telemetry = state.executor.telemetry
+            reply = (await engine_state.ask(request)).reply
         except ToolglotError as e:
             log.warning("the conversation could not be summarized: %s", e)
             return "", Usage(), f"it could not be summarized: {e}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from logging import DEBUG, getLogger
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -37,6 +37,9 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, describe_error, read_result_tool
 from toolglot.tools.tool import Tool
 from toolglot.tools.turn import run_turn
+
+if TYPE_CHECKING:
+    from toolglot.telemetry.runs import RunTelemetry
 
 __all__ = ["ToolExecutor"]
 
@@ -95,6 +98,8 @@ class ToolExecutor:
         """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
         self.interruption_notes: dict[str, str] = {}
         """What calls, by id, had done when they were interrupted, as far as their tools say so."""
+        self.telemetry: RunTelemetry | None = None
+        """Of the present run."""
         self.inner_queue: InnerCallQueue | None = None
         self.make_inner_tools: Callable[[CallBatch, str, Ruling | None, CallSuspended | None], InnerTools]
         """Returns what the code of a call may call: the batch and the id of the call, a decision on a call of its code, and
@@ -254,6 +259,8 @@ class ToolExecutor:
                     prepared, ruling = allowed, None
                     continue
                 request = replace(request, reason=f"what it would do has changed since it was approved; {request.reason}")
+            if self.telemetry is not None:
+                self.telemetry.note_approval_request(request)
             answer = None if self.approve is None else await ask_approver(self.approve, request)
             if answer is None:
                 return request
@@ -371,6 +378,8 @@ class ToolExecutor:
         times or ids to it.
         """
         self.metrics.add(outcome)
+        if self.telemetry is not None and not outcome.ran:
+            self.telemetry.note_refusal(outcome, is_denied=approved is False, reason=reason)
         if outcome.result.error_code != REPEATED_CALL:  # such a refusal is no new result of the call
             returned = outcome.result.content if content is None else content
             self.policy.record_result(outcome.call, tool if outcome.ran else None, returned)

@@ -1,0 +1,125 @@
+"""Messages and tools in the JSON of OpenTelemetry's GenAI conventions: `gen_ai.input.messages` and its relatives.
+
+Every message is converted once, however many requests it is part of. Keys, and what looks like one, are hidden.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from toolglot.jsontext import dumps_text, loads
+from toolglot.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, ToolsChanged
+from toolglot.redact import redact
+from toolglot.request import ToolDefinition
+
+__all__ = ["FINISH_REASONS", "Captured", "ContentCache"]
+
+FINISH_REASONS = {
+    "end": "stop",
+    "tools": "tool_call",
+    "length": "length",
+    "refusal": "content_filter",
+    "filtered": "content_filter",
+    "error": "error",
+}
+"""Why a reply ended, in the words of the conventions; others as they are."""
+_MODALITIES = {"file": "document"}
+
+
+class Captured:
+    """Values as JSON text, for spans, and as they are, for events."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.text = f"[{','.join(texts)}]"
+
+    @property
+    def values(self) -> Any:
+        """The values."""
+        return loads(self.text)
+
+
+class ContentCache:
+    """What was converted for the requests of one run."""
+
+    def __init__(self) -> None:
+        self.secrets: Iterable[str] = ()
+        self._messages: list[tuple[Message, str]] = []
+        self._tools: tuple[Sequence[ToolDefinition], Captured] = ((), Captured(()))
+
+    def capture_request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> dict[str, Captured]:
+        """Return the content of a request by the name of its attribute."""
+        known, system_count = self._messages, 0
+        for index, message in enumerate(messages):
+            if index < len(known) and known[index][0] is message:
+                continue
+            del known[index:]  # another message at this position: what followed it may be different, too
+            known.append((message, self.to_json(_convert_message(message))))
+        del known[len(messages) :]
+        while system_count < len(known) and known[system_count][0].role == "system":
+            system_count += 1
+        content: dict[str, Captured] = {}
+        if system_count:
+            parts = [part for message, _ in known[:system_count] for part in _convert_message(message)["parts"]]
+            content["gen_ai.system_instructions"] = Captured(map(self.to_json, parts))
+        if len(known) > system_count:
+            content["gen_ai.input.messages"] = Captured(text for _, text in known[system_count:])
+        if tools:
+            if self._tools[0] is not tools:
+                self._tools = tools, Captured(self.to_json(_convert_tool(tool)) for tool in tools)
+            content["gen_ai.tool.definitions"] = self._tools[1]
+        return content
+
+    def capture_messages(self, messages: Iterable[Message]) -> Captured:
+        """Return messages that are no part of a request."""
+        return Captured(self.to_json(_convert_message(message)) for message in messages)
+
+    def capture_reply(self, reply: Reply) -> Captured:
+        """Return a reply as the output of a model."""
+        finish_reason = FINISH_REASONS.get(reply.stop, reply.stop)
+        return Captured([self.to_json({**_convert_message(reply.message), "finish_reason": finish_reason})])
+
+    def to_json(self, value: Any) -> str:
+        """Return a value as JSON without keys."""
+        return self.redact(dumps_text(value))
+
+    def redact(self, text: str) -> str:
+        """Return a text without keys."""
+        return redact(text, self.secrets)
+
+
+def _convert_message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": [_convert_block(block) for block in message.blocks]}
+
+
+def _convert_block(block: Any) -> dict[str, Any]:
+    match block:
+        case Text(text):
+            return {"type": "text", "content": text}
+        case Thinking(text):
+            return {"type": "reasoning", "content": text}
+        case ToolCall(id, name, arguments):
+            return {"type": "tool_call", "id": id, "name": name, "arguments": block.text if arguments is None else arguments}
+        case ToolResult(call_id, content):
+            parts = [_convert_block(part) for part in content]
+            is_text = all(part["type"] == "text" for part in parts)
+            return {"type": "tool_call_response", "id": call_id, "response": block.text if is_text else parts}
+        case Media():
+            media = {"mime_type": block.media_type or None, "modality": _MODALITIES.get(block.kind, block.kind)}
+            if block.url is not None:
+                return {"type": "uri", **media, "uri": block.url}
+            if block.file_id is not None:
+                return {"type": "file", **media, "file_id": block.file_id}
+            return {"type": "blob", **media, "content": block.data or ""}
+        case ToolsChanged(added, loaded, removed):
+            names = [tool.qualified_name for tool in added]
+            return {"type": "tools_changed", "added": names, "loaded": [*loaded], "removed": [*removed]}
+        case Foreign(wire, item):
+            return {"type": "foreign", "wire": wire, "item": item}
+        case _:
+            return {"type": type(block).__name__}
+
+
+def _convert_tool(tool: ToolDefinition) -> dict[str, Any]:
+    if tool.kind == "hosted":
+        return {"type": "hosted", "name": tool.qualified_name}
+    fields = {"type": "function", "name": tool.qualified_name, "description": tool.description or None}
+    return {**fields, "parameters": tool.parameters}

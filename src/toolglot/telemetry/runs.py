@@ -1,0 +1,202 @@
+"""What an agent tells OpenTelemetry while it runs.
+
+Everything is kept per run, so runs in parallel, in tasks or in threads, do not mix. The context of a span is set only while the
+run itself works, never while its reader does: the reader's own spans do not end up inside. The spans of a user's tools, hooks
+and HTTP clients do.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from functools import lru_cache
+from logging import getLogger
+from typing import Any, TypeVar, cast, get_args
+
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.context import Context, attach, detach
+
+from toolglot.approvals import ApprovalRequest
+from toolglot.events import ContextTruncated, EngineEvent, ModelSwitched, RunEvent, RunResult, ToolOutcome
+from toolglot.losses import Loss, Repair
+from toolglot.messages import Message, ToolCall
+from toolglot.request import Request, ToolDefinition
+from toolglot.telemetry.content import Captured, ContentCache
+from toolglot.telemetry.options import ContentMode, Telemetry
+from toolglot.telemetry.spans import AgentSpan, Answer, ChatSpan, EngineFacts, Signals, ToolSpan
+
+__all__ = ["RunTelemetry", "has_providers"]
+
+log = getLogger("toolglot.telemetry")
+T = TypeVar("T")
+_CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_EVENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
+
+
+def has_providers() -> bool:
+    """Return whether the program has set up OpenTelemetry."""
+    # Until it does, there are stand-ins, whose classes are private.
+    names = [type(provider).__name__.lstrip("_") for provider in (trace.get_tracer_provider(), metrics.get_meter_provider())]
+    return any(not name.startswith(("Proxy", "NoOp")) for name in names)
+
+
+_open_signals = lru_cache(8)(Signals)
+
+
+def _read_content_mode() -> ContentMode:
+    mode = os.environ.get(_CONTENT_VARIABLE, "").strip().upper() or "NO_CONTENT"
+    if mode in get_args(ContentMode):
+        return cast(ContentMode, mode)
+    known = ", ".join(get_args(ContentMode))
+    log.warning("%s=%s is unknown, so no content is recorded; known: %s", _CONTENT_VARIABLE, mode[:80], known)
+    return "NO_CONTENT"
+
+
+class RunTelemetry:
+    """One run: its span, and those of its requests and calls below it."""
+
+    def __init__(
+        self, telemetry: Telemetry, engine: EngineFacts, conversation_id: str, previous: "RunTelemetry | None" = None
+    ) -> None:
+        self._agent, self._engine, self._conversation_id = telemetry.agent, engine, conversation_id
+        self._signals = _open_signals(  # the program may set up the global ones at any time
+            telemetry.tracer_provider or trace.get_tracer_provider(),
+            telemetry.meter_provider or metrics.get_meter_provider(),
+            telemetry.logger_provider or _logs.get_logger_provider(),
+        )
+        content = telemetry.content or _read_content_mode()
+        self._captures_spans = content in ("SPAN_ONLY", "SPAN_AND_EVENT")
+        self._captures_events = content in ("EVENT_ONLY", "SPAN_AND_EVENT")
+        emits_events = os.environ.get(_EVENT_VARIABLE, "").strip().lower()
+        self._emits_events = emits_events == "true" or (self._captures_events and emits_events != "false")
+        # What was converted for the run before need not be converted again.
+        cache = (previous.content if previous is not None else None) or ContentCache()
+        self.content: ContentCache | None = cache if content != "NO_CONTENT" else None
+        self._reported: set[Loss | Repair] = set()
+        self._run: AgentSpan | None = None
+
+    async def watch_run(
+        self, batches: AsyncGenerator[list[RunEvent]], prompt: Sequence[Message], get_result: Callable[[], RunResult]
+    ) -> AsyncGenerator[list[RunEvent]]:
+        """Pass on what a run yields, inside of a span."""
+        run = self._run = AgentSpan(self._signals, self._agent, self._engine, self._conversation_id)
+        try:
+            async with aclosing(batches):
+                while (batch := await _next_in(run.context, batches)) is not None:
+                    for event in batch:
+                        if isinstance(event, ModelSwitched):
+                            run.add_event("model_switched", {"model": event.model, "reason": event.reason})
+                        elif isinstance(event, ContextTruncated):
+                            counts = {"omitted_messages": event.omitted_messages, "before": event.before, "after": event.after}
+                            run.add_event("context_truncated", {"message": event.message, **counts})
+                    yield batch
+            result = get_result()
+            run.describe_result(result)
+            self._report_changes(run, (*result.losses, *result.repairs))
+            if self.content is not None and self._captures_spans and result.reply is not None:
+                run.set({"gen_ai.output.messages": self.content.capture_reply(result.reply).text})
+        except BaseException as error:
+            run.fail_with(error)
+            raise
+        finally:
+            if self.content is not None and self._captures_spans:  # at the end, when the keys to hide are known
+                run.set({"gen_ai.input.messages": self.content.capture_messages(prompt).text})
+            run.end()
+
+    async def watch_chat(
+        self,
+        batches: AsyncGenerator[list[EngineEvent]],
+        engine: EngineFacts,
+        request: Request,
+        get_answer: Callable[[], Answer | None],
+    ) -> AsyncGenerator[list[EngineEvent]]:
+        """Pass on what an engine yields of one reply, inside of a span."""
+        parent = self._run.context if self._run is not None else None
+        chat = ChatSpan(self._signals, engine, request, self._conversation_id, parent)
+        content: dict[str, Captured] = {}
+        answer: Answer | None = None
+        try:
+            async with aclosing(batches):
+                while (batch := await _next_in(chat.context, batches)) is not None:
+                    chat.observe(batch)
+                    yield batch
+            if (answer := get_answer()) is not None:
+                chat.describe_reply(answer.reply)
+                self._report_changes(chat, (*answer.losses, *answer.repairs))
+        except BaseException as error:
+            chat.fail_with(error)
+            raise
+        finally:
+            if self.content is not None:
+                self.content.secrets = engine.secrets  # known now, also those of a sign-in
+                content = self.content.capture_request(request.messages, request.tools)
+                if answer is not None:
+                    content["gen_ai.output.messages"] = self.content.capture_reply(answer.reply)
+            if self._captures_spans:
+                chat.set({name: captured.text for name, captured in content.items()})
+            if self._emits_events:
+                self._emit_details(chat, content if self._captures_events else {})
+            chat.end()
+
+    def _report_changes(self, span: AgentSpan | ChatSpan, changes: Sequence[Loss | Repair]) -> None:
+        """Add what was lost and repaired. What concerns the tools comes back with every request, and is told once."""
+        for change in changes:
+            if change not in self._reported:
+                self._reported.add(change)
+                fields = {"subject": change.subject, "where": change.where, "reason": change.reason}
+                span.add_event("loss" if isinstance(change, Loss) else "repair", fields)
+
+    def _emit_details(self, chat: ChatSpan, content: dict[str, Captured]) -> None:
+        values: dict[str, Any] = {name: captured.values for name, captured in content.items()}
+        error = {name: value for name, value in chat.measures.items() if name == "error.type"}
+        name, attributes = "gen_ai.client.inference.operation.details", {**chat.details, **error, **values}
+        self._signals.logger.emit(_logs.LogRecord(event_name=name, attributes=attributes, context=chat.context))
+
+    # ---- calls
+
+    def start_tool(self, tool: ToolDefinition, call: ToolCall, shown_name: str, *, is_approved: bool) -> ToolSpan:
+        """Start the span of a call in a task of its own; everything that the task does is below it."""
+        # The task may have been started by that of another call. One that code makes belongs to the call that runs the code.
+        parent = None if call.caller or self._run is None else self._run.context
+        span = ToolSpan(self._signals, self._agent, tool, call, shown_name, parent)
+        attach(span.context)
+        if is_approved:
+            self._add_event("approval_decided", call, decision="allow")
+        if self.content is not None and self._captures_spans:
+            arguments = call.text if call.arguments is None else call.arguments
+            span.set({"gen_ai.tool.call.arguments": self.content.to_json(arguments)})
+        return span
+
+    def end_tool(self, span: ToolSpan, outcome: ToolOutcome | None) -> None:
+        """End the span of a call; `outcome` is None if it was interrupted."""
+        if outcome is not None and self.content is not None and self._captures_spans:
+            result = outcome.result
+            is_text = all(hasattr(block, "text") for block in result.content)
+            text = self.content.redact(result.text) if is_text else self.content.to_json(result.content)
+            span.set({"gen_ai.tool.call.result": text})
+        span.describe_outcome(outcome)
+        span.end()
+
+    def note_approval_request(self, request: ApprovalRequest) -> None:
+        """Note that somebody is asked about a call."""
+        self._add_event("approval_asked", request.call, reason=request.reason)
+
+    def note_refusal(self, outcome: ToolOutcome, *, is_denied: bool, reason: str) -> None:
+        """Note that a call does not run."""
+        if is_denied:  # the reason is what the user tells the model
+            self._add_event("approval_decided", outcome.call, decision="deny")
+            return
+        error_type = outcome.result.error_code or outcome.result.error_kind or ""
+        self._add_event("tool_refused", outcome.call, **{"error.type": error_type, "reason": reason})
+
+    def _add_event(self, name: str, call: ToolCall, **attributes: str) -> None:
+        if self._run is not None:
+            self._run.add_event(name, {"gen_ai.tool.name": call.qualified_name, "gen_ai.tool.call.id": call.id, **attributes})
+
+
+async def _next_in(context: Context, batches: AsyncGenerator[T]) -> T | None:
+    """Return the next batch; whatever is done for it happens in the context."""
+    token = attach(context)
+    try:
+        return await anext(batches, None)
+    finally:
+        detach(token)
