@@ -41,7 +41,7 @@ MODULES = (gen_ai_attributes, mcp_attributes, error_attributes, server_attribute
 NAMES = {value for module in MODULES for value in vars(module).values() if isinstance(value, str)}
 
 
-@tool(tags=["mcp", "mcp:files"])
+@tool(tags=["mcp", "mcp:files"], effects="read")
 def look(path: str) -> str:
     """Look at a file."""
     if path == "b":
