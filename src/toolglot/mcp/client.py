@@ -93,10 +93,10 @@ class McpServers:
     def start(self) -> None:
         """Begin to connect to all servers, in the background. Calling it again does nothing."""
         with self._lock:
-            if self._thread is not None:
-                return
             if not self._finalizer.alive:
                 raise UsageError("these MCP servers are closed; create new McpServers")
+            if self._thread is not None:
+                return
             self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="toolglot-mcp", daemon=True)
             self._thread.start()
 

@@ -1,0 +1,382 @@
+"""MCP servers as tools: both generations of the protocol, everything that results can be, and everything that can go wrong."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from toolglot import Allow, ApprovalRequest, Deny, Media, Orchestrator, Text, ToolConfig, ToolResult
+from toolglot.approvals import Approve
+from toolglot.errors import UnknownName, UsageError
+from toolglot.events import ToolOutcome, ToolProgress
+from toolglot.mcp import McpServer, McpServers
+from toolglot.mcp import stdio as stdio_module
+from toolglot.messages import ToolCall
+from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.registry import ToolRegistry
+
+SCRIPT = Path(__file__).with_name("scripted_server.py")
+ALLOW_ALL = ToolConfig(approval_effects=())
+
+
+def server(directory: Path, *modes: str, **fields: Any) -> McpServer:
+    directory.mkdir(exist_ok=True)
+    return McpServer(command=sys.executable, args=("-I", "-S", str(SCRIPT), str(directory), *modes), **fields)
+
+
+@pytest.fixture(scope="module", params=["session", "modern"])
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpServers]:
+    """One server of each generation for all tests that do not kill it."""
+    directory = tmp_path_factory.mktemp("server")
+    with McpServers({"s": server(directory, request.param)}) as connected:
+        yield connected
+
+
+async def run(servers: McpServers, tool: str, approve: Approve | None = None, emit: Any = None, **arguments: Any) -> ToolResult:
+    executor = ToolExecutor(ToolRegistry(servers), ALLOW_ALL, approve=approve)
+    name = tool if tool.startswith("mcp__") else f"mcp__s__{tool}"
+    return (await executor.run(ToolCall("c1", name, arguments), emit=emit)).result
+
+
+def call(servers: McpServers, tool: str, approve: Approve | None = None, **arguments: Any) -> ToolResult:
+    return asyncio.run(run(servers, tool, approve, **arguments))
+
+
+def lines(directory: Path, name: str) -> list[str]:
+    file = directory / name
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+
+async def eventually(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+# ---- what there is
+
+
+def test_a_server_is_described_with_its_problems(servers: McpServers) -> None:
+    (status,) = servers.status()
+    assert status.state == "ready"
+    assert status.protocol in ("2025-11-25", "2026-07-28")
+    assert status.instructions == "Be kind."
+    assert status.tool_count == len(servers.tools) == 22
+    assert status.problems.keys() == {"broken_schema", "no_schema"}
+    assert "not a JSON Schema" in status.problems["broken_schema"]
+
+
+def test_tools_keep_their_names_and_hints(servers: McpServers) -> None:
+    tools = {servers.origin(tool.name): tool for tool in servers}
+    dotted = tools["s", "admin.tools.list"]
+    assert dotted.name.startswith("mcp__s__admin_tools_list_")
+    assert len(dotted.name) <= 64
+    assert {"mcp", "mcp:s"} <= dotted.tags
+    assert tools["s", "echo"].effects == {"read"}
+    assert tools["s", "write"].effects == {"read", "write", "network"}
+    assert tools["s", "die_once"].idempotent
+    assert servers.origin("mcp__s__nothing") is None
+
+
+def test_prompts_and_resources(servers: McpServers) -> None:
+    assert [(prompt.name, prompt.arguments[0].required) for prompt in servers.prompts] == [("explain", True)]
+    assert [(item.uri, item.is_template) for item in servers.resources] == [("note://1", False), ("note://{id}", True)]
+    (message,) = asyncio.run(servers.get_prompt("s", "explain", {"topic": "tides"}))
+    assert (message.role, message.text) == ("user", "Explain tides.")
+    assert asyncio.run(servers.read_resource("s", "note://1")) == (Text("[note://1]\nthe note"),)
+    with pytest.raises(UnknownName, match="MCP server"):
+        asyncio.run(servers.read_resource("t", "note://1"))
+
+
+def test_allow_and_deny_choose_tools(tmp_path: Path) -> None:
+    chosen = server(tmp_path, allow=("e*", "write"), deny=("env*",), defer=True, approve=True)
+    with McpServers({"s": chosen, "off": replace(chosen, enabled=False)}) as servers:
+        assert [tool.name for tool in servers] == ["mcp__s__echo", "mcp__s__write"]
+        assert all(tool.definition.deferred and tool.approval for tool in servers)
+        assert [status.state for status in servers.status()] == ["ready", "disabled"]
+    assert servers.status()[0].state == "stopped"
+
+
+# ---- calls and their results
+
+
+def test_a_call_passes_every_argument(servers: McpServers) -> None:
+    assert call(servers, "echo", text="hé\n").text == "hé\n"
+    assert call(servers, "context", context="c", self=1, arguments=[2]).text == '{"arguments": [2], "context": "c", "self": 1}'
+    assert call(servers, "any_of", c=1).error_kind == "validation", "the whole schema is enforced, also what providers ignore"
+
+
+def test_a_result_can_be_anything(servers: McpServers) -> None:
+    content = call(servers, "media").content
+    assert content[0] == Text("one")
+    image, audio, inside, pdf, link, broken = content[1:]
+    assert isinstance(image, Media)
+    assert (image.kind, image.media_type) == ("image", "image/png"), "the bytes count, not the label"
+    assert isinstance(audio, Media)
+    assert audio.media_type == "audio/wav"
+    assert inside == Text("\n[file:///a.txt]\ninside")
+    assert isinstance(pdf, Media)
+    assert (pdf.kind, pdf.media_type, pdf.name) == ("file", "application/pdf", "b.pdf")
+    assert link == Text("\n[resource c: file:///c.txt (5 bytes)] another")
+    assert isinstance(broken, Text)
+    assert "not base64" in broken.text
+    data = call(servers, "data")
+    assert (data.data, data.text) == ({"sum": 3}, '{"sum":3}')
+
+
+def test_wrong_results_lose_only_what_is_wrong(servers: McpServers) -> None:
+    wrong = call(servers, "wrong_data")
+    assert wrong.data is None
+    assert wrong.text.startswith("the text\n[the data of this result does not fit")
+    assert call(servers, "hologram").text == '{"type":"hologram","depth":3}\nand text'
+
+
+def test_errors_of_a_server_reach_the_model(tmp_path: Path) -> None:
+    with McpServers({"s": server(tmp_path, env={"KEY": "SECRET-VALUE-1"})}) as servers:
+        failed = call(servers, "fail")
+        assert (failed.is_error, failed.error_code, failed.text) == (True, "mcp_error", "it went wrong")
+        refused = call(servers, "refuse")
+        assert refused.error_kind == "validation"
+        assert refused.text == "s: no such value; the key is [hidden]"
+
+
+def test_progress_is_reported(servers: McpServers) -> None:
+    events: list[Any] = []
+    asyncio.run(run(servers, "progress", emit=events.append))
+    reports = [event.text for event in events if isinstance(event, ToolProgress)]
+    assert reports[0] == "1/3 step 1"
+    assert reports[-1] == "3/3 step 3"
+
+
+def test_tools_ask_unless_they_only_read(servers: McpServers) -> None:
+    async def outcome(tool: str, approve: Approve | None, config: ToolConfig) -> ToolOutcome:
+        return await ToolExecutor(ToolRegistry(servers), config, approve=approve).run(ToolCall("1", tool, {}))
+
+    asked: list[str] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(request.reason)
+        return True
+
+    default = ToolConfig()
+    assert asyncio.run(outcome("mcp__s__echo", None, default)).result.text == "nothing"
+    assert "nobody can be asked" in asyncio.run(outcome("mcp__s__write", None, default)).result.text
+    assert asyncio.run(outcome("mcp__s__write", approve, default)).result.text == "nothing"
+    assert asked == ["it can change files and use the network, and no rule allows it"]
+    by_rule = ToolConfig(approve=["mcp__s__*"], deny=["mcp__s__echo"])
+    assert asyncio.run(outcome("mcp__s__write", None, by_rule)).result.text == "nothing"
+    assert asyncio.run(outcome("mcp__s__echo", None, by_rule)).result.error_code == "denied"
+
+
+# ---- questions of a server
+
+
+def test_a_form_goes_through_the_approval_path(servers: McpServers) -> None:
+    requests: list[ApprovalRequest] = []
+
+    def approve(request: ApprovalRequest) -> Allow:
+        requests.append(request)
+        return Allow(arguments={"name": "Ada", "age": "36"} if len(requests) > 1 else {})
+
+    result = call(servers, "ask", approve)
+    assert '"action": "accept"' in result.text
+    assert '{"age": 36, "name": "Ada"}' in result.text
+    first, second = requests
+    assert first.reason == "s asks: Who are you?"
+    assert first.each_time
+    assert first.arguments == {"age": 30}
+    assert first.form is not None
+    assert first.preview.splitlines() == [
+        "name (string, required): Your name",
+        "age (integer, at least 18, default 30)",
+        "color (one of red, green): what you like",
+    ]
+    assert "does not fit ($.name: is missing)" in second.reason
+
+
+@pytest.mark.parametrize("approve", [None, lambda request: Deny("busy")])  # pyright: ignore[reportUnknownLambdaType]
+def test_nobody_to_ask_and_no_both_decline(servers: McpServers, approve: Approve | None) -> None:
+    result = call(servers, "ask", approve)
+    assert '"action": "decline"' in result.text
+    assert "asked for more information, which was declined" in result.text
+
+
+def test_an_address_is_shown_and_never_opened(servers: McpServers) -> None:
+    requests: list[ApprovalRequest] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        requests.append(request)
+        return True
+
+    assert '"action": "accept"' in call(servers, "ask_url", approve).text
+    assert requests[0].reason == "s asks you to open an address at pay.example in your browser"
+    assert requests[0].preview == "Pay first.\nhttps://pay.example/1"
+    assert requests[0].form is None
+
+
+def agent(servers: McpServers, approve: Approve | None = None) -> Orchestrator:
+    return Orchestrator("simulator:anthropic", tools=servers, approve=approve, config=ALLOW_ALL)
+
+
+ASK = "call mcp__s__ask {}\nthen say done"
+
+
+def test_later_pauses_the_run_and_the_call_goes_on(servers: McpServers) -> None:
+    """The session's call stays open in the meantime, and another event loop can answer."""
+    paused = agent(servers, lambda request: "later")
+    result = asyncio.run(paused.run(ASK))
+    assert result.stop == "approval"
+    (request,) = result.pending
+    resumed = asyncio.run(paused.resume({request.id: Allow(arguments={"name": "Ada"})}))
+    assert resumed.text == "done"
+    (outcome,) = resumed.outcomes
+    assert '{"age": 30, "name": "Ada"}' in outcome.result.text
+
+
+def test_a_question_that_nobody_answers_is_cancelled(tmp_path: Path) -> None:
+    with McpServers({"s": server(tmp_path)}) as servers:
+        paused = agent(servers, lambda request: "later")
+        assert asyncio.run(paused.run(ASK)).stop == "approval"
+        asyncio.run(paused.run("never mind"))
+        asyncio.run(eventually(lambda: lines(tmp_path, "cancelled")))
+
+
+# ---- what can go wrong
+
+
+def test_cancelling_a_call_leaves_the_others_alone(servers: McpServers, tmp_path: Path) -> None:
+    async def main(connected: McpServers) -> None:
+        hanging = asyncio.create_task(run(connected, "hang"))
+        echo = asyncio.create_task(run(connected, "echo", text="still here"))
+        assert (await echo).text == "still here"
+        hanging.cancel()
+        with suppress(asyncio.CancelledError):
+            await hanging
+        assert (await run(connected, "echo", text="and now")).text == "and now"
+        await eventually(lambda: lines(tmp_path, "cancelled"))
+
+    with McpServers({"s": server(tmp_path)}) as connected:
+        asyncio.run(main(connected))
+
+
+def test_a_call_that_hangs_ends_in_time(tmp_path: Path) -> None:
+    with McpServers({"s": server(tmp_path, timeout=0.2)}) as servers:
+        result = call(servers, "hang")
+        assert result.error_kind == "timeout"
+        assert "s did not answer within 0.2 s, and the call was cancelled. It may have had effects." in result.text
+        assert call(servers, "echo", text="next").text == "next"
+        asyncio.run(eventually(lambda: lines(tmp_path, "cancelled")))
+
+
+def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
+    """A call that may have run is not repeated, unless the server says that it does no harm."""
+    with McpServers({"s": server(tmp_path)}) as servers:
+        result = call(servers, "die")
+        assert result.error_kind == "unknown_outcome"
+        assert "it may have run, or not" in result.text
+        assert call(servers, "echo", text="again").text == "again"
+        assert call(servers, "die_once").text == "alive"
+    calls = [line.split()[0] for line in lines(tmp_path, "calls")]
+    assert calls == ["die", "echo", "die_once", "die_once"]
+    assert len(lines(tmp_path, "starts")) == 3
+
+
+def test_one_bad_server_does_not_hurt_the_others(tmp_path: Path) -> None:
+    def python(code: str) -> McpServer:
+        return McpServer(command=sys.executable, args=("-I", "-S", "-c", code), env={"KEY": "hush-hush"})
+
+    def launch(name: str, server: McpServer) -> McpServer:
+        if name == "refused":
+            raise UsageError("there is no sandbox")
+        return server
+
+    all_servers = {
+        "good": server(tmp_path),
+        "missing": McpServer(command="no-such-program"),
+        "refused": python("pass"),
+        "dies": python("import sys; print('hello'); sys.exit('the key hush-hush is wrong')"),
+        "silent": replace(python("import time; time.sleep(60)"), start_timeout=0.25),
+        "nobody": McpServer(url="http://127.0.0.1:9/mcp"),
+    }
+    with McpServers(all_servers, launch=launch) as servers:
+        errors = {status.name: status.error for status in servers.status()}
+        assert call(servers, "mcp__good__echo", text="fine").text == "fine"
+    assert errors.pop("good") == ""
+    assert errors.pop("nobody").startswith("http://127.0.0.1:9/mcp cannot be reached")
+    assert errors == {
+        "missing": "'no-such-program' cannot be started: there is no such program",
+        "refused": "there is no sandbox",
+        "dies": "it exited with code 1; its last words: the key [hidden] is wrong",
+        "silent": "it did not answer within 0.25 s",
+    }
+
+
+def test_floods_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio_module, "MAX_MESSAGE", 100_000)
+    with McpServers({"s": server(tmp_path)}) as servers:
+        assert call(servers, "flood").text == "survived"
+        huge = call(servers, "huge")
+        assert huge.is_error
+        assert "the result has 0 MB" in huge.text
+        assert call(servers, "echo", text="fine").text == "fine"
+
+
+def test_changes_of_tools_reach_the_conversation(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with McpServers({"s": server(tmp_path, allow=("change", "extra"))}, on_change=notes.append) as servers:
+        watched = agent(servers)
+        servers.watch(watched)
+        assert watched.run_sync("call mcp__s__change {}\nthen say one").text == "one"
+        asyncio.run(eventually(lambda: "mcp__s__extra" in watched.registry))
+        result = watched.run_sync("call mcp__s__extra {}")
+        assert result.outcomes[0].result.text == "nothing"
+        assert notes == ["s: 1 tool added or changed"]
+
+
+def test_a_server_ends_with_its_children_and_sees_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-servers")
+    with McpServers({"s": server(tmp_path, env={"MINE": "1"})}) as servers:
+        variables = call(servers, "environment").text.split()
+        child = int(call(servers, "child").text)
+        os.kill(child, 0)
+    assert "MINE" in variables
+    assert "OPENAI_API_KEY" not in variables
+    assert lines(tmp_path, "ends"), "it could end by itself"
+
+    def is_gone() -> bool:
+        try:
+            return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
+    asyncio.run(eventually(is_gone))
+
+
+def test_a_server_can_be_restarted_and_closed_ones_say_so(tmp_path: Path) -> None:
+    servers = McpServers({"s": server(tmp_path)})
+    with pytest.raises(UsageError, match="not started"):
+        servers.wait_ready()
+    with servers:
+        tool = servers.tools[0]
+        servers.restart("s")
+        assert servers.status()[0].state == "ready"
+        assert servers.tools[0] is tool, "what has not changed is not told again"
+        with pytest.raises(UnknownName):
+            servers.restart("t")
+    assert len(lines(tmp_path, "starts")) == 2
+    assert "s is closed; the call did not run." in call(servers, "echo").text
+    with pytest.raises(UsageError, match="closed"):
+        servers.start()
+
+
+def test_the_sdk_is_only_imported_when_a_server_starts() -> None:
+    code = "import sys, toolglot.mcp; toolglot.mcp.McpServers({}); print([m for m in sys.modules if m.split('.')[0] == 'mcp'])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
