@@ -37,7 +37,7 @@ class EncodedFunction(msgspec.Struct, frozen=True):
 
 
 # The schema of a freeform tool on wires that have only functions.
-_FREEFORM_SCHEMA: dict[str, Any] = {
+FREEFORM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"input": {"type": "string", "description": "The whole input as plain text."}},
     "required": ["input"],
@@ -172,7 +172,7 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
     if tool.kind == "freeform":
         writer.record_loss("freeform", "sent as a function with one text parameter", at=f"tool {tool.name!r}")
         writer.freeform.add(name)
-        return EncodedFunction(name, _describe(tool), _FREEFORM_SCHEMA, False, {})
+        return EncodedFunction(name, _describe(tool), FREEFORM_SCHEMA, False, {})
     extra = {**encode_callers(tool, writer), **((tool.opaque or {}) if tool.wire == writer.profile.wire else {})}
     is_strict = bool(tool.strict)
     if is_strict and not (writer.profile.features.strict and writer.profile.strict_dialect):

@@ -1,0 +1,218 @@
+"""Our tools for another framework: as a model sees them, and run as an agent runs them.
+
+Arguments are repaired and validated, rules and approvals count, results are limited and recorded, and the built-in tools have
+the names and results of the model's own harness.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from inspect import isawaitable
+from typing import Any, TypedDict, cast
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from toolglot.approvals import Allow, ApprovalRequest, Approve, Decision, Deny, Ruling, read_decision
+from toolglot.engine.factory import create_engine
+from toolglot.events import ToolOutcome
+from toolglot.facades.catalog import find_base_tools
+from toolglot.facades.view import Facade
+from toolglot.loop.agent_core import AnyTools
+from toolglot.loop.model_view import ModelView
+from toolglot.messages import ToolCall
+from toolglot.providers.catalog import infer_provider, resolve_profile, split_model
+from toolglot.request import ToolDefinition
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.calls import AnyCall, base_call
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.execution import CallBatch
+from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.hooks import Hooks
+from toolglot.tools.metrics import ToolMetrics
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.results import ResultStore
+from toolglot.tools.turn import run_turn
+from toolglot.value_checks import as_items
+from toolglot.wire.tool_encoding import FREEFORM_SCHEMA
+
+__all__ = ["ExportOptions", "ExportedTools", "describe_request", "read_answer"]
+
+_DEFAULT_CONFIG = ToolConfig()
+
+
+class ExportOptions(TypedDict, total=False):
+    """How tools are run in another framework. The options mean what they mean in `Orchestrator`."""
+
+    model: str
+    """The model that will call them, for names and results of the built-in tools as in its own harness."""
+    facade: str | Facade
+    config: ToolConfig
+    approve: Approve | None
+    """Without it, the framework's own way of asking is used if it has one; else what needs approval is refused."""
+    hooks: Iterable[Hooks]
+    audit: AuditLog | None
+    data: Any
+
+
+class ExportedTools:
+    """The tools of one conversation in another framework."""
+
+    def __init__(
+        self,
+        tools: AnyTools,
+        *,
+        model: str = "",
+        facade: str | Facade = "auto",
+        config: ToolConfig = _DEFAULT_CONFIG,
+        approve: Approve | None = None,
+        hooks: Iterable[Hooks] = (),
+        audit: AuditLog | None = None,
+        data: Any = None,
+        framework_asks: bool = False,
+    ) -> None:
+        registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(as_items(tools))  # pyright: ignore[reportArgumentType]
+        provider, name = split_model(model)
+        if provider == "simulator":
+            profile = create_engine(model).profile
+        elif ":" not in model and not infer_provider(model):  # any name will do, or none
+            profile = resolve_profile("openai-chat", model)
+        else:
+            profile = resolve_profile(provider, name)
+        self._view = ModelView(profile, registry, facade=facade, config=config, defer=False)
+        self._asked: dict[str, ApprovalRequest] = {}  # what somebody was shown, by id of the call
+        self._last_ordered: Future[None] | None = None
+        self._shared: dict[str, Any] = {"approve": approve, "hooks": tuple(as_items(hooks)), "audit": audit}
+        self._shared |= {"metrics": ToolMetrics(), "store": ResultStore(), "find_base_tools": find_base_tools}
+        self._framework_asks = framework_asks
+        self._executor = self._create_executor(registry, config, model, data)
+
+    def _create_executor(self, registry: ToolRegistry, config: ToolConfig, model: str, data: Any) -> ToolExecutor:
+        executor = ToolExecutor(registry, config, data=data, **self._shared)
+        executor.model = model
+        executor.policy.can_ask = executor.policy.can_ask or self._framework_asks
+        return executor
+
+    def fork(self, data: Any) -> "ExportedTools":
+        """Return the tools for another run, with data of its own; results that were too long stay readable."""
+        other, executor = ExportedTools.__new__(ExportedTools), self._executor
+        vars(other).update(vars(self))
+        data = executor.data if data is None else data
+        other._executor = self._create_executor(executor.registry, executor.config, executor.model, data)
+        return other
+
+    # ---- what a model sees
+
+    @property
+    def note(self) -> str:
+        """How to work with the built-in tools, for the system prompt; "" without any."""
+        return "".join(message.text for message in self._view.system_messages(""))
+
+    @property
+    def has_long_results(self) -> bool:
+        """Whether a result was too long, so that the model needs `read_result`."""
+        return len(self._executor.store) > 0
+
+    def definitions(self, *, read_result: bool = True) -> dict[str, ToolDefinition]:
+        """Return the tools by the names that frameworks accept; all of them are functions."""
+        registry = self._executor.registry
+        extra = (self._executor.read_result_tool,) if read_result and "read_result" not in registry else ()
+        definitions: dict[str, ToolDefinition] = {}
+        for tool in self._view.tools(extra):
+            if tool.kind == "freeform":
+                tool = replace(tool, parameters=FREEFORM_SCHEMA)
+            definitions[tool.qualified_name.replace(".", "__")] = tool
+        return definitions
+
+    # ---- calls
+
+    def make_call(self, name: str, arguments: Mapping[str, Any] | None, id: str = "", raw: str | None = None) -> AnyCall:
+        """Return a call of a tool as the model made it. `raw`: the arguments as text, if they are no object."""
+        definition = self.definitions().get(name)
+        name, namespace = (definition.name, definition.namespace) if definition is not None else (name, "")
+        fields = None if arguments is None else dict(arguments)
+        return self._view.interpret(ToolCall(id or f"call_{uuid4().hex[:16]}", name, fields, raw, namespace=namespace))
+
+    async def preview(self, call: AnyCall) -> ApprovalRequest | None:
+        """Return what the framework has to ask before a call runs; None if it need not ask."""
+        if self._executor.approve is not None:
+            return None
+        return self._remember(await self._executor.preview(call))
+
+    async def run(self, call: AnyCall, decision: Decision | None = None) -> ToolOutcome | ApprovalRequest:
+        """Run a call; returns the request if it waits for a decision. `decision`: on the request that was returned before."""
+        executor, outcomes, rulings, pending = self._executor, dict[int, ToolOutcome](), dict[int, Ruling](), list[Any]()
+        id, answer = base_call(call).id, None if decision is None else read_decision(decision)
+        if answer is not None:
+            asked, request = self._asked.pop(id, None), None if id in executor.suspended else await executor.preview(call)
+            # An answer counts for what was shown, unless it came with other arguments.
+            is_changed = asked is None or (request is not None and request.arguments != asked.arguments)
+            shown = request if is_changed else asked
+            if shown is not None or isinstance(answer, Deny):
+                rulings[0] = Ruling(shown.fingerprint if shown is not None else "", answer)
+        tool = executor.find_tool(call)
+        done = await self._wait_for_turn() if tool is not None and tool.ordered else None
+        try:
+            executor.policy.begin_turn()
+            while True:
+                batch = CallBatch(executor, on_done=outcomes.__setitem__)
+                await run_turn(
+                    executor, [(0, call)], batch, rulings=rulings, defer=lambda _, request, __: pending.append(request)
+                )
+                if pending:
+                    return self._remember(pending[0])
+                if (request := outcomes[0].suspended) is None:
+                    return outcomes[0]
+                answer = executor.approve(request) if executor.approve is not None else "later"
+                answer = read_decision(await answer if isawaitable(answer) else answer)
+                if answer is None:
+                    return self._remember(request)
+                rulings[0] = Ruling(request.fingerprint, answer)
+        finally:
+            if done is not None:
+                done.set_result(None)
+
+    async def run_or_refuse(self, call: AnyCall) -> ToolOutcome:
+        """Run a call where nobody can be asked but by `approve`."""
+        outcome = await self.run(call)
+        if isinstance(outcome, ApprovalRequest) and base_call(call).id in self._executor.suspended:
+            outcome = await self.run(call, Deny("nobody can be asked"))
+        return self._executor.deny(call, None) if isinstance(outcome, ApprovalRequest) else outcome
+
+    def _remember(self, request: Any) -> Any:
+        if request is not None:
+            self._asked[request.id] = request
+        return request
+
+    async def _wait_for_turn(self) -> Future[None]:
+        """Wait for the ordered calls before this one: frameworks run calls in parallel, in several event loops or threads."""
+        previous, self._last_ordered = self._last_ordered, (done := Future[None]())
+        if previous is not None:
+            try:
+                await asyncio.shield(asyncio.wrap_future(previous))
+            except asyncio.CancelledError:  # those after it still wait for those before it
+                previous.add_done_callback(lambda _: done.set_result(None))
+                raise
+        return done
+
+
+def describe_request(request: ApprovalRequest) -> dict[str, Any]:
+    """Return what somebody is asked, as plain data for a framework's own request."""
+    fields = {"tool": request.tool, "arguments": request.arguments, "effects": sorted(request.effects)}
+    fields |= {"target": request.target, "preview": request.preview, "reason": request.reason}
+    return {key: value for key, value in fields.items() if value}
+
+
+def read_answer(answer: Any) -> Allow | Deny:
+    """Return the decision that a framework's answer stands for; anything but a clear yes is a no."""
+    match answer:
+        case True | "yes" | "approve" | "allow" | {"type": "approve" | "accept"}:
+            return Allow()
+        case {"type": "edit", "arguments": dict()}:
+            return Allow(cast(dict[str, Any], answer["arguments"]))
+        case {"type": "reject", "message": str(reason)}:
+            return Deny(reason)
+        case Allow() | Deny():
+            return answer
+        case _:
+            return Deny(answer if isinstance(answer, str) and answer not in ("no", "deny", "reject") else "")

@@ -1,0 +1,38 @@
+"""What tools of other frameworks share when they run as ours."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from toolglot.approvals import Allow, ApprovalRequest
+from toolglot.errors import ToolError
+from toolglot.jsontext import digest
+from toolglot.tools.context import CallSuspended, Context
+from toolglot.tools.tool import Tool, tool_from_schema
+
+__all__ = ["ask_user", "make_tool"]
+
+
+def make_tool(
+    name: str,
+    description: str,
+    parameters: Mapping[str, Any],
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    own_options: Mapping[str, Any] | None = None,
+) -> Tool:
+    """Make a tool. `options` are the caller's, `own_options` what the framework says about it; None and False say nothing."""
+    known = {key: value for key, value in (own_options or {}).items() if value}
+    return cast(Any, tool_from_schema)(name, description, dict(parameters), function, **{**known, **options})
+
+
+async def ask_user(context: Context[Any], arguments: dict[str, Any], reason: str) -> None:
+    """Ask for a decision that a tool itself wants; it is called again if that comes later. Raises ToolError if it is no."""
+    ruling = context.inner_tools.ruling if context.inner_tools is not None else None
+    if context.approved or (ruling is not None and isinstance(ruling.answer, Allow)):
+        return
+    if ruling is not None:
+        raise ToolError("The user did not approve the call.", kind="rejected", code="not_approved")
+    request = ApprovalRequest(context.call, context.call.name, frozenset(), "", arguments, reason=reason, each_time=True)
+    raise CallSuspended(replace(request, fingerprint=digest(request)))

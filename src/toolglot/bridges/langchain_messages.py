@@ -1,0 +1,229 @@
+"""LangChain's messages and ours. What only LangChain understands is kept as `Foreign` content of the format "langchain"."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from toolglot.bridges.messages import ExportedMessages, explain_missing, restore_original, store_original
+from toolglot.errors import UsageError
+from toolglot.losses import Loss
+from toolglot.messages import (
+    Block,
+    Conversation,
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    Reply,
+    ResultBlock,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from toolglot.messages import system as system_message
+
+try:
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        ChatMessage,
+        HumanMessage,
+        SystemMessage,
+        ToolMessage,
+        convert_to_messages,
+    )
+except ModuleNotFoundError as e:
+    raise explain_missing(e, "langchain_core", "langchain-core") from None
+
+FORMAT = "langchain"
+INVALID = "the arguments are no JSON object, or the length limit cut them off"
+ORIGINAL = "toolglot"
+"""The key of `additional_kwargs` under which a reply is kept as it was."""
+_ROLES: dict[str, Role] = {"human": "user", "system": "system", "ai": "assistant", "tool": "tool", "function": "tool"}
+_CHAT_ROLES: dict[str, Role] = {"user": "user", "system": "system", "developer": "system", "assistant": "assistant"}
+_MEDIA_TYPES = ("image", "audio", "video", "file")
+# LangChain's providers whose opaque state is in its standard blocks: provider -> wire, profile.
+_KNOWN_PROVIDERS = {"anthropic": ("anthropic-messages", "anthropic")}
+
+
+# ---- from LangChain
+
+
+def import_messages(messages: Iterable[Any], *, system: str | None = None) -> Conversation:
+    """Return LangChain messages, or whatever it accepts as such, as a conversation."""
+    conversation = [system_message(system)] if system else list[Message]()
+    for message in convert_to_messages(cast(Sequence[Any], list(messages))):
+        imported = import_message(message, len(conversation))
+        if imported.role == "tool" and conversation and conversation[-1].role == "tool":
+            previous = conversation.pop()
+            imported = replace(previous, blocks=(*previous.blocks, *imported.blocks))
+        conversation.append(imported)
+    return Conversation(conversation)
+
+
+def import_message(message: BaseMessage, index: int) -> Message:
+    """Return a message as ours. `index`: for ids of calls that have none. Raises UsageError."""
+    role = _CHAT_ROLES.get(message.role, "user") if isinstance(message, ChatMessage) else _ROLES.get(message.type)
+    if role is None:
+        raise UsageError(f"a message of the type {message.type!r} cannot be sent to a model")
+    if role == "tool":
+        content = import_content(message)
+        call_id, name = str(getattr(message, "tool_call_id", "") or message.name or ""), message.name or ""
+        return Message("tool", (ToolResult(call_id, content, name, is_error=getattr(message, "status", "") == "error"),))
+    if not isinstance(message, AIMessage):
+        return Message(role, import_content(message))
+    metadata = cast(dict[str, Any], message.response_metadata)
+    provider, model = str(metadata.get("model_provider") or ""), str(metadata.get("model_name") or "")
+    wire, profile = _KNOWN_PROVIDERS.get(provider, (FORMAT, provider))
+    ids = (f"call_{index}_{number}" for number in range(len(message.content_blocks)))
+    blocks = tuple(_import_block(cast(dict[str, Any], block), next(ids)) for block in message.content_blocks)
+    calls = {block.id for block in blocks if isinstance(block, ToolCall)}
+    invalid = tuple(  # their text was no JSON
+        ToolCall(
+            str(call.get("id") or next(ids, f"call_{index}")), str(call.get("name") or ""), None, str(call.get("args") or "")
+        )
+        for call in message.invalid_tool_calls
+        if call.get("id") not in calls
+    )
+    has_state = provider or model or any(isinstance(block, Thinking) for block in blocks)
+    visible = Message("assistant", (*blocks, *invalid), Origin(wire, profile, model) if has_state else None)
+    return restore_original(cast(dict[str, Any], message.additional_kwargs).get(ORIGINAL), visible)
+
+
+def import_content(message: BaseMessage) -> tuple[ResultBlock, ...]:
+    """Return the content of a message that makes no calls."""
+    blocks = (_import_block(cast(dict[str, Any], block), "") for block in message.content_blocks)
+    return tuple(block for block in blocks if isinstance(block, Text | Media | Foreign))
+
+
+def _import_block(block: Mapping[str, Any], call_id: str) -> Block:
+    kind, extras = block.get("type"), cast(dict[str, Any], block.get("extras") or {})
+    if kind == "text" and isinstance(block.get("text"), str):
+        return Text(block["text"])
+    if kind == "reasoning":
+        return Thinking(str(block.get("reasoning") or ""), extras or None)
+    if kind == "tool_call":
+        return ToolCall(str(block.get("id") or call_id), block["name"], dict(block.get("args") or {}))
+    if kind == "invalid_tool_call":
+        return ToolCall(str(block.get("id") or call_id), str(block.get("name") or ""), None, str(block.get("args") or ""))
+    if kind == "text-plain" and isinstance(block.get("text"), str):
+        return Text(block["text"])
+    if kind in _MEDIA_TYPES and (block.get("base64") or block.get("url") or block.get("file_id")):
+        return Media(
+            kind,
+            str(block.get("mime_type") or ""),
+            block.get("base64"),
+            block.get("url"),
+            block.get("file_id"),
+            str(block.get("filename") or extras.get("filename") or ""),
+        )
+    return Foreign(FORMAT, dict(block))
+
+
+# ---- to LangChain
+
+
+def export_messages(messages: Iterable[Message]) -> ExportedMessages:
+    """Return messages as LangChain's. A reply keeps its opaque state in `additional_kwargs`."""
+    losses: list[Loss] = []
+    exported: list[BaseMessage] = []
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        if message.role == "tool":
+            for result in message.results:
+                status = "error" if result.is_error else "success"
+                content = cast(Any, export_content(result.content, where, losses))
+                exported.append(ToolMessage(content, tool_call_id=result.call_id, name=result.name or None, status=status))
+        elif message.role == "assistant":
+            exported.append(AIMessage(**export_reply(message, where, losses)))
+        else:
+            content = cast(Any, export_content(message.blocks, where, losses))
+            if content:
+                exported.append(SystemMessage(content) if message.role == "system" else HumanMessage(content))
+    return ExportedMessages(exported, losses=tuple(losses))
+
+
+def export_reply(message: Message, where: str, losses: list[Loss], broken: Collection[ToolCall] = ()) -> dict[str, Any]:
+    """Return the fields of an AIMessage, without usage and metadata. `broken`: calls that must not run."""
+    original = store_original(message)
+    others = [block for block in message.blocks if not isinstance(block, ToolCall)]
+    if original is not None:  # what LangChain has no form for comes back from the original
+        others = [block for block in others if isinstance(block, Text | Thinking | Media)]
+    valid = [call for call in message.calls if (call.arguments is not None or call.freeform) and call not in broken]
+    return {
+        "content": export_content(others, where, losses),
+        "tool_calls": [export_call(call) for call in valid],
+        "invalid_tool_calls": [
+            # LangChain completes JSON that was cut off, and would let the call run; so it must not look like JSON.
+            {
+                "name": call.name,
+                "args": f"(not valid) {call.text}",
+                "id": call.id,
+                "error": INVALID,
+                "type": "invalid_tool_call",
+            }
+            for call in message.calls
+            if call not in valid
+        ],
+        "additional_kwargs": {ORIGINAL: original} if original is not None else {},
+    }
+
+
+def export_call(call: ToolCall) -> dict[str, Any]:
+    """Return a call as LangChain's."""
+    arguments = call.arguments if call.arguments is not None else {"input": call.raw or ""}
+    return {"name": call.qualified_name, "args": arguments, "id": call.id, "type": "tool_call"}
+
+
+def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> str | list[Any]:
+    """Return content: one text as it is, anything else as standard blocks."""
+    parts = list(export_blocks(blocks, where, losses))
+    if all(part["type"] == "text" and part.keys() == {"type", "text"} for part in parts) and len(parts) <= 1:
+        return parts[0]["text"] if parts else ""
+    return parts
+
+
+def export_blocks(blocks: Iterable[Block], where: str, losses: list[Loss]) -> Iterator[dict[str, Any]]:
+    """Yield LangChain's standard blocks."""
+    for block in blocks:
+        match block:
+            case Text():
+                yield {"type": "text", "text": block.text}
+            case Thinking():
+                if block.text:
+                    yield {"type": "reasoning", "reasoning": block.text, **({"extras": block.opaque} if block.opaque else {})}
+            case Media():
+                source = {"base64": block.data, "url": block.url, "file_id": block.file_id, "mime_type": block.media_type}
+                name = {"filename": block.name} if block.name else {}
+                yield {"type": block.kind, **{key: value for key, value in source.items() if value}, **name}
+            case Foreign(wire="langchain"):
+                yield block.item
+            case Foreign():
+                losses.append(Loss("content", where, f"only {block.wire} understands it"))
+            case _:
+                losses.append(Loss("a change of the tools", where, "LangChain's messages cannot express it"))
+
+
+# ---- replies of our models
+
+
+def export_usage(usage: Usage) -> dict[str, Any]:
+    """Return token counts as LangChain's `usage_metadata`."""
+    return {
+        "input_tokens": usage.input,
+        "output_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "input_token_details": {"cache_read": usage.cached, "cache_creation": usage.cache_write},
+        "output_token_details": {"reasoning": usage.reasoning},
+    }
+
+
+def export_metadata(reply: Reply, model: str, notes: Iterable[Any]) -> dict[str, Any]:
+    """Return `response_metadata`: what LangChain has no field for. `notes`: losses and repairs."""
+    texts = [str(note) for note in notes]
+    metadata = {"model_name": model, "finish_reason": reply.stop, "id": reply.id}
+    return {**metadata, **({"notes": texts} if texts else {})}

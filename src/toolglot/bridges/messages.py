@@ -1,0 +1,141 @@
+"""Conversations as the message lists of providers and frameworks, and back."""
+
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any, cast
+
+import msgspec
+
+from toolglot.errors import MalformedRequest
+from toolglot.jsontext import dumps, loads_object
+from toolglot.losses import Loss, Repair
+from toolglot.messages import Conversation, Message, Opaque, Reply, Text, Thinking, ToolCall
+from toolglot.providers.catalog import resolve_profile, split_model
+from toolglot.providers.profile import Profile
+from toolglot.request import Request
+from toolglot.wire import spec
+from toolglot.wire.codec import decode_request, encode_request
+
+__all__ = ["ExportedMessages", "export_messages", "import_messages"]
+
+FRAMEWORKS = {"langchain": "toolglot.bridges.langchain_messages", "pydantic-ai": "toolglot.bridges.pydantic_ai_messages"}
+"""Formats that are lists of a framework's own objects, and the modules that make them."""
+# The fields of requests that hold the system prompt, where it is no message of the list.
+_SYSTEM_FIELDS = {
+    spec.ANTHROPIC_MESSAGES: "system",
+    spec.OPENAI_RESPONSES: "instructions",
+    spec.GEMINI: "systemInstruction",
+}
+
+
+class ExportedMessages(msgspec.Struct, frozen=True):
+    """A conversation in another format, and what that format cannot express."""
+
+    messages: list[Any]
+    system: Any = None
+    """The system prompt, if the format has it beside the list: Anthropic's `system`, `instructions` of Responses."""
+    losses: tuple[Loss, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+
+
+def export_messages(conversation: Iterable[Message], format: str) -> ExportedMessages:
+    """Return a conversation as a list of messages.
+
+    `format`: a provider (`openai-chat`, `openai-responses`, `anthropic`, `gemini` …), which may be followed by a model so that
+    its opaque state is kept (`anthropic:claude-opus-5`), or a framework (`langchain`, `pydantic-ai`). Raises UnknownName.
+    """
+    messages = list(conversation)
+    if format in FRAMEWORKS:
+        return import_module(FRAMEWORKS[format]).export_messages(messages)
+    profile = _find_profile(format)
+    if not messages:
+        return ExportedMessages([])
+    encoded = encode_request(Request(profile.model, messages), profile)
+    fields = spec.SPECS[profile.wire].history_field, _SYSTEM_FIELDS.get(profile.wire, "")
+    items, system = (encoded.body.get(field) for field in fields)
+    repairs = tuple(repair for repair in encoded.repairs if repair.where != "options")  # there are none
+    return ExportedMessages(items or [], system, encoded.losses, repairs)
+
+
+def import_messages(messages: Iterable[Any], format: str, *, system: Any = None) -> Conversation:
+    """Return a list of messages as a conversation. The items may be dicts, or objects of the provider's SDK.
+
+    `format`: see `export_messages`. `system`: the system prompt, if the list does not have it. Raises UnknownName,
+    MalformedRequest.
+    """
+    if format in FRAMEWORKS:
+        return import_module(FRAMEWORKS[format]).import_messages(messages, system=system)
+    profile = _find_profile(format)
+    items = to_plain(list(messages))
+    if any(not isinstance(item, dict) for item in items):
+        raise MalformedRequest("a message must be a dict, or an object of the provider's SDK")
+    body: dict[str, Any] = {spec.SPECS[profile.wire].history_field: items, "model": profile.model}
+    if system is not None and profile.wire in _SYSTEM_FIELDS:
+        body[_SYSTEM_FIELDS[profile.wire]] = to_plain(system)
+    elif system is not None:
+        items.insert(0, {"role": "system", "content": to_plain(system)})
+    return Conversation(decode_request(profile.wire, body, profile=profile.id, model=profile.model).messages)
+
+
+def _find_profile(format: str) -> Profile:
+    if format in spec.SPECS and ":" not in format:  # a wire stands for its own provider
+        return resolve_profile(spec.SPECS[format].default_profile)
+    return resolve_profile(*split_model(format))
+
+
+def to_plain(value: Any) -> Any:
+    """Return dicts and lists in place of the objects of an SDK, at any depth."""
+    if callable(dump := getattr(value, "model_dump", None)):
+        # Fields that nobody set are not part of the message.
+        return dump(mode="json", by_alias=True, exclude_unset=True)
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in cast(Mapping[Any, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in cast(Iterable[Any], value)]
+    return value
+
+
+# ---- for the modules of frameworks
+
+
+def explain_missing(error: ModuleNotFoundError, module: str, package: str) -> ImportError:
+    """Return what to raise if a framework cannot be imported: what to install, or its own error if it is incomplete."""
+    is_missing = (error.name or "").partition(".")[0] == module
+    return ImportError(f"this bridge needs {package}: run `pip install {package}`") if is_missing else error
+
+
+def store_original(message: Message) -> Opaque | None:
+    """Return a reply as data for a framework to keep, if it has more than the framework's own form can express.
+
+    Signatures, ids and encrypted reasoning must come back unchanged with the next request.
+    """
+    needs_storing = message.opaque or any(
+        not isinstance(block, Text | ToolCall) or block.opaque or (isinstance(block, ToolCall) and block.base_call)
+        for block in message.blocks
+    )
+    return loads_object(dumps(message)) if needs_storing else None
+
+
+def restore_original(stored: Any, visible: Message) -> Message:
+    """Return the reply that was stored, if it still says what the framework's message says; else the latter."""
+    try:
+        message = msgspec.convert(stored, Message)
+    except msgspec.ValidationError:  # somebody else's data
+        return visible
+    contents = [
+        (
+            item.text,
+            [(call.id, call.name, call.arguments) for call in item.calls if call.arguments is not None],
+            "".join(block.text for block in item.blocks if isinstance(block, Thinking)),
+        )
+        for item in (message, visible)
+    ]
+    return message if contents[0] == contents[1] else visible
+
+
+def find_truncated_calls(reply: Reply) -> tuple[ToolCall, ...]:
+    """Return the calls that must not run: those that the length limit cut off, or that are no JSON."""
+    broken = [call for call in reply.calls if call.arguments is None and not call.freeform]
+    if reply.stop == "length" and reply.blocks and isinstance(last := reply.blocks[-1], ToolCall) and last not in broken:
+        broken.append(last)  # even if it looks complete: a text in it may not be
+    return tuple(broken)

@@ -1,0 +1,316 @@
+"""OpenAI Agents SDK: its tools in our registry, our tools in its agents, and a model provider on our engine.
+
+The SDK's conversations are items of the Responses API, whatever the model, so our codec of that wire converts them.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Unpack, cast
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from toolglot.approvals import Allow, ApprovalRequest
+from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
+from toolglot.bridges.imported_tools import ask_user, make_tool
+from toolglot.bridges.messages import explain_missing, find_truncated_calls, restore_original, store_original, to_plain
+from toolglot.engine.engine import Engine
+from toolglot.engine.factory import EngineOptions, create_engine
+from toolglot.errors import UsageError
+from toolglot.events import ReplyDone, ReplyStarted, Retrying, ToolCallReady
+from toolglot.jsontext import dumps, dumps_text, loads, loads_object
+from toolglot.loop.agent_core import AnyTools
+from toolglot.messages import Media, Message, Reply, ResultBlock, Text, Thinking, ToolCall, ToolResult
+from toolglot.request import Options, Request
+from toolglot.tools.context import Context
+from toolglot.tools.options import SchemaToolOptions
+from toolglot.tools.results import ToolOutput
+from toolglot.tools.tool import Tool
+from toolglot.value_checks import as_items
+from toolglot.wire.codec import decode_request
+from toolglot.wire.framing import SseDecoder
+from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
+from toolglot.wire.spec import OPENAI_RESPONSES
+
+try:
+    from agents import FunctionTool, Handoff, Model, ModelProvider, ModelResponse, ModelSettings, ModelTracing
+    from agents import Tool as AgentsTool
+    from agents import Usage as AgentsUsage
+    from agents.agent_output import AgentOutputSchemaBase
+    from agents.models.openai_responses import Converter
+    from agents.tool import ToolOutputFileContent, ToolOutputImage, ToolOutputText
+    from agents.tool_context import ToolContext
+    from openai.types.responses import Response, ResponseStreamEvent
+    from pydantic import TypeAdapter
+except ModuleNotFoundError as e:
+    raise explain_missing(e, "agents", "openai-agents") from None
+
+__all__ = ["ToolglotModel", "ToolglotProvider", "export_tools", "import_tools"]
+
+_PREFIX = "toolglot:"
+"""Begins `encrypted_content` of a reasoning item that holds a reply of another provider as it was."""
+_stream_events: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+
+
+# ---- tools
+
+
+def import_tools(tools: Iterable[AgentsTool], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
+    """Return function tools of the SDK as ours. Their `context` is the `data` of the run. Raises UsageError."""
+    return [import_tool(tool, options) for tool in as_items(tools)]
+
+
+def import_tool(tool: AgentsTool, options: SchemaToolOptions) -> Tool:
+    """Return a function tool of the SDK as ours. Raises UsageError."""
+    if not isinstance(tool, FunctionTool):
+        raise UsageError(f"the tool {tool.name!r} is run by OpenAI; use hosted= of Orchestrator instead")
+    if tool.tool_input_guardrails or tool.tool_output_guardrails:
+        raise UsageError(f"the tool {tool.name!r} has guardrails, which only the Agents SDK runs; use Hooks instead")
+    function, needs_approval = tool, tool.needs_approval
+
+    # The names must not be those of parameters.
+    async def run_tool(toolglot_arguments: dict[str, Any], toolglot_context: Context[Any]) -> ToolOutput:
+        call, text = toolglot_context.call, dumps_text(toolglot_arguments)
+        context = ToolContext(toolglot_context.data, tool_name=tool.name, tool_call_id=call.id, tool_arguments=text)
+        if callable(needs_approval) and await needs_approval(context, toolglot_arguments, call.id):
+            await ask_user(toolglot_context, toolglot_arguments, "the tool asks for it")
+        return ToolOutput(import_output(await function.on_invoke_tool(context, text)))
+
+    options_of_tool = {
+        "approval": needs_approval is True,
+        "deferred": tool.defer_loading,
+        "timeout": tool.timeout_seconds,
+        "output_schema": tool.output_json_schema,
+    }
+    return make_tool(tool.name, tool.description, tool.params_json_schema, run_tool, options, options_of_tool)
+
+
+def import_output(output: Any) -> Any:
+    """Return a tool's output in our blocks, by way of the item that the SDK would send."""
+    items = cast(list[Any], output) if isinstance(output, list) else [output]
+    kinds = (ToolOutputText, ToolOutputImage, ToolOutputFileContent)
+    if not items or not all(isinstance(item, kinds) for item in items):
+        return cast(Any, output)
+    parts = [{**to_plain(item), "type": f"input_{item.type}"} for item in items]
+    item = {"type": "function_call_output", "call_id": "call", "output": parts}
+    (message,) = decode_request(OPENAI_RESPONSES, {"input": [item]}).messages
+    return cast(ToolResult, message.blocks[0]).content
+
+
+def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[AgentsTool]:
+    """Return our tools as the SDK's, for one conversation.
+
+    What needs approval interrupts the run, unless `approve` decides. `data` is by default the context of the run.
+    """
+    exported = ExportedTools(tools, **options, framework_asks=True)
+    return [export_tool(exported, name) for name in exported.definitions()]
+
+
+def export_tool(exported: ExportedTools, name: str) -> FunctionTool:
+    """Return one of our tools as the SDK's."""
+    definition = exported.definitions()[name]
+
+    async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+        return await exported.preview(exported.make_call(name, arguments, call_id)) is not None
+
+    async def invoke(context: ToolContext[Any], text: str) -> Any:
+        try:
+            arguments, raw = loads_object(text or "{}"), None
+        except ValueError:
+            arguments, raw = None, text
+        tools = exported if context.context is None else exported.fork(context.context)
+        call = tools.make_call(name, arguments, context.tool_call_id, raw)
+        outcome = await tools.run(call, Allow() if context.is_tool_approved(name, context.tool_call_id) else None)
+        if isinstance(outcome, ApprovalRequest):  # what it would do has changed since it was approved
+            outcome = await tools.run_or_refuse(call)
+        return export_content(outcome.result.content)
+
+    return FunctionTool(
+        name,
+        definition.description,
+        definition.parameters or {"type": "object", "properties": {}},
+        invoke,
+        strict_json_schema=False,
+        is_enabled=(lambda context, agent: exported.has_long_results) if name == "read_result" else True,
+        needs_approval=needs_approval,
+    )
+
+
+def export_content(content: Iterable[ResultBlock]) -> Any:
+    """Return a result as the SDK's outputs; one text as it is."""
+    outputs: list[Any] = []
+    for block in content:
+        if isinstance(block, Text):
+            outputs.append(ToolOutputText(text=block.text))
+        elif isinstance(block, Media):
+            url = block.url or (f"data:{block.media_type};base64,{block.data}" if block.data else None)
+            if block.kind == "image":
+                outputs.append(ToolOutputImage(image_url=url, file_id=block.file_id))
+            else:
+                data, name = url if block.data else None, block.name or None
+                file = ToolOutputFileContent(file_data=data, file_url=block.url, file_id=block.file_id, filename=name)
+                outputs.append(file)
+    return outputs[0].text if len(outputs) == 1 and isinstance(outputs[0], ToolOutputText) else outputs
+
+
+# ---- the model
+
+
+class ToolglotProvider(ModelProvider):
+    """Models of every provider for the SDK, by PROVIDER:MODEL. The options are those of `create_engine`."""
+
+    def __init__(self, **engine: Unpack[EngineOptions]) -> None:
+        self._options = engine
+
+    def get_model(self, model_name: str | None) -> Model:
+        if not model_name:
+            raise UsageError("no model is named: use Agent(model='PROVIDER:MODEL')")
+        return ToolglotModel(model_name, **self._options)
+
+
+class ToolglotModel(Model):
+    """A model of the SDK on our engine. `model`: PROVIDER:MODEL, or an engine."""
+
+    def __init__(self, model: str | Engine, **engine: Unpack[EngineOptions]) -> None:
+        self.engine = model if isinstance(model, Engine) else create_engine(model, **engine)
+
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],
+        model_settings: ModelSettings,
+        tools: list[AgentsTool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff[Any, Any]],
+        tracing: ModelTracing,
+        **others: Any,
+    ) -> ModelResponse:
+        request = self._build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, others)
+        reply = _hide_truncated_calls((await self.engine.ask(request)).reply)
+        body = ResponsesReplyEncoder(self.engine.model).encode_reply(reply)
+        response = Response.model_validate({**body, "output": _wrap_items(body["output"], reply)})
+        usage = response.usage
+        assert usage is not None
+        counts = AgentsUsage(
+            requests=1,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            total_tokens=usage.total_tokens,
+            input_tokens_details=usage.input_tokens_details,
+            output_tokens_details=usage.output_tokens_details,
+        )
+        return ModelResponse(output=response.output, usage=counts, response_id=reply.id or None)
+
+    async def stream_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],
+        model_settings: ModelSettings,
+        tools: list[AgentsTool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff[Any, Any]],
+        tracing: ModelTracing,
+        **others: Any,
+    ) -> AsyncIterator[Any]:
+        request = self._build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, others)
+        encoder, decoder = ResponsesReplyEncoder(self.engine.model), SseDecoder()
+        async with aclosing(self.engine.stream(request)) as events:
+            async for event in events:
+                reply: Reply | None = None
+                match event:
+                    case Retrying():
+                        continue
+                    case ReplyStarted(id=""):
+                        event = ReplyStarted(f"resp_{uuid4().hex}", event.model)
+                    case ToolCallReady(call=call):
+                        event = ToolCallReady(event.index, _drop_raw(call))
+                    case ReplyDone():
+                        reply = _hide_truncated_calls(event.reply)
+                        event = ReplyDone(reply)
+                    case _:
+                        pass
+                for _, data in decoder.feed(encoder.feed(cast(Any, event))):
+                    document: dict[str, Any] = loads(cast(bytes, data))
+                    if reply is not None and isinstance(response := document.get("response"), dict):
+                        response["output"] = _wrap_items(cast(dict[str, Any], response)["output"], reply)
+                    yield _stream_events.validate_python(document)
+
+    def _build_request(
+        self,
+        instructions: str | None,
+        input: str | list[Any],
+        settings: ModelSettings,
+        tools: list[AgentsTool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff[Any, Any]],
+        others: Mapping[str, Any],
+    ) -> Request:
+        if stored := next((name for name, value in others.items() if value), ""):
+            raise UsageError(f"{stored} names what OpenAI stores; with other models, pass the whole conversation")
+        profile = self.engine.profile
+        fields = {
+            "instructions": instructions,
+            "input": to_plain(input),
+            "tools": Converter.convert_tools(tools, handoffs, tool_choice=settings.tool_choice).tools,
+            "tool_choice": Converter.convert_tool_choice(settings.tool_choice, tools=tools, handoffs=handoffs),
+            "parallel_tool_calls": settings.parallel_tool_calls,
+            "text": Converter.get_response_format(output_schema),
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "max_output_tokens": settings.max_tokens,
+            "reasoning": None if settings.reasoning is None else to_plain(settings.reasoning),
+            **cast(dict[str, Any], settings.extra_body or {}),
+            **(settings.extra_args or {}),
+        }
+        body = {name: value for name, value in fields.items() if value is not None and type(value).__name__ != "Omit"}
+        request = decode_request(OPENAI_RESPONSES, body, profile=profile.id if profile.wire == OPENAI_RESPONSES else "")
+        penalties = {"presence_penalty": settings.presence_penalty, "frequency_penalty": settings.frequency_penalty}
+        options: Options = replace(request.options, cache=True, **penalties)
+        return replace(request, model="", messages=[unwrap_reply(message) for message in request.messages], options=options)
+
+
+def _drop_raw(call: ToolCall) -> ToolCall:
+    """Return a call whose text is that of its arguments, in terms of the tool's own schema."""
+    return call if call.arguments is None else replace(call, raw=None)
+
+
+def _hide_truncated_calls(reply: Reply) -> Reply:
+    """Return a reply in which calls that were cut off have no valid arguments, so that nobody runs them."""
+    broken = find_truncated_calls(reply)
+    blocks = (
+        replace(block, arguments=None, raw=f"(invalid) {block.text}")
+        if block in broken
+        else _drop_raw(block)
+        if isinstance(block, ToolCall)
+        else block
+        for block in reply.blocks
+    )
+    return replace(reply, blocks=tuple(blocks), id=reply.id or f"resp_{uuid4().hex}")
+
+
+# ---- opaque state of other providers
+
+
+def _wrap_items(items: list[dict[str, Any]], reply: Reply) -> list[dict[str, Any]]:
+    """Return the items of a reply, with the reply itself in the first reasoning item if another wire's state is in it."""
+    original = store_original(reply.message)
+    if original is None or (reply.origin is not None and reply.origin.wire == OPENAI_RESPONSES):
+        return items
+    state = {"encrypted_content": _PREFIX + b64encode(dumps(original)).decode()}
+    if first := next((item for item in items if item["type"] == "reasoning"), None):
+        return [{**item, **state} if item is first else item for item in items]
+    return [{"type": "reasoning", "id": f"rs_{reply.id}", "summary": list[Any](), **state}, *items]
+
+
+def unwrap_reply(message: Message) -> Message:
+    """Return a message as it was before `_wrap_items`: the reply that its reasoning item holds."""
+    for block in message.blocks:
+        text = (block.opaque or {}).get("encrypted_content", "") if isinstance(block, Thinking) else ""
+        if isinstance(text, str) and text.startswith(_PREFIX):
+            try:
+                return restore_original(loads(b64decode(text.removeprefix(_PREFIX))), message)
+            except (ValueError, Base64Error):  # somebody has shortened it
+                return message
+    return message

@@ -1,0 +1,289 @@
+"""Messages of Pydantic AI and ours. What only Pydantic AI understands is kept as `Foreign` content of its format."""
+
+from base64 import b64decode
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from toolglot.bridges.messages import ExportedMessages, explain_missing, restore_original, store_original
+from toolglot.definitions import CacheMark
+from toolglot.jsontext import loads_object
+from toolglot.losses import Loss
+from toolglot.messages import (
+    Block,
+    Conversation,
+    Foreign,
+    Media,
+    MediaKind,
+    Message,
+    Origin,
+    Reply,
+    ResultBlock,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    Usage,
+)
+from toolglot.messages import system as system_message
+
+try:
+    from pydantic_ai.messages import (
+        AudioUrl,
+        BinaryContent,
+        CachePoint,
+        DocumentUrl,
+        FilePart,
+        FinishReason,
+        ImageUrl,
+        ModelMessage,
+        ModelRequest,
+        ModelRequestPart,
+        ModelResponse,
+        ModelResponsePart,
+        SystemPromptPart,
+        TextContent,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UploadedFile,
+        UserContent,
+        UserPromptPart,
+        VideoUrl,
+    )
+    from pydantic_ai.usage import RequestUsage
+except ModuleNotFoundError as e:
+    raise explain_missing(e, "pydantic_ai", "pydantic-ai-slim") from None
+
+FORMAT = "pydantic-ai"
+ORIGINAL = "toolglot"
+"""The key of `provider_details` under which a reply is kept as it was."""
+_URL_KINDS: tuple[tuple[type, MediaKind], ...] = (
+    (ImageUrl, "image"), (AudioUrl, "audio"), (VideoUrl, "video"), (DocumentUrl, "file")
+)  # fmt: skip
+_KNOWN_PROVIDERS = {"anthropic": ("anthropic-messages", "anthropic")}
+_FINISH_REASONS: dict[StopReason, FinishReason] = {
+    "end": "stop",
+    "tools": "tool_call",
+    "length": "length",
+    "refusal": "content_filter",
+    "filtered": "content_filter",
+    "pause": "stop",
+    "error": "error",
+}
+
+
+# ---- from Pydantic AI
+
+
+def import_messages(messages: Iterable[ModelMessage], *, system: str | None = None) -> Conversation:
+    """Return messages of Pydantic AI as a conversation. `system`: by default the instructions of the last request."""
+    messages = list(messages)
+    if system is None:
+        instructions = [message.instructions for message in messages if isinstance(message, ModelRequest)]
+        system = next((text for text in reversed(instructions) if text), None)
+    conversation = Conversation([system_message(system)] if system else ())
+    for message in messages:
+        conversation.append(*(import_request(message) if isinstance(message, ModelRequest) else [import_reply(message)]))
+    return conversation
+
+
+def import_request(message: ModelRequest) -> Iterator[Message]:
+    """Yield the messages of a request: its results first, in one message, then what follows them."""
+    results = [result for part in message.parts if (result := _import_result(part)) is not None]
+    if results:
+        yield Message("tool", tuple(results))
+    for part in message.parts:
+        if isinstance(part, SystemPromptPart):
+            yield system_message(part.content)
+        elif isinstance(part, UserPromptPart):
+            content = [part.content] if isinstance(part.content, str) else part.content
+            yield Message("user", import_content(content))
+        elif _import_result(part) is None:
+            explain: Any = getattr(part, "model_response", None)  # feedback about a reply as a whole
+            block = Text(explain()) if explain is not None else Foreign(FORMAT, {"part_kind": part.part_kind})
+            yield Message("user", (block,))
+
+
+def _import_result(part: ModelRequestPart) -> ToolResult | None:
+    if isinstance(part, ToolReturnPart):
+        text, files = part.model_response_str(wrap_if_error=False), import_content(part.files)
+        content = (*([Text(text)] if text or not files else ()), *cast(tuple[ResultBlock, ...], files))
+        is_error = part.outcome in ("failed", "denied", "interrupted", "retried")
+        return ToolResult(part.tool_call_id, content, part.tool_name, is_error=is_error)
+    if part.part_kind == "retry-prompt" and part.tool_name:
+        return ToolResult(part.tool_call_id, (Text(part.model_response()),), part.tool_name, is_error=True)
+    return None
+
+
+def import_content(content: Iterable[UserContent | Any]) -> tuple[Block, ...]:
+    """Return what a user or a tool said."""
+    blocks: list[Block] = []
+    for item in content:
+        match item:
+            case str():
+                blocks.append(Text(item))
+            case TextContent():
+                blocks.append(Text(item.content))
+            case BinaryContent():
+                blocks.append(Media.from_bytes(item.data, item.media_type))
+            case CachePoint():
+                if blocks and isinstance(last := blocks[-1], Text | Media):
+                    blocks[-1] = replace(last, cache=CacheMark(item.ttl))
+            case UploadedFile():
+                blocks.append(Media("file", item.media_type, file_id=item.file_id))
+            case ImageUrl() | AudioUrl() | VideoUrl() | DocumentUrl():
+                kind: MediaKind = next(kind for cls, kind in _URL_KINDS if isinstance(item, cls))
+                blocks.append(Media(kind, url=item.url))
+            case _:
+                blocks.append(Foreign(FORMAT, {"kind": type(item).__name__}))
+    return tuple(blocks)
+
+
+def import_reply(message: ModelResponse) -> Message:
+    """Return a response as it was, or as far as its parts tell."""
+    wire, profile = _KNOWN_PROVIDERS.get(message.provider_name or "", (FORMAT, message.provider_name or ""))
+    visible = Message("assistant", tuple(map(import_part, message.parts)), Origin(wire, profile, message.model_name or ""))
+    return restore_original((message.provider_details or {}).get(ORIGINAL), visible)
+
+
+def import_part(part: ModelResponsePart) -> Block:
+    """Return a part of a response."""
+    match part:
+        case TextPart():
+            return Text(part.content)
+        case ThinkingPart():
+            return Thinking(part.content, {"signature": part.signature} if part.signature else None)
+        case ToolCallPart():
+            if not isinstance(part.args, str):
+                return ToolCall(part.tool_call_id, part.tool_name, dict(part.args or {}))
+            try:
+                return ToolCall(part.tool_call_id, part.tool_name, loads_object(part.args or "{}"), part.args)
+            except ValueError:
+                return ToolCall(part.tool_call_id, part.tool_name, None, part.args)
+        case FilePart():
+            return Media.from_bytes(part.content.data, part.content.media_type)
+        case _:
+            return Foreign(FORMAT, {"part_kind": part.part_kind})
+
+
+# ---- to Pydantic AI
+
+
+def export_messages(messages: Iterable[Message]) -> ExportedMessages:
+    """Return messages as a history for Pydantic AI. A reply keeps its opaque state in `provider_details`."""
+    losses: list[Loss] = []
+    exported: list[ModelMessage] = []
+    parts: list[ModelRequestPart] = []
+    names = dict[str, str]()
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        if message.role == "assistant":
+            if parts:
+                exported.append(ModelRequest(parts))
+                parts = []
+            names |= {call.id: call.qualified_name for call in message.calls}
+            exported.append(export_reply(message, where, losses))
+        elif message.role == "system":
+            if message.text:
+                parts.append(SystemPromptPart(message.text))
+            _record_changes(message.blocks, where, losses)
+        elif message.role == "user":
+            content = list(export_content(message.blocks, where, losses))
+            parts.append(UserPromptPart(content[0] if len(content) == 1 and isinstance(content[0], str) else content))
+        for result in message.results:
+            name, outcome = result.name or names.get(result.call_id, ""), "failed" if result.is_error else "success"
+            content = export_result(result.content, where, losses)
+            parts.append(ToolReturnPart(name, content, result.call_id, outcome=outcome))
+    if parts:
+        exported.append(ModelRequest(parts))
+    return ExportedMessages(exported, losses=tuple(losses))
+
+
+def export_result(content: Sequence[Block], where: str, losses: list[Loss]) -> Any:
+    """Return the content of a result: one text as it is, anything else as a list."""
+    items = list(export_content(content, where, losses))
+    return items[0] if len(items) == 1 else items or ""
+
+
+def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> Iterator[UserContent]:
+    """Yield what a user or a tool said."""
+    for block in blocks:
+        if isinstance(block, Text):
+            yield block.text
+        elif isinstance(block, Media) and block.data is not None:
+            yield BinaryContent(b64decode(block.data), media_type=block.media_type)
+        elif isinstance(block, Media) and block.url is not None:
+            yield next(cls for cls, kind in _URL_KINDS if kind == block.kind)(block.url)
+        elif isinstance(block, Media):
+            losses.append(Loss(block.kind, where, "it is a file of the provider, which Pydantic AI cannot name"))
+        else:
+            _record_changes([block], where, losses)
+        if isinstance(block, Text | Media) and block.cache is not None:
+            yield CachePoint(ttl="1h" if block.cache.ttl == "1h" else "5m")
+
+
+def _record_changes(blocks: Iterable[Block], where: str, losses: list[Loss]) -> None:
+    for block in blocks:
+        if isinstance(block, ToolsChanged):
+            losses.append(Loss("a change of the tools", where, "a history of Pydantic AI cannot express it"))
+        elif isinstance(block, Foreign):
+            losses.append(Loss("content", where, f"only {block.wire} understands it"))
+
+
+def export_reply(message: Message, where: str, losses: list[Loss]) -> ModelResponse:
+    """Return a message of the history as a response."""
+    original, origin = store_original(message), message.origin
+    if original is None:
+        _record_changes(message.blocks, where, losses)
+    return ModelResponse(
+        [part for block in message.blocks if (part := export_part(block)) is not None],
+        model_name=origin.model if origin else None,
+        provider_name=(origin.profile or None) if origin else None,
+        provider_details={ORIGINAL: original} if original is not None else None,
+    )
+
+
+def export_part(block: Block, broken: Collection[ToolCall] = ()) -> ModelResponsePart | None:
+    """Return a block of a reply as a part; None if there is none for it. `broken`: calls that must not run."""
+    match block:
+        case Text():
+            return TextPart(block.text)
+        case Thinking():
+            return ThinkingPart(block.text)
+        case ToolCall():
+            arguments = {"input": block.raw or ""} if block.freeform else block.arguments
+            # A call that was cut off may look complete, and would run.
+            is_broken = block in broken or arguments is None
+            return ToolCallPart(block.qualified_name, f"(invalid) {block.text}" if is_broken else arguments, block.id)
+        case Media() if block.data is not None:
+            return FilePart(BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type)))
+        case _:
+            return None
+
+
+def export_usage(usage: Usage) -> RequestUsage:
+    """Return token counts as those of a request."""
+    return RequestUsage(
+        input_tokens=usage.input,
+        output_tokens=usage.output,
+        cache_read_tokens=usage.cached,
+        cache_write_tokens=usage.cache_write,
+        details={"reasoning_tokens": usage.reasoning} if usage.reasoning else {},
+    )
+
+
+def export_details(reply: Reply, notes: Iterable[Any]) -> dict[str, Any]:
+    """Return `provider_details`: the original, the stop reason and what was lost or repaired."""
+    original, texts = store_original(reply.message), [str(note) for note in notes]
+    details: dict[str, Any] = {"finish_reason": reply.stop}
+    return details | ({"notes": texts} if texts else {}) | ({ORIGINAL: original} if original is not None else {})
+
+
+def export_stop(reply: Reply) -> FinishReason:
+    """Return why a reply ended."""
+    return _FINISH_REASONS[reply.stop]

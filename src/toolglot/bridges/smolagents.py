@@ -1,0 +1,117 @@
+"""smolagents: its tools in our registry, and our tools in its agents."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# The package has annotations, but does not say so.
+
+from base64 import b64decode
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar, Unpack, cast
+
+from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
+from toolglot.bridges.imported_tools import make_tool
+from toolglot.bridges.messages import explain_missing
+from toolglot.errors import ToolError
+from toolglot.jsontext import dumps_text
+from toolglot.loop.agent_core import AnyTools
+from toolglot.loop.background_loop import run_sync
+from toolglot.messages import Media, Text
+from toolglot.request import ToolDefinition
+from toolglot.tools.options import SchemaToolOptions
+from toolglot.tools.tool import Tool
+from toolglot.value_checks import as_items
+
+try:
+    from PIL import Image
+    from smolagents import AgentAudio, AgentImage, AgentText
+    from smolagents import Tool as SmolTool
+    from smolagents.models import get_tool_json_schema
+    from smolagents.tools import AUTHORIZED_TYPES
+except ModuleNotFoundError as e:
+    raise explain_missing(e, "smolagents", "smolagents") from None
+
+__all__ = ["export_tools", "import_tools"]
+
+
+def import_tools(tools: Iterable[SmolTool], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
+    """Return tools of smolagents as ours. Images and audio that they return are media of the result."""
+    return [import_tool(tool, options) for tool in as_items(tools)]
+
+
+def import_tool(tool: SmolTool, options: SchemaToolOptions) -> Tool:
+    """Return a tool of smolagents as ours."""
+
+    # The name must not be that of a parameter.
+    def run_tool(toolglot_arguments: dict[str, Any]) -> Any:
+        output: Any = cast(Any, tool)(**toolglot_arguments, sanitize_inputs_outputs=True)
+        if isinstance(output, AgentImage):
+            return output.to_raw()
+        if isinstance(output, AgentAudio):
+            path = Path(cast(str, output.to_string()))
+            return Media.from_bytes(path.read_bytes(), "audio/wav", name=path.name)
+        return str(output) if isinstance(output, AgentText) else output
+
+    function = cast(dict[str, Any], get_tool_json_schema(tool))["function"]
+    return make_tool(tool.name, tool.description, function["parameters"], run_tool, options)
+
+
+def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[SmolTool]:
+    """Return our tools as those of smolagents, for one conversation. What needs approval is refused, unless `approve` decides.
+
+    Their schemas have one level: what is below is told in the description of the parameter.
+    """
+    exported = ExportedTools(tools, **options)
+    return [_ExportedTool(exported, name, definition) for name, definition in exported.definitions().items()]
+
+
+class _ExportedTool(SmolTool):
+    """One of our tools."""
+
+    skip_forward_signature_validation = True
+    name: str = ""
+    description: str = ""
+    inputs: ClassVar[dict[str, Any]] = {}
+    output_type = "any"
+
+    def __init__(self, exported: ExportedTools, name: str, definition: ToolDefinition) -> None:
+        self._exported, self.name = exported, name.replace("-", "_").replace(".", "_")
+        self._own_name, self.description = name, definition.description
+        schema = definition.parameters or {}
+        required, properties = schema.get("required", ()), cast(dict[str, dict[str, Any]], schema.get("properties", {}))
+        self.inputs = {  # pyright: ignore[reportIncompatibleVariableOverride, reportAttributeAccessIssue]
+            key: describe_input(value, schema, is_required=key in required) for key, value in properties.items()
+        }
+        super().__init__()
+
+    def forward(self, *args: Any, **arguments: Any) -> Any:
+        arguments = {**dict(zip(self.inputs, args, strict=False)), **arguments}
+        # A parameter that was left out is None here.
+        present = {key: value for key, value in arguments.items() if value is not None or not self.inputs[key].get("nullable")}
+        outcome = run_sync(self._exported.run_or_refuse(self._exported.make_call(self._own_name, present)))
+        if outcome.result.is_error:
+            raise ToolError(outcome.result.text)
+        texts = [block.text for block in outcome.result.content if isinstance(block, Text)]
+        media = [block for block in outcome.result.content if isinstance(block, Media)]
+        if not texts and len(media) == 1 and media[0].kind == "image" and media[0].data is not None:
+            return Image.open(BytesIO(b64decode(media[0].data)))
+        left_out = [f"[{block.kind} left out: smolagents has no form for it beside text]" for block in media]
+        return "\n".join([*texts, *left_out])
+
+
+def describe_input(schema: dict[str, Any], root: dict[str, Any], *, is_required: bool) -> dict[str, Any]:
+    """Return a parameter as smolagents describes it."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
+    if len(choices) == 1:  # it may be null
+        schema = {**{key: value for key, value in schema.items() if key != "anyOf"}, **choices[0]}
+    kind, description = schema.get("type"), str(schema.get("description", ""))
+    types = cast(list[str], kind if isinstance(kind, list) else [kind])
+    if not all(name in AUTHORIZED_TYPES for name in types):
+        kind = "any"
+    if kind in ("any", "object", "array") and schema.keys() - {"type", "description", "title", "default"}:
+        parts = {key: value for key, value in schema.items() if key not in ("description", "title")}
+        definitions = {"$defs": root["$defs"]} if "$defs" in root and "$ref" in dumps_text(parts) else {}
+        description = f"{description} (JSON Schema: {dumps_text({**parts, **definitions})})".strip()
+    extra = {"enum": schema["enum"]} if "enum" in schema else {}
+    nullable = {} if is_required else {"nullable": True}
+    return {"type": kind, "description": description or "No description.", **extra, **nullable}

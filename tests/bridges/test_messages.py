@@ -1,0 +1,159 @@
+"""Conversations as lists of messages of providers and frameworks, and back."""
+
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+from anthropic.types import Message as AnthropicMessage
+from openai.types.chat import ChatCompletionMessage
+from openai.types.responses import Response
+
+from toolglot import Conversation, MalformedRequest, Message, Text, Thinking, UnknownName, user
+from toolglot.bridges import export_messages, import_messages
+from toolglot.bridges.messages import find_truncated_calls, restore_original, store_original
+from toolglot.messages import Foreign, Reply, ToolCall
+
+from .kit import ANTHROPIC, WIRES, conversation, summarize
+
+FRAMEWORKS = {
+    "langchain": ("langchain_core", "langchain-core"),
+    "langchain_messages": ("langchain_core", "langchain-core"),
+    "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
+    "pydantic_ai_messages": ("pydantic_ai", "pydantic-ai-slim"),
+    "openai_agents": ("agents", "openai-agents"),
+    "smolagents": ("smolagents", "smolagents"),
+}
+
+
+@pytest.mark.parametrize("format", ["anthropic", "openai-responses", "langchain", "pydantic-ai"])
+def test_round_trip_keeps_everything_that_is_said(format: str) -> None:
+    pytest.importorskip({"langchain": "langchain_core", "pydantic-ai": "pydantic_ai"}.get(format, "toolglot"))
+    exported = export_messages(conversation(), format)
+    imported = import_messages(exported.messages, format, system=exported.system)
+    assert summarize(imported) == summarize(conversation())
+
+
+@pytest.mark.parametrize("format", ["openai-chat", "ollama", "gemini"])
+def test_round_trip_keeps_calls_and_texts_where_results_are_text_only(format: str) -> None:
+    exported = export_messages(conversation(), format)
+    imported = import_messages(exported.messages, format, system=exported.system)
+    assert imported[0].text == "Be brief."
+    assert [call.name for message in imported for call in message.calls] == ["add", "fail"]
+    assert [result.text.removeprefix("Error: ") for message in imported for result in message.results] == ["3", "broken"]
+
+
+@pytest.mark.parametrize("format", WIRES)
+def test_what_a_format_cannot_express_is_told(format: str) -> None:
+    losses = {loss.subject for loss in export_messages(conversation(), format).losses}
+    assert ("thinking" in losses) == (format != "anthropic")
+
+
+def test_a_model_gets_its_signatures_back() -> None:
+    (reply,) = (m for m in export_messages(conversation(), "anthropic:claude-sonnet-4-5").messages if "signature" in str(m))
+    assert reply["content"][0] == {"type": "thinking", "thinking": "Let me add.", "signature": "c2ln"}
+    assert "signature" not in str(export_messages(conversation(), "openrouter:anthropic/claude-sonnet-4-5").messages)
+
+
+def test_system_prompt_is_beside_the_list_where_the_provider_has_it_there() -> None:
+    systems = {format: export_messages(conversation(), format).system for format in WIRES}
+    gemini = {"parts": [{"text": "Be brief."}]}
+    assert systems == {
+        "openai-chat": None, "openai-responses": "Be brief.", "anthropic": "Be brief.", "gemini": gemini, "ollama": None
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("format", WIRES)
+def test_system_prompt_can_be_passed_beside_the_list(format: str) -> None:
+    system: Any = {"parts": [{"text": "Be brief."}]} if format == "gemini" else "Be brief."
+    messages = [{"role": "user", "content": "Hi", "parts": [{"text": "Hi"}]}]
+    imported = import_messages(messages, format, system=system)
+    assert [(message.role, message.text) for message in imported] == [("system", "Be brief."), ("user", "Hi")]
+
+
+def test_objects_of_the_sdks_are_read() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+    chat = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [call]})
+    item = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": '{"a":1}'}
+    body = {"id": "r", "created_at": 0, "model": "m", "object": "response", "output": [item]}
+    response = Response.model_validate({**body, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []})
+    block = {"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 1}}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    reply = AnthropicMessage.model_validate(
+        {"id": "m", "type": "message", "role": "assistant", "content": [block], "model": "m", "usage": usage}
+    )
+    lists: dict[str, list[Any]] = {
+        "openai-chat": [{"role": "user", "content": "Hi"}, chat],
+        "openai-responses": [{"role": "user", "content": "Hi"}, *response.output],
+        "anthropic": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": reply.content}],
+    }
+    for format, messages in lists.items():
+        imported = import_messages(messages, format)
+        assert [call.arguments for message in imported for call in message.calls] == [{"a": 1}], format
+
+
+def test_wrong_input_is_one_sentence() -> None:
+    with pytest.raises(UnknownName, match="unknown provider 'opanai'"):
+        export_messages([], "opanai")
+    with pytest.raises(MalformedRequest, match="a message must be a dict, or an object of the provider's SDK"):
+        import_messages(["Hi"], "openai-chat")
+    assert export_messages([], "anthropic").messages == []
+    assert import_messages([], "anthropic") == Conversation()
+
+
+def test_a_wire_stands_for_its_provider() -> None:
+    assert export_messages(conversation(), "anthropic-messages") == export_messages(conversation(), "anthropic")
+
+
+# ---- for frameworks
+
+
+def test_a_reply_is_stored_only_if_there_is_more_to_it() -> None:
+    assert store_original(Message("assistant", (Text("Hi"), ToolCall("1", "f", {})), ANTHROPIC)) is None
+    signed = Message("assistant", (Thinking("", {"signature": "x"}), Text("Hi")), ANTHROPIC)
+    assert restore_original(store_original(signed), Message("assistant", (Text("Hi"),))) == signed
+
+
+@pytest.mark.parametrize("stored", [None, {}, "x", {"role": "assistant", "blocks": 3}])
+def test_what_somebody_else_stored_is_ignored(stored: Any) -> None:
+    visible = Message("assistant", (Text("Hi"),))
+    assert restore_original(stored, visible) is visible
+
+
+def test_an_edited_reply_counts_as_it_is_now() -> None:
+    signed = Message("assistant", (Thinking("Hm.", {"signature": "x"}), Text("Hi")), ANTHROPIC)
+    edited = Message("assistant", (Thinking("Hm."), Text("Ho")))
+    assert restore_original(store_original(signed), edited) is edited
+
+
+def test_calls_that_the_length_limit_cut_off_are_found() -> None:
+    whole, broken, last = ToolCall("1", "f", {}), ToolCall("2", "f", None, '{"a": '), ToolCall("3", "f", {})
+    assert find_truncated_calls(Reply((whole, broken, last), "length")) == (broken, last)
+    assert find_truncated_calls(Reply((whole, broken, last), "tools")) == (broken,)
+    assert find_truncated_calls(Reply((last, Text("Hi")), "length")) == ()
+
+
+@pytest.mark.parametrize("module", FRAMEWORKS)
+def test_a_missing_framework_is_one_sentence(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, package = FRAMEWORKS[module]
+    monkeypatch.setitem(sys.modules, name, None)
+    for loaded in [loaded for loaded in sys.modules if loaded.startswith(f"{name}.")]:
+        monkeypatch.setitem(sys.modules, loaded, None)
+    for loaded in [loaded for loaded in sys.modules if loaded.startswith("toolglot.bridges.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    with pytest.raises(ImportError, match=f"^this bridge needs {package}: run `pip install {package}`$"):
+        import_module(f"toolglot.bridges.{module}")
+
+
+def test_no_framework_is_loaded_before_its_module() -> None:
+    names = sorted({name for name, _ in FRAMEWORKS.values()})
+    code = f"import sys, toolglot.bridges; print([name for name in {names} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_foreign_content_is_a_loss() -> None:
+    foreign = [user([Text("Hi"), Foreign("gemini", {"x": 1})])]
+    for format in ("openai-chat", "langchain", "pydantic-ai"):
+        pytest.importorskip({"langchain": "langchain_core", "pydantic-ai": "pydantic_ai"}.get(format, "toolglot"))
+        assert "only gemini understands it" in str(export_messages(foreign, format).losses[0])
