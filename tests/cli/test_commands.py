@@ -363,7 +363,7 @@ class TestConvert:
         (["convert", "--from", "openai-chat", "--to", "gemini"], "the request is not a JSON object"),
         (["decode", "--wire", "gemini", "/no/such/file"], "File '/no/such/file' does not exist"),
         (["config"], "Missing command"),
-        (["sing"], "unknown command 'sing'; known: call, chat"),
+        (["sing"], "unknown command 'sing'; known: acp, call"),
         (["rnu", "hi"], "unknown command 'rnu'; did you mean 'run'?"),
         (["models", "nope"], "unknown provider 'nope'; known: anthropic, azure, "),
         (["simulate", "--port", "99999"], "99999 is not in the range"),

@@ -15,6 +15,7 @@ from toolglot.errors import ToolglotError, UnknownName, UsageError
 
 # command -> the module of toolglot.cli in which it is a click command of that name, and the first line of its help
 COMMANDS = {
+    "acp": ("acp", "Serve an editor that speaks the Agent Client Protocol, over stdin and stdout."),
     "call": ("call", "Run a tool as a model would."),
     "chat": ("chat.launch", "Chat with a model that can call tools."),
     "check": ("check", "Report what providers would reject or lose of your tools."),

@@ -101,11 +101,11 @@ class CliSetup(msgspec.Struct):
     has_demo_tools: bool = False
     instructions: Instructions = Instructions()
 
-    def create_agent(self, *, approve: Approve | None) -> Orchestrator:
+    def create_agent(self, *, approve: Approve | None, **options: Any) -> Orchestrator:
         """Create the agent of a conversation. Raises UsageError if there is no key for its model."""
         overrides: dict[str, Any] = {"base_url": self.base_url} if self.base_url else {}
         system = self.instructions.compose(self.setup.settings.system, with_skills=self.builtins is not None)
-        agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, system=system, **overrides)
+        agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, system=system, **overrides, **options)
         require_key(agent.engine)
         return agent
 

@@ -1,0 +1,73 @@
+"""The slash commands of a session. Text that only looks like one is a prompt."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
+
+if TYPE_CHECKING:
+    from toolglot.acp.session import EditorSession
+
+__all__ = ["find_command", "list_commands"]
+
+Handler = Callable[["EditorSession", str], Awaitable[str]]
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command: what it does, a hint for its argument, and the function that returns what to show."""
+
+    description: str
+    handler: Handler
+    hint: str = ""
+
+
+async def show_context(session: "EditorSession", argument: str) -> str:
+    """Return what fills the context window."""
+    usage = await session.agent.context_usage()
+    share = f" of {usage.budget:,} ({usage.total / usage.budget:.0%})" if usage.budget else ""
+    lines = [f"About {usage.total:,} tokens{share} in the next request to {session.agent.model}:", ""]
+    lines += [f"- {part}: {tokens:,}" for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1])]
+    if (deferral := session.agent.deferral) is not None:
+        lines += ["", deferral.message]
+    return "\n".join(lines)
+
+
+async def show_tools(session: "EditorSession", argument: str) -> str:
+    """Return the tools as the model sees them."""
+    definitions = session.agent.visible_tools
+    lines = [f"- `{definition.qualified_name}`: {definition.description.partition(chr(10))[0]}" for definition in definitions]
+    return "\n".join(lines) or "The model has no tools."
+
+
+async def switch_model(session: "EditorSession", argument: str) -> str:
+    """Switch the model, if one is named. Raises UsageError."""
+    if argument:
+        await session.choose("model", argument)
+    return f"The model is {session.agent.model}."
+
+
+COMMANDS = {
+    "context": Command("Show how much of the context window is used, and by what", show_context),
+    "tools": Command("List the tools as the model sees them", show_tools),
+    "model": Command("Show the model, or continue with another one", switch_model, "PROVIDER:MODEL"),
+}
+
+
+def list_commands() -> list[AvailableCommand]:
+    """Return all commands for the editor."""
+    return [
+        AvailableCommand(
+            name=name,
+            description=command.description,
+            input=AvailableCommandInput(root=UnstructuredCommandInput(hint=command.hint)) if command.hint else None,
+        )
+        for name, command in COMMANDS.items()
+    ]
+
+
+def find_command(text: str) -> tuple[Handler, str] | None:
+    """Return the command of a prompt and its argument; None if the prompt is none."""
+    word, _, argument = text.strip().partition(" ")
+    command = COMMANDS.get(word[1:]) if word.startswith("/") else None
+    return (command.handler, argument.strip()) if command is not None else None

@@ -1,0 +1,115 @@
+"""The connection to an editor: requests of the editor to the agent, and the other way round.
+
+Every failure of a request is one sentence; details are in the log.
+"""
+
+from collections.abc import Awaitable, Callable
+from logging import getLogger
+from typing import Any, cast
+
+from acp.agent.router import build_agent_router
+from acp.connection import Connection
+from acp.exceptions import RequestError
+from acp.interfaces import Agent
+from acp.meta import AGENT_METHODS, CLIENT_METHODS
+from acp.schema import (
+    ClientCapabilities,
+    CreateFormSessionElicitationRequest,
+    DeleteSessionRequest,
+    ElicitationSchema,
+    PermissionOption,
+    ReadTextFileRequest,
+    RequestPermissionRequest,
+    RequestPermissionResponse,
+    SessionNotification,
+    ToolCallUpdate,
+)
+from acp.utils import normalize_result, serialize_params
+
+from toolglot.acp.transport import LineTransport
+from toolglot.errors import ToolglotError, UsageError
+
+__all__ = ["EditorConnection", "SignInRequired"]
+
+log = getLogger("toolglot.acp")
+_INVALID_PARAMS, _INTERNAL_ERROR, _AUTH_REQUIRED = -32602, -32603, -32000
+Handler = Callable[[str, Any, bool], Awaitable[Any]]
+
+
+class SignInRequired(UsageError):
+    """There is no key for the model."""
+
+
+class EditorConnection:
+    """Passes the requests of an editor to an agent, and asks the editor."""
+
+    def __init__(self, agent: Any, transport: LineTransport) -> None:
+        router = build_agent_router(cast(Agent, agent), use_unstable_protocol=True)
+        # The SDK has the types of this method, but no route to it.
+        router.route_request(
+            AGENT_METHODS["session_delete"], DeleteSessionRequest, agent, "delete_session", adapt_result=normalize_result
+        )
+        self._connection = Connection(_report_errors(router), transport, listening=False)
+        self.capabilities = ClientCapabilities()
+        """What the editor can do."""
+
+    async def listen(self) -> None:
+        """Answer requests until the editor is gone."""
+        await self._connection.main_loop()
+
+    async def close(self) -> None:
+        """Cancel what is still being answered."""
+        await self._connection.close()
+
+    async def update(self, session_id: str, update: Any) -> None:
+        """Tell the editor what has happened in a session."""
+        notification = SessionNotification(session_id=session_id, update=update)
+        await self._connection.send_notification(CLIENT_METHODS["session_update"], serialize_params(notification))
+
+    async def ask_permission(self, session_id: str, call: ToolCallUpdate, options: list[PermissionOption]) -> str:
+        """Ask the user about a call; the id of the option chosen, "" if the turn was cancelled. Raises RequestError."""
+        request = RequestPermissionRequest(session_id=session_id, tool_call=call, options=options)
+        answer = await self._request("session_request_permission", request)
+        outcome = RequestPermissionResponse.model_validate(answer).outcome
+        return outcome.option_id if outcome.outcome == "selected" else ""
+
+    async def fill_form(self, session_id: str, message: str, schema: ElicitationSchema) -> dict[str, Any] | None:
+        """Let the user fill in a form; None if they decline. Raises RequestError."""
+        request = CreateFormSessionElicitationRequest(
+            session_id=session_id, message=message, mode="form", requested_schema=schema
+        )
+        answer = await self._request("elicitation_create", request)
+        return answer.get("content") or {} if answer.get("action") == "accept" else None
+
+    async def read_buffer(self, session_id: str, path: str) -> str:
+        """Return a file as it is in the editor, with unsaved changes. Raises RequestError."""
+        answer = await self._request("fs_read_text_file", ReadTextFileRequest(session_id=session_id, path=path))
+        return str(answer.get("content") or "")
+
+    async def _request(self, method: str, params: Any) -> dict[str, Any]:
+        answer = await self._connection.send_request(CLIENT_METHODS[method], serialize_params(params))
+        return cast(dict[str, Any], answer) if isinstance(answer, dict) else {}
+
+
+def _report_errors(handler: Handler) -> Handler:
+    """Return a handler whose failures are JSON-RPC errors of one sentence."""
+
+    async def handle(method: str, params: Any, is_notification: bool) -> Any:
+        try:
+            return await handler(method, params, is_notification)
+        except RequestError:
+            raise
+        except SignInRequired as e:
+            raise RequestError(_AUTH_REQUIRED, str(e)) from None
+        except ToolglotError as e:
+            raise RequestError(_INVALID_PARAMS if isinstance(e, UsageError) else _INTERNAL_ERROR, str(e)) from None
+        except Exception as e:
+            if (errors := getattr(e, "errors", None)) is not None:  # the SDK's: the parameters have another shape
+                first = errors()[0]
+                place = ".".join(map(str, first["loc"])) or "params"
+                raise RequestError(_INVALID_PARAMS, f"invalid parameters of {method}: {place}: {first['msg']}") from None
+            log.exception("unexpected error in %s", method)
+            message = f"unexpected {type(e).__name__}: {e} (this is a bug; please report it with the log)"
+            raise RequestError(_INTERNAL_ERROR, message) from None
+
+    return handle

@@ -1,0 +1,80 @@
+"""Content blocks of the protocol to ours and back."""
+
+import os
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+from acp.schema import (
+    AudioContentBlock,
+    EmbeddedResourceContentBlock,
+    ImageContentBlock,
+    ResourceContentBlock,
+    TextContentBlock,
+    TextResourceContents,
+)
+
+from toolglot.errors import UsageError
+from toolglot.messages import Media, Text
+
+__all__ = ["ContentBlock", "read_prompt", "to_content"]
+
+ContentBlock = TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
+
+
+def read_prompt(blocks: Iterable[ContentBlock]) -> list[Text | Media]:
+    """Return the blocks of a prompt. A link stays one: the model follows it with its tools. Raises UsageError."""
+    prompt: list[Text | Media] = []
+    for block in blocks:
+        match block:
+            case TextContentBlock():
+                prompt.append(Text(block.text))
+            case ImageContentBlock() | AudioContentBlock():
+                prompt.append(_read_media(block.data, block.mime_type, _name(block.uri or "") if block.type == "image" else ""))
+            case ResourceContentBlock():
+                prompt.append(Text(f"[{block.title or block.name}]({_path(block.uri)})"))
+            case EmbeddedResourceContentBlock(resource=TextResourceContents() as resource):
+                prompt.append(Text(f"[{_path(resource.uri)}]\n{resource.text}"))
+            case EmbeddedResourceContentBlock(resource=resource):
+                prompt.append(_read_media(resource.blob, resource.mime_type or "", _name(resource.uri)))
+    return prompt
+
+
+def to_content(block: Any) -> ContentBlock | None:
+    """Return a block of a conversation for the editor; None for what has no form there, or no text."""
+    match block:
+        case Text() if block.text:
+            return TextContentBlock(type="text", text=block.text)
+        case Media(kind="image", data=str() as data):
+            return ImageContentBlock(type="image", data=data, mime_type=block.media_type)
+        case Media(kind="audio", data=str() as data):
+            return AudioContentBlock(type="audio", data=data, mime_type=block.media_type)
+        case Media():
+            name = block.name or block.media_type or block.kind
+            return ResourceContentBlock(type="resource_link", name=name, uri=block.url or f"attachment:{name}")
+        case _:
+            return None
+
+
+def _read_media(data: str, media_type: str, name: str) -> Media:
+    try:
+        return Media.from_bytes(b64decode(data, validate=True), media_type, name=name)
+    except Error as e:
+        raise UsageError(f"the attachment {name or media_type!r} is not valid base64: {e}") from None
+
+
+def _path(uri: str) -> str:
+    """Return the path of a file address, with the lines it names; any other address as it is."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file":
+        return uri
+    path = url2pathname(parts.path) if os.name == "nt" else unquote(parts.path)
+    return f"{path}#{parts.fragment}" if parts.fragment else path
+
+
+def _name(uri: str) -> str:
+    return PurePosixPath(unquote(urlsplit(uri).path)).name

@@ -1,0 +1,79 @@
+"""Files that calls change: what they were before, and whether the editor has unsaved changes of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from toolglot.acp.tool_calls import FileChange
+from toolglot.errors import ToolError
+from toolglot.messages import ToolCall
+from toolglot.request import BUILTIN_TAG
+from toolglot.tools.hooks import Hooks, Veto
+from toolglot.tools.rules import find_subjects
+from toolglot.tools.tool import Tool
+
+__all__ = ["FileWatch"]
+
+_MAX_BYTES = 1_000_000  # of a file that is shown as a diff
+
+
+class FileWatch(Hooks):
+    """Remembers files before calls change them, and refuses changes of files that are not saved.
+
+    Args:
+        find_tool: Returns the tool of a base call.
+        read_buffer: Returns a file as it is in the editor; None if that is not known.
+    """
+
+    def __init__(
+        self, find_tool: Callable[[ToolCall], Tool | None], read_buffer: Callable[[str], Awaitable[str | None]]
+    ) -> None:
+        self._find_tool, self._read_buffer = find_tool, read_buffer
+        self._before: dict[str, dict[str, str | None]] = {}
+
+    async def before_tool(self, call: ToolCall) -> Veto | None:
+        """Remember the files of a call; the calls before it that change files have finished by now."""
+        tool = self._find_tool(call)
+        if tool is None or tool.scope is None or "write" not in tool.effects or BUILTIN_TAG not in tool.tags:
+            return None
+        try:
+            arguments = tool.bind(call).arguments
+        except ToolError:  # it does not run
+            return None
+        before: dict[str, str | None] = {}
+        for path in [subject.value for subject in find_subjects(tool.scope, arguments) if subject.kind == "path"]:
+            text, is_text = await asyncio.to_thread(_read_text, path)
+            if not is_text:
+                continue
+            before[path] = text
+            buffer = await self._read_buffer(path) if text is not None else None
+            if buffer is not None and _normalize(buffer) != _normalize(text or ""):
+                return Veto(f"{path} has unsaved changes in the editor; ask the user to save it, then read it again")
+        if before:
+            self._before[call.id] = before
+        return None
+
+    async def take_changes(self, call_id: str) -> list[FileChange]:
+        """Return what a call has done to its files, and forget it."""
+        changes: list[FileChange] = []
+        for path, before in self._before.pop(call_id, {}).items():
+            after, is_text = await asyncio.to_thread(_read_text, path)
+            if is_text and after != before:
+                changes.append(FileChange(path, before, after))
+        return changes
+
+
+def _read_text(path: str) -> tuple[str | None, bool]:
+    """Return the text of a file, None if there is none; and whether it can be shown: it is short, and text."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        return data.decode(), len(data) <= _MAX_BYTES
+    except FileNotFoundError:
+        return None, True
+    except (OSError, ValueError):
+        return None, False
+
+
+def _normalize(text: str) -> str:
+    """Return a text without what editors change when they load a file: line endings and the last one."""
+    return text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")

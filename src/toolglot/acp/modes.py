@@ -1,0 +1,96 @@
+"""What an editor can choose for a session: how much is asked, which model answers, how long it thinks."""
+
+from collections.abc import Callable, Iterable
+from typing import get_args
+
+import msgspec
+from acp.schema import (
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
+    SessionMode,
+    SessionModeState,
+)
+from msgspec.structs import replace
+
+from toolglot.approvals import Effect
+from toolglot.request import BUILTIN_TAG, Effort
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import Tool
+
+__all__ = ["DEFAULT_MODE", "MODES", "config_options", "mode_state"]
+
+DEFAULT_MODE = "ask"
+DEFAULT_EFFORT = "default"
+_READ: frozenset[Effect] = frozenset({"read"})
+_FILE_EFFECTS: frozenset[Effect] = frozenset({"read", "write"})
+
+
+class Mode(msgspec.Struct, frozen=True):
+    """A mode: its name, what it means, and the rules for tools that it makes of the configured ones."""
+
+    name: str
+    description: str
+    apply: Callable[[ToolConfig, Iterable[Tool]], ToolConfig]
+
+
+def accept_edits(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
+    """Let the built-in tools that edit files run without approval."""
+    # What they do can be seen as a diff, and undone from a backup; commands are not among them.
+    edits = [
+        tool.name
+        for tool in tools
+        if BUILTIN_TAG in tool.tags and tool.preview is not None and "write" in tool.effects and tool.effects <= _FILE_EFFECTS
+    ]
+    return replace(config, approve=(*config.approve, *edits))
+
+
+def read_only(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
+    """Allow only tools that read."""
+    reading = {tool.name for tool in tools if tool.effects == _READ}
+    allowed = config.allowed_tools
+    return replace(config, allowed_tools=frozenset(reading if allowed is None else reading.intersection(allowed)))
+
+
+MODES = {
+    DEFAULT_MODE: Mode("Ask", "Asks before files are changed, commands run, or the network is used", lambda config, _: config),
+    "accept-edits": Mode(
+        "Accept edits", "Changes files in the workspace without asking; asks about everything else", accept_edits
+    ),
+    "read-only": Mode("Read only", "Has only tools that read", read_only),
+    "auto": Mode(
+        "Auto",
+        "Asks only about what leaves the sandbox",
+        lambda config, _: replace(config, approval_effects=()),
+    ),
+}
+
+
+def mode_state(mode: str) -> SessionModeState:
+    """Return all modes, for editors without config options."""
+    modes = [SessionMode(id=id, name=mode.name, description=mode.description) for id, mode in MODES.items()]
+    return SessionModeState(current_mode_id=mode, available_modes=modes)
+
+
+def config_options(mode: str, model: str, models: Iterable[str], effort: str) -> list[SessionConfigOptionSelect]:
+    """Return what can be chosen, with what is chosen now."""
+    modes = [SessionConfigSelectOption(value=id, name=mode.name, description=mode.description) for id, mode in MODES.items()]
+    efforts = [DEFAULT_EFFORT, *get_args(Effort)]
+    return [
+        SessionConfigOptionSelect(type="select", id="mode", name="Mode", category="mode", current_value=mode, options=modes),
+        SessionConfigOptionSelect(
+            type="select",
+            id="model",
+            name="Model",
+            category="model",
+            current_value=model,
+            options=[SessionConfigSelectOption(value=name, name=name) for name in dict.fromkeys((model, *models))],
+        ),
+        SessionConfigOptionSelect(
+            type="select",
+            id="effort",
+            name="Thinking",
+            category="thought_level",
+            current_value=effort,
+            options=[SessionConfigSelectOption(value=name, name=name.capitalize()) for name in efforts],
+        ),
+    ]

@@ -1,0 +1,159 @@
+"""Shows a run in an editor: events and messages as updates of a session."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from acp.schema import AgentMessageChunk, AgentThoughtChunk, TextContentBlock, UserMessageChunk
+
+from toolglot.acp.content import to_content
+from toolglot.acp.file_watch import FileWatch
+from toolglot.acp.tool_calls import (
+    CallView,
+    change_content,
+    describe_call,
+    plan_update,
+    result_content,
+    text_content,
+)
+from toolglot.events import (
+    ContextTruncated,
+    ModelSwitched,
+    RequestDelayed,
+    Retrying,
+    RunEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallReady,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from toolglot.messages import Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.tools.calls import base_call
+from toolglot.tools.tool import Tool
+
+__all__ = ["RunPresenter"]
+
+_PLAN_TOOL = "todo"
+_MAX_LIVE_CHARS = 20_000  # of the output of a tool that still runs
+
+
+class RunPresenter:
+    """Sends what happens in a session, and knows which calls the editor shows as unfinished.
+
+    Args:
+        send: Sends an update.
+        find_tool: Returns the tool of a base call.
+        interpret: Returns the base call of a call that a model has just made.
+        files: Knows what calls did to files.
+        root: The directory that the session works in.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Any], Awaitable[None]],
+        find_tool: Callable[[ToolCall], Tool | None],
+        interpret: Callable[[ToolCall], ToolCall],
+        files: FileWatch,
+        root: str,
+    ) -> None:
+        self.send, self._find_tool, self._interpret, self._files, self._root = send, find_tool, interpret, files, root
+        self._open: dict[str, CallView] = {}
+        self._output: dict[str, str] = {}
+
+    async def show_event(self, event: RunEvent) -> None:
+        """Show what has happened."""
+        match event:
+            case TextDelta():
+                await self.say(event.text)
+            case ThinkingDelta():
+                await self.think(event.text)
+            case ToolCallReady():
+                if (base := self._interpret(event.call)).name != _PLAN_TOOL:
+                    await self.show_call(base, event.call)
+            case ToolStarted():
+                if event.call.name != _PLAN_TOOL:
+                    view = await self.show_call(event.call)
+                    await self.send(view.progress("in_progress"))
+            case ToolProgress():
+                output = self._output[event.call.id] = (self._output.get(event.call.id, "") + event.text)[-_MAX_LIVE_CHARS:]
+                await self.send((await self.show_call(event.call)).progress("in_progress", text_content(output)))
+            case ToolFinished():
+                await self.show_result(event.outcome.call, event.outcome.result)
+            case Retrying() | RequestDelayed():
+                action = "retrying in" if isinstance(event, Retrying) else "waiting for"
+                await self.note(f"{action} {event.seconds:.1f} s: {event.reason}")
+            case ModelSwitched():
+                await self.note(f"continuing with {event.model}: {event.reason}")
+            case ContextTruncated():
+                await self.note(event.message)
+            case _:
+                pass
+
+    async def say(self, text: str) -> None:
+        """Show a piece of an answer."""
+        if text:
+            content = TextContentBlock(type="text", text=text)
+            await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
+
+    async def think(self, text: str) -> None:
+        """Show a piece of reasoning."""
+        if text:
+            content = TextContentBlock(type="text", text=text)
+            await self.send(AgentThoughtChunk(session_update="agent_thought_chunk", content=content))
+
+    async def note(self, text: str) -> None:
+        """Tell the user something that is no part of the answer; the protocol has no other place for it."""
+        await self.think(f"\n[{text}]\n")
+
+    async def show_call(self, call: ToolCall, native: ToolCall | None = None) -> CallView:
+        """Show a base call, unless it is shown already. `native`: as the model made it."""
+        if (view := self._open.get(call.id)) is None:
+            view = self._open[call.id] = describe_call(call, self._find_tool(call), self._root, native)
+            await self.send(view.start("pending"))
+        return view
+
+    async def show_result(self, call: ToolCall, result: ToolResult) -> None:
+        """Show how a call ended; a call of the plan's tool shows the plan."""
+        if call.name == _PLAN_TOOL and not result.is_error:
+            if (plan := plan_update(call.arguments or {})) is not None:
+                await self.send(plan)
+            return
+        view = await self.show_call(call)
+        changes = await self._files.take_changes(call.id)
+        content, raw_output = result_content(result), result.data
+        if changes and not result.is_error:
+            content, raw_output = change_content(changes), result.text
+        await self.send(view.progress("failed" if result.is_error else "completed", content, changes, raw_output))
+        self._open.pop(call.id, None)
+        self._output.pop(call.id, None)
+
+    async def close_calls(self, reason: str) -> None:
+        """Show that calls will never end: their run was cancelled or has failed."""
+        for view in self._open.values():
+            await self.send(view.progress("failed", text_content(reason)))
+        self._open.clear()
+        self._output.clear()
+
+    async def replay(self, messages: Iterable[Message]) -> None:
+        """Show a conversation from its beginning."""
+        calls: dict[str, ToolCall] = {}
+        for message in messages:
+            for block in message.blocks:
+                match block:
+                    case ToolCall():
+                        calls[block.id] = base = base_call(block)
+                        if base.name != _PLAN_TOOL:
+                            await self.show_call(base, block)
+                    case ToolResult():
+                        if block.call_id in calls:
+                            await self.show_result(calls[block.call_id], block)
+                    case Thinking():
+                        await self.think(block.text)
+                    case Text() if message.role == "assistant":
+                        await self.say(block.text)
+                    case _ if message.role == "user" and (content := to_content(block)) is not None:
+                        await self.send(UserMessageChunk(session_update="user_message_chunk", content=content))
+                    case _:
+                        pass
+        await self.close_calls("it did not run")

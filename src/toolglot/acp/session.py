@@ -1,0 +1,304 @@
+"""One session of an editor: an agent with its conversation, which prompts run on and which is saved as it grows."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any, Literal, get_args
+
+import msgspec
+from acp.exceptions import RequestError
+from acp.schema import (
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    Cost,
+    CurrentModeUpdate,
+    PermissionOption,
+    PromptResponse,
+    SessionConfigOptionSelect,
+    SessionInfoUpdate,
+    Usage,
+    UsageUpdate,
+)
+from msgspec.structs import replace
+
+from toolglot.acp.commands import find_command, list_commands
+from toolglot.acp.connection import EditorConnection
+from toolglot.acp.content import ContentBlock, read_prompt
+from toolglot.acp.file_watch import FileWatch
+from toolglot.acp.modes import DEFAULT_EFFORT, DEFAULT_MODE, MODES, config_options
+from toolglot.acp.presenter import RunPresenter
+from toolglot.acp.session_store import SessionInfo, SessionStore
+from toolglot.approvals import ApprovalRequest, Decision, Deny
+from toolglot.builtin.tools import Builtins
+from toolglot.config.setup import Setup
+from toolglot.engine.engine import Engine
+from toolglot.engine.model_list import describe_error
+from toolglot.errors import ToolglotError, UnknownName, UsageError
+from toolglot.events import ReplyStarted, RunDone, RunResult, RunStop
+from toolglot.loop.format_call import describe_losses, describe_stop
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.losses import Loss
+from toolglot.messages import Text, ToolCall
+from toolglot.request import Effort
+from toolglot.sanitize import shorten
+from toolglot.tools.calls import base_call
+from toolglot.tools.tool import Tool
+
+__all__ = ["AgentParts", "EditorSession"]
+
+StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
+_STOP_REASONS: dict[RunStop, StopReason] = {
+    "end": "end_turn",
+    "length": "max_tokens",
+    "refusal": "refusal",
+    "filtered": "refusal",
+    "max_iterations": "max_turn_requests",
+    "budget": "max_turn_requests",
+    "timeout": "max_turn_requests",
+    "interrupted": "cancelled",
+}
+_MAX_SESSION_TITLE = 80
+
+
+class AgentParts(msgspec.Struct, kw_only=True):
+    """The agent of a session, and what belongs to it."""
+
+    agent: Orchestrator
+    setup: Setup
+    require_key: Callable[[Engine], None]
+    """Raises UsageError if a request to a model would fail because there is no key."""
+    models: tuple[str, ...] = ()
+    """What the editor offers to switch to."""
+    builtins: Builtins | None = None
+    notices: list[str] = []
+    """What the user should know."""
+    close: Callable[[], None] = lambda: None
+
+
+class EditorSession:
+    """One conversation in an editor."""
+
+    def __init__(self, info: SessionInfo, editor: EditorConnection, store: SessionStore) -> None:
+        self.info, self._editor, self._store = info, editor, store
+        self.mode, self.effort = info.mode if info.mode in MODES else DEFAULT_MODE, DEFAULT_EFFORT
+        self.files = FileWatch(self._find_tool, self._read_buffer)
+        self.presenter = RunPresenter(
+            self.send,
+            self._find_tool,
+            lambda call: base_call(self.agent.view().interpret(call)),
+            self.files,
+            os.path.realpath(info.cwd),
+        )
+        self._task: asyncio.Task[RunResult | None] | None = None
+        self._is_cancelled = False
+        self._asking = asyncio.Lock()
+        self._shown_losses: set[Loss] = set()
+
+    def start(self, parts: AgentParts) -> None:
+        """Begin with an agent, which needs the session's `approve` and `files`."""
+        self.parts, self.agent, builtins = parts, parts.agent, parts.builtins
+        self._root = str(builtins.state.workspace.root) if builtins is not None else self.info.cwd
+        self._rules = self.agent.config
+        self._apply_mode()
+
+    async def close(self) -> None:
+        """End the session: its prompt, its commands, its connections."""
+        self.cancel()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.agent.aclose()
+        await asyncio.to_thread(self.parts.close)
+
+    async def send(self, update: Any) -> None:
+        """Send an update."""
+        await self._editor.update(self.info.id, update)
+
+    # ---- prompts
+
+    async def prompt(self, blocks: list[ContentBlock]) -> PromptResponse:
+        """Run a prompt to its end, or until it is cancelled. Raises ToolglotError."""
+        if self._task is not None:
+            raise UsageError("a prompt is running in this session: cancel it, or wait for it")
+        content = read_prompt(blocks)
+        self._is_cancelled = False
+        self._task = asyncio.create_task(self._run(content))
+        try:
+            await asyncio.wait({self._task})
+            result = None if self._task.cancelled() else self._task.result()
+        finally:
+            # The connection may be gone: then this wait was cancelled.
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._is_cancelled or (result is not None and result.stop == "interrupted"):
+            await self.presenter.close_calls("cancelled")
+            await self.save()
+            return PromptResponse(stop_reason="cancelled")
+        if result is None:  # a command
+            return PromptResponse(stop_reason="end_turn")
+        usage = result.usage
+        return PromptResponse(
+            stop_reason=_STOP_REASONS.get(result.stop, "end_turn"),
+            usage=Usage(
+                total_tokens=usage.input + usage.output,
+                input_tokens=usage.input,
+                output_tokens=usage.output,
+                thought_tokens=usage.reasoning or None,
+                cached_read_tokens=usage.cached or None,
+                cached_write_tokens=usage.cache_write or None,
+            ),
+        )
+
+    def cancel(self) -> None:
+        """Stop the prompt that runs, if there is one; the conversation stays valid."""
+        if self._task is not None:
+            self._is_cancelled = True
+            self._task.cancel()
+
+    async def _run(self, content: list[Any]) -> RunResult | None:
+        """Run a prompt, or a slash command, which has no result."""
+        notices, self.parts.notices = self.parts.notices, []
+        for notice in notices:
+            await self.presenter.note(notice)
+        text = next((block.text for block in content if isinstance(block, Text)), "")
+        if (command := find_command(text)) is not None:
+            run_command, argument = command
+            await self.presenter.say(await run_command(self, argument))
+            return None
+        if not self.info.title:
+            self.info = replace(self.info, title=shorten(text, _MAX_SESSION_TITLE) or "(attachment)")
+            await self.send(SessionInfoUpdate(session_update="session_info_update", title=self.info.title))
+        length, result = len(self.agent.conversation), None
+        try:
+            async with aclosing(self.agent.stream(content)) as events:
+                async for event in events:
+                    if isinstance(event, ReplyStarted):  # every call has its result: a good moment
+                        await self.save()
+                    if isinstance(event, RunDone):
+                        result = event.result
+                    await self.presenter.show_event(event)
+        except ToolglotError as e:
+            # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
+            if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
+                self.agent.undo()
+            await self.presenter.close_calls("the run has failed")
+            raise RequestError(-32603, await describe_error(e, self.agent.engine)) from None
+        if result is not None:
+            await self._finish(result)
+        return result
+
+    async def _finish(self, result: RunResult) -> None:
+        """Tell how a run has ended, and save the session."""
+        for line in describe_losses(loss for loss in result.losses if loss not in self._shown_losses):
+            await self.presenter.note(line)
+        self._shown_losses |= {*result.losses}
+        await self.presenter.close_calls("it did not run")
+        if result.stop != "end":
+            await self.presenter.say(f"\n[{describe_stop(result.stop)}]\n")
+        if _STOP_REASONS.get(result.stop) == "refusal":
+            self.agent.undo()  # the protocol: what was refused is not part of the next prompt
+        self.info = replace(self.info, cost=self.info.cost + (result.cost or 0.0))
+        await self.save()
+        usage = await self.agent.context_usage()
+        if size := usage.budget or usage.window:
+            cost = Cost(amount=self.info.cost, currency="USD") if self.info.cost else None
+            await self.send(UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost))
+
+    async def save(self) -> None:
+        """Write the session to its file."""
+        info = replace(self.info, mode=self.mode)
+        await asyncio.to_thread(self._store.write, info, self.agent.save())
+
+    # ---- questions to the user
+
+    async def approve(self, request: ApprovalRequest) -> Decision:
+        """Ask the user to approve a call."""
+        options = [PermissionOption(option_id="yes", name="Allow", kind="allow_once")]
+        if not request.each_time:
+            name = f"Always allow {request.tool} in this session"
+            options.append(PermissionOption(option_id="always", name=name, kind="allow_always"))
+        options.append(PermissionOption(option_id="no", name="Reject", kind="reject_once"))
+        async with self._asking:
+            view = await self.presenter.show_call(request.call)
+            try:
+                answer = await self._editor.ask_permission(self.info.id, view.ask(request, self._root), options)
+            except RequestError as e:
+                return Deny(f"the editor could not ask the user: {e}")
+        match answer:
+            case "yes" | "always":
+                return answer
+            case "":  # the user cancelled the prompt; the notification that says so is on its way
+                self.cancel()
+                return "no"
+            case _:
+                return "no"
+
+    async def _read_buffer(self, path: str) -> str | None:
+        fs = self._editor.capabilities.fs
+        if fs is None or not fs.read_text_file:
+            return None
+        try:
+            return await self._editor.read_buffer(self.info.id, path)
+        except RequestError:  # the editor does not have it open, or may not read it
+            return None
+
+    # ---- calls
+
+    def _find_tool(self, call: ToolCall) -> Tool | None:
+        return self.agent.registry.find(call.name, call.namespace)
+
+    # ---- what the user can choose
+
+    @property
+    def config_options(self) -> list[SessionConfigOptionSelect]:
+        """What can be chosen, with what is chosen now."""
+        return config_options(self.mode, self.agent.model, self.parts.models, self.effort)
+
+    async def choose(self, option: str, value: str) -> None:
+        """Choose a mode, a model or an effort. Raises UsageError."""
+        match option:
+            case "mode":
+                if value not in MODES:
+                    raise UnknownName("mode", value, MODES)
+                self.mode = value
+                self._apply_mode()
+                await self.send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=value))
+            case "model":
+                engine = self.parts.setup.engine(self.parts.setup.resolve_model(value))
+                self.parts.require_key(engine)
+                self.agent.config = self._rules
+                self.agent.switch(engine)
+                self._rules = self.agent.config  # those of its provider
+                self._apply_mode()
+                self._apply_effort()
+            case "effort":
+                if value not in (DEFAULT_EFFORT, *get_args(Effort)):
+                    raise UnknownName("effort", value, (DEFAULT_EFFORT, *get_args(Effort)))
+                self.effort = value
+                self._apply_effort()
+            case _:
+                raise UnknownName("option of a session", option, ("mode", "model", "effort"))
+        await self.send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*self.config_options]))
+
+    def _apply_mode(self) -> None:
+        self.agent.config = MODES[self.mode].apply(self._rules, self.agent.registry)
+
+    def _apply_effort(self) -> None:
+        configured = self.parts.setup.generation_options(self.agent.model)
+        effort: Any = configured.effort if self.effort == DEFAULT_EFFORT else self.effort
+        self.agent.options = replace(configured, effort=effort)
+
+    async def send_commands(self) -> None:
+        """Tell the editor which slash commands there are."""
+        update = AvailableCommandsUpdate(session_update="available_commands_update", available_commands=list_commands())
+        await self.send(update)
+
+
+def check_directory(cwd: str) -> str:
+    """Return a directory that a session can work in. Raises UsageError."""
+    if not os.path.isabs(cwd):
+        raise UsageError(f"the working directory of a session must be an absolute path, not {cwd!r:.200}")
+    if not os.path.isdir(cwd):
+        raise UsageError(f"there is no directory {cwd!r:.200}")
+    return cwd

@@ -1,0 +1,98 @@
+"""The sessions of editors, one private file for each: a line about the session, then the saved conversation.
+
+A file is replaced atomically, so that a crash leaves the session as it was after its last request.
+"""
+
+import os
+import re
+from datetime import UTC, datetime
+from logging import getLogger
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from toolglot.errors import MalformedData, UsageError
+from toolglot.user_dirs import write_private
+
+__all__ = ["SessionInfo", "SessionStore"]
+
+log = getLogger("toolglot.acp")
+_SUFFIX = ".session"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_MAX_HEAD = 64_000
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a session without its conversation."""
+
+    id: str
+    cwd: str
+    title: str = ""
+    """Empty until the first prompt."""
+    updated: str = ""
+    """ISO 8601."""
+    mode: str = ""
+    cost: float = 0.0
+    """US dollars so far, where prices are known."""
+
+
+def new_session_id() -> str:
+    """Return an id for a session."""
+    return uuid4().hex
+
+
+class SessionStore:
+    """The files of a directory, which is created with the first one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, info: SessionInfo, conversation: bytes) -> None:
+        """Save a session. Raises UsageError."""
+        info = msgspec.structs.replace(info, updated=datetime.now(UTC).isoformat(timespec="milliseconds"))
+        write_private(self._path(info.id), msgspec.json.encode(info) + b"\n" + conversation)
+
+    def read(self, session_id: str) -> tuple[SessionInfo, bytes]:
+        """Return a session and its saved conversation. Raises UsageError, MalformedData."""
+        path = self._path(session_id)
+        try:
+            head, _, conversation = path.read_bytes().partition(b"\n")
+        except FileNotFoundError:
+            raise UsageError(f"there is no session {session_id!r}: it was deleted, or never saved") from None
+        except OSError as e:
+            raise UsageError(f"cannot read the session {str(path)!r}: {e.strerror}") from None
+        return _parse_head(head, path), conversation
+
+    def list(self, cwd: str | None = None) -> list[SessionInfo]:
+        """Return the sessions that have begun, latest first; with a directory, only those that work in it."""
+        sessions: list[SessionInfo] = []
+        for path in self._directory.glob(f"*{_SUFFIX}"):
+            try:
+                with path.open("rb") as file:
+                    info = _parse_head(file.readline(_MAX_HEAD), path)
+            except (OSError, MalformedData) as e:
+                log.warning("left out of the list of sessions: %s", e)
+                continue
+            if info.title and (cwd is None or os.path.realpath(info.cwd) == os.path.realpath(cwd)):
+                sessions.append(info)
+        return sorted(sessions, key=lambda info: (info.updated, info.id), reverse=True)
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session, if it exists. Raises UsageError."""
+        try:
+            self._path(session_id).unlink(missing_ok=True)
+        except OSError as e:
+            raise UsageError(f"cannot delete the session {session_id!r}: {e.strerror}") from None
+
+    def _path(self, session_id: str) -> Path:
+        if not _ID.fullmatch(session_id):
+            raise UsageError(f"{session_id!r:.120} is not the id of a session")
+        return self._directory / f"{session_id}{_SUFFIX}"
+
+
+def _parse_head(line: bytes, path: Path) -> SessionInfo:
+    try:
+        return msgspec.json.decode(line, type=SessionInfo)
+    except (msgspec.MsgspecError, ValueError) as e:
+        raise MalformedData(f"the saved session {str(path)!r} is damaged ({e}): delete it") from None

@@ -1,0 +1,265 @@
+"""What an editor shows of tool calls: title, kind, places, diffs, content. Pure, but for what a tool says of its own call."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any, Literal, cast
+
+import msgspec
+from acp.schema import (
+    AgentPlanUpdate,
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    PlanEntry,
+    TextContentBlock,
+    ToolCallLocation,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallUpdate,
+)
+
+from toolglot.acp.content import to_content
+from toolglot.approvals import ApprovalRequest, Effect
+from toolglot.errors import ToolError
+from toolglot.jsontext import dumps_text
+from toolglot.loop.format_call import format_arguments
+from toolglot.messages import ToolCall, ToolResult
+from toolglot.request import BUILTIN_TAG
+from toolglot.sanitize import escape_deceptive, shorten
+from toolglot.tools.config import ANY_EFFECT
+from toolglot.tools.rules import find_subjects
+from toolglot.tools.tool import Tool
+
+__all__ = ["CallView", "FileChange", "describe_call", "plan_update", "split_preview"]
+
+Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+Status = Literal["pending", "in_progress", "completed", "failed"]
+Content = ContentToolCallContent | FileEditToolCallContent
+_MAX_TITLE = 200
+# Base tool -> its kind, and the word before what it is about; a command stands for itself.
+_BASE_TOOLS: dict[str, tuple[Kind, str]] = {
+    **dict.fromkeys(("read", "read_many", "view_image"), ("read", "Read")),
+    **dict.fromkeys(("edit", "multi_edit", "insert", "patch", "notebook_edit", "ast_rewrite"), ("edit", "Edit")),
+    "write": ("edit", "Write"),
+    "list_dir": ("read", "List"),
+    "grep": ("search", "Search"),
+    "ast_search": ("search", "Search"),
+    "glob": ("search", "Find files"),
+    "shell": ("execute", ""),
+    "shell_output": ("execute", "Output of"),
+    "shell_kill": ("execute", "Stop"),
+    "run_code": ("execute", "Run code"),
+    "web_open": ("fetch", "Open"),
+    "web_find": ("fetch", "Search in"),
+    "web_search": ("fetch", "Search the web:"),
+    "web": ("fetch", "Web"),
+    "todo": ("think", "Plan"),
+    "memory": ("think", "Memory"),
+    "ask_user": ("other", "Ask"),
+}
+# Of other tools, by what they touch; one that declares nothing may touch anything.
+_KINDS: tuple[tuple[frozenset[Effect], Kind], ...] = (
+    (ANY_EFFECT, "other"),
+    (frozenset({"execute"}), "execute"),
+    (frozenset({"write"}), "edit"),
+    (frozenset({"network"}), "fetch"),
+    (frozenset({"read"}), "read"),
+)
+_STATUS: dict[str, Literal["pending", "in_progress", "completed"]] = {
+    "in_progress": "in_progress",
+    "completed": "completed",
+    "cancelled": "completed",
+}
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_NO_FILE = "/dev/null"
+_BACKTICKS = re.compile(r"`{3,}")
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file before and after a call; None: there was none, or there is none any more."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+    @property
+    def first_line(self) -> int:
+        """The number of the first line that differs, from 1."""
+        lines = zip((self.before or "").split("\n"), (self.after or "").split("\n"), strict=False)
+        return 1 + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], lines))
+
+
+class CallView(msgspec.Struct, frozen=True, kw_only=True):
+    """A call as the editor shows it."""
+
+    id: str
+    title: str
+    kind: Kind
+    locations: list[ToolCallLocation]
+    raw_input: Any
+
+    def start(self, status: Status) -> ToolCallStart:
+        """Return the update that shows the call for the first time."""
+        return ToolCallStart(session_update="tool_call", status=status, **self._fields())
+
+    def progress(
+        self,
+        status: Status,
+        content: Iterable[Content] | None = None,
+        changes: Iterable[FileChange] = (),
+        raw_output: Any = None,
+    ) -> ToolCallProgress:
+        """Return an update of the call: its present state, and what is new."""
+        places = [ToolCallLocation(path=change.path, line=change.first_line) for change in changes]
+        return ToolCallProgress(
+            session_update="tool_call_update",
+            tool_call_id=self.id,
+            status=status,
+            content=None if content is None else [*content],
+            locations=places or None,
+            raw_output=raw_output,
+        )
+
+    def ask(self, request: ApprovalRequest, root: str) -> ToolCallUpdate:
+        """Return what the user is asked about: everything that the call would do, with nothing hidden."""
+        content, text = split_preview(request.preview, root) if self.kind == "edit" else ([], request.preview)
+        if not content and not text:
+            text = "\n".join(
+                f"{name}: {value if isinstance(value, str) else dumps_text(value)}" for name, value in request.arguments.items()
+            )
+        if text:
+            content.append(_text(_fence(escape_deceptive(text))))
+        if request.preview_error:
+            content.append(_text(f"As things are now, this fails: {escape_deceptive(request.preview_error)}"))
+        if request.reason:
+            content.append(_text(f"{'⚠️ ' if request.each_time else ''}{escape_deceptive(request.reason)}"))
+        return ToolCallUpdate(status="pending", content=[*content], **self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "tool_call_id": self.id,
+            "title": self.title,
+            "kind": self.kind,
+            "locations": self.locations or None,
+            "raw_input": self.raw_input,
+        }
+
+
+def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall | None = None) -> CallView:
+    """Describe a base call. `native`: as the model made it. Paths below the root are shown relative to it."""
+    native = native or call
+    arguments: dict[str, Any] = call.arguments or {}
+    with suppress(ToolError):
+        arguments = tool.bind(call).arguments if tool is not None else arguments
+    kind: Kind = "other"
+    verb = native.name
+    if tool is not None and BUILTIN_TAG in tool.tags and tool.name in _BASE_TOOLS:
+        kind, verb = _BASE_TOOLS[tool.name]
+    elif tool is not None:
+        kind = next(kind for effects, kind in _KINDS if tool.effects >= effects)
+    target = ""
+    if tool is not None and tool.target is not None:
+        with suppress(Exception):  # the arguments may be anything
+            target = str(tool.target(arguments)).removeprefix(f"{root}{os.sep}")
+    if kind == "execute" and not verb and target:
+        title = f"`{shorten(target, _MAX_TITLE)}`"
+    else:
+        title = shorten(f"{verb or native.name} {target or format_arguments(native)}", _MAX_TITLE)
+    line = arguments.get("start_line")
+    subjects = find_subjects(tool.scope, arguments) if tool is not None and tool.scope is not None else ()
+    locations = [
+        ToolCallLocation(path=subject.value, line=line if isinstance(line, int) and line > 0 else None)
+        for subject in subjects
+        if subject.kind in ("path", "directory")
+    ]
+    raw_input = native.arguments if native.arguments is not None else native.raw
+    return CallView(id=call.id, title=title, kind=kind, locations=locations, raw_input=raw_input)
+
+
+# ---- content
+
+
+def change_content(changes: Iterable[FileChange]) -> list[Content]:
+    """Return what calls did to files."""
+    return [
+        FileEditToolCallContent(type="diff", path=change.path, old_text=change.before, new_text=change.after or "")
+        for change in changes
+    ]
+
+
+def result_content(result: ToolResult) -> list[Content]:
+    """Return a result. Text is shown as it is: what a tool returns is not Markdown."""
+    content: list[Content] = []
+    for block in result.content:
+        match to_content(block):
+            case None:
+                pass
+            case TextContentBlock(text=text):
+                content.append(_text(_fence(text)))
+            case other:
+                content.append(ContentToolCallContent(type="content", content=other))
+    return content
+
+
+def text_content(text: str) -> list[Content]:
+    """Return output of a tool that still runs."""
+    return [_text(_fence(text))]
+
+
+def _text(text: str) -> ContentToolCallContent:
+    return ContentToolCallContent(type="content", content=TextContentBlock(type="text", text=text))
+
+
+def _fence(text: str) -> str:
+    """Return text as a code block of Markdown that nothing in it can end."""
+    fence = "`" * max([3, *(len(match) + 1 for match in _BACKTICKS.findall(text))])
+    return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
+
+
+def split_preview(preview: str, root: str) -> tuple[list[Content], str]:
+    """Return the hunks of the unified diffs in a preview, each as a diff of its own, and the text around them."""
+    diffs, text, hunk = list[Content](), list[str](), list[str]()
+    old_path = new_path = ""
+    remaining = 0  # lines of the present hunk on both sides together: within it, "--- x" is a removed line "-- x"
+    for line in preview.split("\n"):
+        if remaining:
+            hunk.append(line)
+            remaining -= {" ": 2, "-": 1, "+": 1}.get(line[:1], 0)
+            if not remaining:
+                old, new = ("".join(f"{line[1:]}\n" for line in hunk if line[:1] in side) for side in ((" ", "-"), (" ", "+")))
+                path = old_path if new_path == _NO_FILE else new_path
+                diffs.append(
+                    FileEditToolCallContent(
+                        type="diff",
+                        path=os.path.join(root, path),
+                        old_text=None if old_path == _NO_FILE else escape_deceptive(old),
+                        new_text=escape_deceptive(new),
+                    )
+                )
+                hunk = []
+        elif match := _HUNK.match(line):
+            remaining = sum(int(count or 1) for count in match.groups())
+        elif line.startswith("--- "):
+            old_path = line[4:]
+        elif line.startswith("+++ "):
+            new_path = line[4:]
+        elif line and not line.startswith("\\ "):
+            text.append(line)
+    return (diffs, "\n".join(text)) if diffs else ([], preview)
+
+
+# ---- plans
+
+
+def plan_update(arguments: Mapping[str, Any]) -> AgentPlanUpdate | None:
+    """Return the plan that a call of `todo` writes; None if it only reads it."""
+    if not isinstance(arguments.get("items"), list):
+        return None
+    items = [cast(dict[str, Any], item) for item in cast(list[Any], arguments["items"]) if isinstance(item, dict)]
+    entries = [
+        PlanEntry(content=str(item.get("text", "")), priority="medium", status=_STATUS.get(str(item.get("status")), "pending"))
+        for item in items
+    ]
+    return AgentPlanUpdate(session_update="plan", entries=entries)

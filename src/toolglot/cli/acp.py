@@ -1,0 +1,112 @@
+"""`toolglot acp`: an agent for editors that speak the Agent Client Protocol, over stdin and stdout."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from toolglot.cli.options import AGENT
+from toolglot.cli.startup import Flags, logins_file, prepare, require_key
+from toolglot.engine.auth import describe_key_origin
+from toolglot.errors import UsageError
+from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
+from toolglot.user_dirs import data_directory
+
+if TYPE_CHECKING:
+    from toolglot.acp.agent import SessionOptions
+    from toolglot.acp.session import AgentParts
+
+
+@click.command()
+@AGENT
+def acp(**flags: Any) -> int:
+    """Serve an editor that speaks the Agent Client Protocol, over stdin and stdout.
+
+    Zed, JetBrains IDEs, Neovim and Emacs start it themselves: name the command `toolglot acp` in their configuration.
+    """
+    try:
+        from toolglot.acp.agent import EditorAgent
+        from toolglot.acp.session_store import SessionStore
+    except ImportError as e:
+        if not (e.name or "").startswith("acp"):
+            raise
+        raise UsageError("editors need another package: pip install 'toolglot[acp]'") from None
+    own_flags = Flags(**flags)
+    read_fd, write_fd = _take_streams()
+
+    async def serve() -> None:
+        agent = EditorAgent(
+            lambda options: open_agent(own_flags, options),
+            SessionStore(data_directory() / "editor_sessions"),
+            read_fd,
+            write_fd,
+        )
+        task = asyncio.current_task()
+        with suppress(NotImplementedError):  # Windows
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task.cancel() if task else None)
+        with suppress(asyncio.CancelledError):
+            await agent.serve()
+
+    asyncio.run(serve())
+    return 0
+
+
+def _take_streams() -> tuple[int, int]:
+    """Return descriptors for the protocol; whatever else is printed goes to stderr, and whatever else reads finds nothing."""
+    sys.stdout.flush()
+    read_fd, write_fd = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return read_fd, write_fd
+
+
+def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
+    """Create the agent of a session, as `toolglot chat` would in its directory. Raises UsageError, SignInRequired."""
+    from toolglot.acp.connection import SignInRequired
+    from toolglot.acp.session import AgentParts
+
+    directory = options.directory
+    cli_setup = prepare(
+        replace(flags, root=flags.root or directory),
+        ask_user=options.ask_user,
+        use_demo_tools=True,
+        saved_model=options.saved_model,
+        directory=directory,
+    )
+    try:
+        try:
+            require_key(cli_setup.setup.engine(cli_setup.model))
+        except UsageError as e:
+            raise SignInRequired(str(e)) from None
+        agent = cli_setup.create_agent(approve=options.approve, hooks=[options.hooks])
+    except BaseException:
+        cli_setup.__exit__()
+        raise
+    notices = cli_setup.builtins.notices if cli_setup.builtins is not None else []
+    return AgentParts(
+        agent=agent,
+        setup=cli_setup.setup,
+        require_key=require_key,
+        models=_list_models(cli_setup.setup.settings.aliases),
+        builtins=cli_setup.builtins,
+        notices=[*notices, *filter(None, [cli_setup.model_reason])],
+        close=cli_setup.__exit__,
+    )
+
+
+def _list_models(aliases: dict[str, str]) -> tuple[str, ...]:
+    """Return what an editor can offer: the user's aliases, and a model of each provider that there is a key for."""
+    keyring = logins_file().exists()
+    defaults = [
+        f"{provider}:{name}"
+        for provider, name in DEFAULT_MODELS.items()
+        if describe_key_origin(resolve_profile(provider, name), keyring=keyring) is not None
+    ]
+    return (*aliases, *defaults)

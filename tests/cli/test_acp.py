@@ -1,0 +1,454 @@
+"""`toolglot acp` as an editor uses it: conversations, approvals, sessions, modes, errors."""
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import RequestError
+from acp.schema import (
+    BlobResourceContents,
+    EmbeddedResourceContentBlock,
+    ImageContentBlock,
+    ResourceContentBlock,
+    TextResourceContents,
+)
+from cli_kit import json_lines, run_cli
+from editor_kit import WITH_BUFFERS, WITH_FORMS, Editor, Fields, open_editor, text
+
+from toolglot.acp.session_store import SessionInfo, SessionStore
+from toolglot.messages import save
+
+pytestmark = pytest.mark.usefixtures("isolated_home")
+
+EDIT = """\
+think I read it first
+call Read {"file_path": "note.txt"}
+then call Edit {"file_path": "note.txt", "old_string": "two", "new_string": "TWO"}
+then say It is done."""
+
+
+@pytest.fixture
+def note(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    file = tmp_path / "work" / "note.txt"
+    file.write_text("one\ntwo\nthree\n", encoding="utf-8")
+    return file
+
+
+async def call_agent(editor: Editor, method: str, params: Fields) -> Any:
+    """Send a request that the SDK's client would not send."""
+    return await editor.connection._conn.send_request(method, params)  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_conversation_with_an_edit_and_an_approval(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        response = await editor.prompt(session, EDIT)
+    assert response.stop_reason == "end_turn"
+    assert response.usage.input_tokens > 0
+    assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
+    assert editor.said == "It is done."
+    assert editor.thoughts.startswith("I read it first")
+    calls = editor.calls()
+    assert calls["Read note.txt"]["kind"] == "read"
+    assert calls["Read note.txt"]["status"] == "completed"
+    assert calls["Read note.txt"]["rawInput"] == {"file_path": "note.txt"}
+    assert "one" in calls["Read note.txt"]["content"][0]["content"]["text"]
+    edit = calls["Edit note.txt"]
+    diff = {"type": "diff", "path": str(note), "oldText": "one\ntwo\nthree\n", "newText": "one\nTWO\nthree\n"}
+    assert (edit["kind"], edit["status"], edit["content"]) == ("edit", "completed", [diff])
+    assert edit["locations"] == [{"path": str(note), "line": 2}]
+    [request] = editor.requests
+    assert request["options"] == {"yes": "allow_once", "always": "allow_always", "no": "reject_once"}
+    assert request["call"]["content"][0] == diff
+    assert editor.of("usage_update")[0]["used"] > 0
+    assert editor.of("session_info_update")[0]["title"].startswith("think I read it first")
+
+
+# ---- approvals and modes
+
+
+async def test_a_rejected_edit_changes_nothing(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: "no"
+        response = await editor.prompt(session, EDIT)
+    assert response.stop_reason == "end_turn"
+    assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
+    edit = editor.calls()["Edit note.txt"]
+    assert edit["status"] == "failed"
+    assert "did not run" in edit["content"][0]["content"]["text"] or "rejected" in edit["content"][0]["content"]["text"]
+
+
+async def test_always_asks_once(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: "always"
+        await editor.prompt(session, EDIT)
+        assert len(editor.requests) == 1
+        await editor.prompt(session, 'call Edit {"file_path": "note.txt", "old_string": "TWO", "new_string": "2"}')
+        assert editor.requests == []
+    assert note.read_text(encoding="utf-8") == "one\n2\nthree\n"
+
+
+async def test_a_command_outside_the_sandbox_is_asked_about_each_time(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.connection.set_session_mode(session_id=session, mode_id="auto")
+        command = '{"command": "echo hello", "description": "Greet", "dangerouslyDisableSandbox": true}'
+        await editor.prompt(session, f"call Bash {command}")
+    [request] = editor.requests
+    assert request["options"] == {"yes": "allow_once", "no": "reject_once"}
+    assert (request["call"]["title"], request["call"]["kind"]) == ("`echo hello`", "execute")
+    preview, reason = (block["content"]["text"] for block in request["call"]["content"])
+    assert "$ echo hello" in preview
+    assert "outside the sandbox" in reason
+    assert "hello" in editor.calls()["`echo hello`"]["content"][0]["content"]["text"]
+
+
+async def test_modes_decide_what_is_asked(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.connection.set_session_mode(session_id=session, mode_id="accept-edits")
+        assert editor.of("current_mode_update")[0]["currentModeId"] == "accept-edits"
+        await editor.prompt(session, EDIT)
+        assert editor.requests == []
+        assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
+        assert editor.calls()["Edit note.txt"]["content"][0]["type"] == "diff"
+        editor.answer = lambda request: "no"
+        await editor.prompt(session, 'call Bash {"command": "rm note.txt", "description": "Remove it"}')
+        assert [request["call"]["kind"] for request in editor.requests] == ["execute"]
+        await editor.connection.set_config_option(session_id=session, config_id="mode", value="read-only")
+        await editor.prompt(session, "/tools")
+        assert "`Read`" in editor.said
+        assert "`Edit`" not in editor.said
+        assert "`Bash`" not in editor.said
+        await editor.connection.set_session_mode(session_id=session, mode_id="ask")
+        await editor.prompt(session, "/tools")
+        assert "`Edit`" in editor.said
+
+
+async def test_unsaved_changes_in_the_editor_are_not_overwritten(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path, capabilities=WITH_BUFFERS) as (editor, session):
+        editor.buffers[str(note)] = "one\r\ntwo\r\nthree"  # only loaded
+        await editor.prompt(session, EDIT)
+        assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
+        editor.buffers[str(note)] = "something that the user is writing\n"
+        await editor.prompt(session, 'call Edit {"file_path": "note.txt", "old_string": "TWO", "new_string": "2"}')
+        assert editor.requests == []
+        assert "unsaved changes" in editor.calls()["Edit note.txt"]["content"][0]["content"]["text"]
+    assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
+
+
+async def test_a_patch_of_several_files_is_shown_as_diffs(tmp_path: Path, note: Path) -> None:
+    patch = "*** Begin Patch\n*** Update File: note.txt\n@@\n-two\n+TWO\n*** Add File: new.txt\n+new\n*** End Patch"
+    async with open_editor(tmp_path, model="simulator:openai", facade="codex", code_mode="off") as (editor, session):
+        await editor.prompt(session, f"call apply_patch {json.dumps({'input': patch})}")
+    [request] = editor.requests
+    diffs = [block for block in request["call"]["content"] if block["type"] == "diff"]
+    assert [Path(diff["path"]).name for diff in diffs] == ["note.txt", "new.txt"]
+    assert (diffs[0]["oldText"], diffs[0]["newText"]) == ("one\ntwo\nthree\n", "one\nTWO\nthree\n")
+    assert ("oldText" in diffs[1], diffs[1]["newText"]) == (False, "new\n")
+    [call] = editor.calls().values()
+    assert [block["newText"] for block in call["content"]] == ["one\nTWO\nthree\n", "new\n"]
+
+
+# ---- stopping
+
+
+async def test_cancel_while_a_call_waits_for_approval(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: None
+        running = asyncio.create_task(editor.prompt(session, EDIT))
+        await editor.asked.wait()
+        await editor.connection.cancel(session_id=session)
+        assert (await running).stop_reason == "cancelled"
+        assert editor.calls()["Edit note.txt"]["status"] == "failed"
+        editor.answer = lambda request: "yes"
+        assert (await editor.prompt(session, "say Still here.")).stop_reason == "end_turn"
+        assert editor.said == "Still here."
+        editor.answer = lambda request: ""  # the editor says so instead of an answer
+        assert (await editor.prompt(session, EDIT)).stop_reason == "cancelled"
+    assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
+
+
+async def test_a_second_prompt_has_to_wait(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: None
+        running = asyncio.create_task(editor.prompt(session, EDIT))
+        await editor.asked.wait()
+        with pytest.raises(RequestError, match="a prompt is running in this session"):
+            await editor.connection.prompt(session_id=session, prompt=[text("Hello")])
+        await editor.connection.cancel(session_id=session)
+        await running
+
+
+async def test_why_a_run_stopped_is_told(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        assert (await editor.prompt(session, "say Half an\nstop length")).stop_reason == "max_tokens"
+        assert "limit of output tokens" in editor.said
+        assert (await editor.prompt(session, "say No.\nstop refusal")).stop_reason == "refusal"
+        assert "refused" in editor.said
+        await editor.prompt(session, "/context")
+        assert "tokens" in editor.said
+
+
+async def test_a_failed_request_is_one_sentence(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        with pytest.raises(RequestError, match=r"^[^\n]+$") as error:
+            await editor.prompt(session, "fault bad_request 9")
+        assert error.value.code == -32603
+        assert (await editor.prompt(session, "say Fine.")).stop_reason == "end_turn"
+
+
+# ---- sessions
+
+
+async def test_sessions_are_listed_loaded_resumed_forked_and_deleted(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.connection.set_session_mode(session_id=session, mode_id="accept-edits")
+        await editor.prompt(session, EDIT)
+        shown = editor.calls()
+    async with open_editor(tmp_path) as (editor, _):  # another process
+        listed = await editor.connection.list_sessions(cwd=str(note.parent))
+        assert [info.session_id for info in listed.sessions] == [session]
+        assert (await editor.connection.list_sessions(cwd=str(tmp_path))).sessions == []
+        editor.updates.clear()
+        loaded = await editor.connection.load_session(cwd=str(note.parent), session_id=session, mcp_servers=[])
+        assert loaded.modes is not None
+        assert loaded.modes.current_mode_id == "accept-edits"
+        assert editor.of("user_message_chunk")[0]["content"]["text"] == EDIT
+        assert editor.said == "It is done."
+        assert "I read it first" in editor.thoughts
+        replayed = editor.calls()
+        assert replayed.keys() == shown.keys()
+        assert {call["status"] for call in replayed.values()} == {"completed"}
+        await editor.prompt(session, "say Continued.")
+        forked = await editor.connection.fork_session(session_id=session, cwd=str(note.parent))
+        assert forked.session_id != session
+        await editor.connection.close_session(session_id=session)
+        with pytest.raises(RequestError, match=r"no session .* is open"):
+            await editor.prompt(session, "Hello?")
+        editor.updates.clear()
+        await editor.connection.resume_session(session_id=session, cwd=str(note.parent))
+        assert editor.of("user_message_chunk") == []
+        assert (await editor.prompt(session, "say Resumed.")).stop_reason == "end_turn"
+        for id in (session, forked.session_id):
+            await call_agent(editor, "session/delete", {"sessionId": id})
+        assert (await editor.connection.list_sessions()).sessions == []
+        with pytest.raises(RequestError, match="there is no session"):
+            await editor.connection.load_session(cwd=str(note.parent), session_id=session, mcp_servers=[])
+
+
+async def test_a_session_is_saved_while_it_runs(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: None
+        running = asyncio.create_task(editor.prompt(session, EDIT))
+        await editor.asked.wait()
+        [file] = (tmp_path / "state" / "saved").iterdir()
+        copy = file.read_bytes()  # what a crash would leave
+        await editor.connection.cancel(session_id=session)
+        await running
+    file.write_bytes(copy)
+    assert file.stat().st_mode & 0o077 == 0
+    async with open_editor(tmp_path) as (editor, _):
+        await editor.connection.load_session(cwd=str(note.parent), session_id=session, mcp_servers=[])
+        assert editor.calls()["Read note.txt"]["status"] == "completed"
+        assert (await editor.prompt(session, "say Continued.")).stop_reason == "end_turn"
+
+
+async def test_a_damaged_session_does_not_hide_the_others(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.prompt(session, "say Hi.")
+        saved = tmp_path / "state" / "saved"
+        (saved / "damaged.session").write_bytes(b"{")
+        assert [info.session_id for info in (await editor.connection.list_sessions()).sessions] == [session]
+        for id, message in (("damaged", "is damaged"), ("../../etc/passwd", "is not the id"), ("unknown", "there is no")):
+            with pytest.raises(RequestError, match=message):
+                await editor.connection.load_session(cwd=str(tmp_path), session_id=id, mcp_servers=[])
+
+
+async def test_a_long_list_of_sessions_has_pages(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "state" / "saved")
+    for number in range(60):
+        store.write(SessionInfo(id=f"s{number}", cwd=str(tmp_path), title="t"), save([]))
+    async with open_editor(tmp_path) as (editor, _):
+        first = await editor.connection.list_sessions()
+        second = await editor.connection.list_sessions(cursor=first.next_cursor)
+        assert (len(first.sessions), len(second.sessions), second.next_cursor) == (50, 10, None)
+        assert len({info.session_id for info in (*first.sessions, *second.sessions)}) == 60
+        with pytest.raises(RequestError, match="not a cursor"):
+            await editor.connection.list_sessions(cursor="x")
+
+
+# ---- what can be sent and chosen
+
+
+async def test_every_kind_of_content_reaches_the_model(tmp_path: Path) -> None:
+    data = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
+    content = [
+        text("say Seen."),
+        ImageContentBlock(type="image", data=data, mime_type="image/png"),
+        ResourceContentBlock(type="resource_link", name="main.py", uri="file:///work/my%20files/main.py#L3"),
+        EmbeddedResourceContentBlock(
+            type="resource", resource=TextResourceContents(uri="file:///work/notes.md", text="remember the milk")
+        ),
+        EmbeddedResourceContentBlock(
+            type="resource", resource=BlobResourceContents(uri="file:///work/a.png", blob=data, mime_type="image/png")
+        ),
+    ]
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.prompt(session, *content)
+        assert editor.said == "Seen."
+        with pytest.raises(RequestError, match="not valid base64"):
+            await editor.prompt(session, ImageContentBlock(type="image", data="!", mime_type="image/png"))
+    saved = (tmp_path / "state" / "saved" / f"{session}.session").read_text(encoding="utf-8")
+    for words in ("[main.py](/work/my files/main.py#L3)", "remember the milk", "a.png", data):
+        assert words in saved
+
+
+async def test_plans_are_shown_as_plans(tmp_path: Path) -> None:
+    todos = [
+        {"content": "Read", "status": "completed", "activeForm": "Reading"},
+        {"content": "Write", "status": "in_progress", "activeForm": "Writing"},
+    ]
+    async with open_editor(tmp_path, facade="claude-code-4.5") as (editor, session):
+        await editor.prompt(session, f"call TodoWrite {json.dumps({'todos': todos})}\nthen say Planned.")
+    [plan] = editor.of("plan")
+    assert [(entry["content"], entry["status"]) for entry in plan["entries"]] == [
+        ("Read", "completed"),
+        ("Write", "in_progress"),
+    ]
+    assert editor.calls() == {}
+
+
+async def test_models_and_effort_can_be_chosen(tmp_path: Path) -> None:
+    (tmp_path / "user" / "config.toml").write_text('[aliases]\nfast = "simulator:openai"\n', encoding="utf-8")
+    async with open_editor(tmp_path) as (editor, session):
+        response = await editor.connection.set_config_option(session_id=session, config_id="model", value="fast")
+        assert response is not None
+        chosen = {option.id: option.current_value for option in response.config_options}
+        assert str(chosen["model"]).startswith("simulator:openai")
+        assert "fast" in [option.value for option in response.config_options[1].options]
+        await editor.prompt(session, "/tools")
+        assert "`Read`" not in editor.said  # the tools have the names of another coding agent
+        await editor.connection.set_config_option(session_id=session, config_id="effort", value="high")
+        await editor.prompt(session, "/model simulator:gemini")
+        assert "simulator:gemini" in editor.said
+        assert editor.of("config_option_update")[0]["configOptions"][2]["currentValue"] == "high"
+        with pytest.raises(RequestError, match="unknown effort 'huge'"):
+            await editor.connection.set_config_option(session_id=session, config_id="effort", value="huge")
+        with pytest.raises(RequestError, match="neither an alias nor PROVIDER:MODEL"):
+            await editor.prompt(session, "/model nonsense")
+        with pytest.raises(RequestError, match="unknown mode 'nope'"):
+            await editor.connection.set_session_mode(session_id=session, mode_id="nope")
+
+
+QUESTION = json.dumps(
+    {
+        "questions": [
+            {
+                "question": "Which database?",
+                "header": "Database",
+                "multiSelect": False,
+                "options": [{"label": "SQLite", "description": "small"}, {"label": "Postgres", "description": "big"}],
+            }
+        ]
+    }
+)
+
+
+async def test_questions_of_the_model_are_choices(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: "1"
+        await editor.prompt(session, f"call AskUserQuestion {QUESTION}\nthen say Thanks.")
+        assert editor.requests[0]["call"]["title"] == "Which database?"
+        assert "Postgres" in json.dumps(editor.calls())
+        editor.answer = lambda request: "decline"
+        await editor.prompt(session, f"call AskUserQuestion {QUESTION}\nthen say Well.")
+        assert [call["status"] for call in editor.calls().values()] == ["failed"]
+
+
+async def test_questions_of_the_model_are_a_form_where_the_editor_has_forms(tmp_path: Path) -> None:
+    async with open_editor(tmp_path, capabilities=WITH_FORMS) as (editor, session):
+        editor.form = {"1": "SQLite"}
+        await editor.prompt(session, f"call AskUserQuestion {QUESTION}\nthen say Thanks.")
+        assert editor.requests == []
+        assert "SQLite" in json.dumps(editor.calls())
+
+
+# ---- what goes wrong
+
+
+async def test_wrong_requests_are_answered_with_a_sentence(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        wrong: list[tuple[str, Fields, str]] = [
+            ("session/new", {"cwd": "relative", "mcpServers": []}, "must be an absolute path"),
+            ("session/new", {"cwd": str(tmp_path / "absent"), "mcpServers": []}, "there is no directory"),
+            ("session/new", {}, "invalid parameters of session/new: cwd: Field required"),
+            ("session/prompt", {"sessionId": "x", "prompt": []}, "no session 'x' is open"),
+            ("session/prompt", {"sessionId": session, "prompt": [{"type": "nonsense"}]}, "invalid parameters"),
+            ("session/set_config_option", {"sessionId": session, "configId": "x", "value": "y"}, "unknown option of a session"),
+            ("authenticate", {"methodId": "x"}, "unknown method to authenticate"),
+            ("no/such/method", {}, "Method not found"),
+        ]
+        for method, params, message in wrong:
+            with pytest.raises(RequestError, match=message) as error:
+                await call_agent(editor, method, params)
+            assert "\n" not in str(error.value)
+        assert (await editor.prompt(session, "say Fine.")).stop_reason == "end_turn"
+
+
+async def test_a_missing_key_is_told_when_a_session_starts(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="no key for Anthropic Messages: set ANTHROPIC_API_KEY") as error:
+        async with open_editor(tmp_path, model="anthropic:claude-sonnet-5"):
+            pass
+    assert error.value.code == -32000
+
+
+def test_stdout_has_nothing_but_the_protocol(tmp_path: Path) -> None:
+    code = 'import os\ndef shout():\n    """Shout."""\n    print("LOUD")\n    os.write(1, b"LOUDER")\n    return "done"\n'
+    (tmp_path / "noisy.py").write_text(code, encoding="utf-8")
+    lines = json_lines(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 7}},
+        "this is not JSON",
+        [1, 2],
+        {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}},
+    )
+    words = ("-m", "simulator", "--tools", "noisy:shout", "--no-builtin")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolglot.cli.main", "acp", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(lines.encode())
+    process.stdin.flush()
+    messages: list[Fields] = []
+    while not messages or messages[-1].get("id") != 2:
+        messages.append(json.loads(process.stdout.readline()))
+    assert [message["result"]["protocolVersion"] for message in messages if message.get("id") == 1] == [1]
+    assert {message["error"]["code"] for message in messages if "error" in message} == {-32700, -32600}
+    prompt = {"sessionId": messages[-1]["result"]["sessionId"], "prompt": [{"type": "text", "text": "call shout {}"}]}
+    request = json_lines({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt})
+    process.stdin.write(request.encode())
+    process.stdin.flush()
+    while messages[-1].get("id") != 3:
+        messages.append(json.loads(process.stdout.readline()))
+    _, errors = process.communicate()
+    assert messages[-1]["result"]["stopReason"] == "end_turn"
+    assert "done" in json.dumps(messages)
+    assert "LOUD" in errors.decode()
+    assert process.returncode == 0
+
+
+def test_the_command_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "toolglot.acp.agent", raising=False)
+    for name in [name for name in sys.modules if name == "acp" or name.startswith("acp.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    outcome = run_cli("acp")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "pip install 'toolglot[acp]'" in outcome.err
