@@ -168,6 +168,7 @@ class Connection:
                     instructions=client.instructions or "",
                 )
                 await self._refresh(client)
+            self._clock = None
             yield client
 
     async def _make_transport(self, page: LoopbackPage) -> Any:
@@ -201,7 +202,7 @@ class Connection:
         self._http_status = status
 
     def _wait_for_user(self) -> None:
-        if self._clock is not None and not self._clock.expired():
+        if self._clock is not None and not self._clock.expired():  # a call may have to ask for more rights later
             self._clock.reschedule(asyncio.get_running_loop().time() + _SIGN_IN_SECONDS)
 
     def _explain(self, error: BaseException) -> str:

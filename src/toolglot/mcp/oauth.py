@@ -64,7 +64,8 @@ class StoredTokens:
         from mcp.shared.auth import OAuthClientInformationFull
 
         if self._oauth is not None and self._oauth.client_id:
-            method = "client_secret_post" if self._oauth.client_secret else "none"
+            # RFC 6749, 2.3.1: every server takes a secret in this way, and may take it in others.
+            method = "client_secret_basic" if self._oauth.client_secret else "none"
             return OAuthClientInformationFull.model_validate(
                 {
                     "client_id": self._oauth.client_id,
