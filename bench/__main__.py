@@ -13,6 +13,7 @@ from bench.encode import encode_table
 from bench.loop.table import crowd_table, goals_table, growth_table, loop_table
 from bench.measure import Table, pin
 from bench.startup import startup_table
+from bench.telemetry import telemetry_table
 from bench.tools_ast import ast_table
 from bench.tools_files import files_table
 from bench.tools_search import tools_search_table
@@ -25,6 +26,7 @@ SECTIONS: dict[str, Callable[..., Table]] = {
     "encode": encode_table,
     "startup": startup_table,
     "commands": commands_table,
+    "telemetry": telemetry_table,
 }
 # Only by name: they take minutes, and those of the loop install each peer in its own environment.
 LONG: dict[str, Callable[..., Table]] = {

@@ -136,13 +136,6 @@ def _describe_usage(usage: Usage) -> Attributes:
     return {**counts, **{name: count for name, count in details.items() if count}}
 
 
-def _describe_reply(reply: Reply) -> Attributes:
-    attributes: Attributes = {"gen_ai.response.finish_reasons": [FINISH_REASONS.get(reply.stop, reply.stop)]}
-    if reply.id:
-        attributes["gen_ai.response.id"] = reply.id
-    return attributes
-
-
 # ---- spans
 
 
@@ -223,7 +216,8 @@ class AgentSpan(_Span):
         if result.cost is not None:
             self.set({"toolglot.cost": result.cost})
         if result.reply is not None:
-            self.set(_describe_reply(result.reply))
+            stop = result.reply.stop
+            self.set({"gen_ai.response.finish_reasons": [FINISH_REASONS.get(stop, stop)]})
         if result.stop in ("error", "timeout"):
             self.fail(result.stop)
 
@@ -266,7 +260,10 @@ class ChatSpan(_Span):
 
     def describe_reply(self, reply: Reply) -> None:
         """Add what the model answered."""
-        self.details |= {**_describe_usage(reply.usage), **_describe_reply(reply)}
+        self.details |= _describe_usage(reply.usage)
+        self.details["gen_ai.response.finish_reasons"] = [FINISH_REASONS.get(reply.stop, reply.stop)]
+        if reply.id:
+            self.details["gen_ai.response.id"] = reply.id
         if reply.origin is not None and reply.origin.model:
             model = {"gen_ai.response.model": reply.origin.model}
             self.details |= model

@@ -108,6 +108,8 @@ class InnerCalls:
 
     async def ask(self, request: ApprovalRequest) -> Allow | Deny | None:
         """Ask for a decision while the tool runs; None means later. Where nobody can be asked, it is denied."""
+        if self._executor.telemetry is not None:
+            self._executor.telemetry.note_approval_request(request)
         async with self._queue.asking:
             return await ask_approver(self._executor.approve, request)
 
