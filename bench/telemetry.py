@@ -93,5 +93,7 @@ def telemetry_table(*, quick: bool) -> Table:
     )
     for name, seconds in took.items():
         goal = {"OpenTelemetry imported, not set up": MAX_OFF, "spans": MAX_SPANS}.get(name)
-        table.rows.append({"": name, "÷ off": Figure(seconds / took["off, or not imported"], maximum=goal), "µs": 1e6 * seconds / turns})
+        table.rows.append(
+            {"": name, "÷ off": Figure(seconds / took["off, or not imported"], maximum=goal), "µs": 1e6 * seconds / turns}
+        )
     return table
