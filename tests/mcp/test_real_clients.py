@@ -48,9 +48,7 @@ async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
             listed, refused, read = await asyncio.gather(
                 inspect(url, "--method", "tools/list", "--strict", home=home),
                 inspect(url, *call, "shell", "--tool-arg", "command=rm note.txt", home=home),
-                inspect(
-                    sys.executable, *SERVE, "--root", str(work), *call, "read_file", "--tool-arg", "path=note.txt", home=home
-                ),
+                inspect(*server, *call, "read_file", "--tool-arg", "path=note.txt", home=home),
             )
     finally:
         loaded.close()
