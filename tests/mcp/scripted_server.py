@@ -101,7 +101,8 @@ def list_tools(cursor: str | None) -> dict[str, Any]:
 
 
 def call(params: dict[str, Any]) -> dict[str, Any]:
-    name, arguments = params["name"], params.get("arguments") or {}
+    name: str = params["name"]
+    arguments: dict[str, Any] = params.get("arguments") or {}
     note("calls", f"{name} {json.dumps(arguments, sort_keys=True)}")
     match name:
         case "echo" | "write" | "extra":
@@ -163,7 +164,8 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
         case "child":
             code = "import time; time.sleep(60)"
             return text_result(str(subprocess.Popen([sys.executable, "-I", "-S", "-c", code]).pid))
-    return text_result("?")
+        case _:
+            return text_result("?")
 
 
 def ask(params: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
@@ -177,11 +179,12 @@ def ask(params: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(message: dict[str, Any]) -> None:
-    method, params, id = message["method"], message.get("params") or {}, message["id"]
+    method, id = message["method"], message["id"]
+    params: dict[str, Any] = message.get("params") or {}
     result: dict[str, Any]
     match method:
         case "server/discover" if MODERN:
-            capabilities = {"tools": {}, "prompts": {}, "resources": {}}
+            capabilities: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
             result = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "instructions": "Be kind."}
         case "initialize" if not MODERN:
             result = {

@@ -201,7 +201,11 @@ def test_a_form_goes_through_the_approval_path(servers: McpServers) -> None:
     assert "does not fit ($.name: is missing)" in second.reason
 
 
-@pytest.mark.parametrize("approve", [None, lambda request: Deny("busy")])  # pyright: ignore[reportUnknownLambdaType]
+def deny(request: ApprovalRequest) -> Deny:
+    return Deny("busy")
+
+
+@pytest.mark.parametrize("approve", [None, deny])
 def test_nobody_to_ask_and_no_both_decline(servers: McpServers, approve: Approve | None) -> None:
     result = call(servers, "ask", approve)
     assert '"action": "decline"' in result.text

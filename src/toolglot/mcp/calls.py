@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from mcp import Client
     from toolglot.mcp.connection import Connection
 
-__all__ = ["ServerCalls", "first_error"]
+__all__ = ["HTTP_ERROR", "ServerCalls", "first_error"]
 
 log = getLogger("toolglot.mcp")
 _current_call: ContextVar[RemoteCall | None] = ContextVar("toolglot_mcp_call", default=None)
 _URL_ELICITATION_REQUIRED = -32042
+HTTP_ERROR = "Server returned an error response"
+"""The SDK's words for any status that is an error."""
 
 
 def first_error(error: BaseException) -> Exception:
@@ -131,7 +133,8 @@ class ServerCalls:
             message = f"The connection to {self._link.name} was lost while the call ran ({reason}): it may have run, or not. "
             message += "Find out before you repeat it."
             return ToolError(message, kind="unknown_outcome", code="mcp_connection_lost")
-        message = f"{self._link.name}: {truncate(error.message, 2000)}"
+        text = f"it answered with HTTP {self._link.http_status}" if error.message == HTTP_ERROR else error.message
+        message = f"{self._link.name}: {truncate(text, 2000)}"
         if error.code == _URL_ELICITATION_REQUIRED:
             data = cast(dict[str, Any], error.data or {})  # the SDK has checked it
             addresses = [str(item.get("url")) for item in data.get("elicitations", ())]

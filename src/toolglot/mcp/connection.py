@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps_text
-from toolglot.mcp.calls import ServerCalls, first_error
+from toolglot.mcp.calls import HTTP_ERROR, ServerCalls, first_error
 from toolglot.mcp.http_transport import http_transport
 from toolglot.mcp.incoming import CheckedStream
 from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus, list_all, list_prompts, list_resources, make_tools
@@ -73,7 +73,7 @@ class Connection:
         self._starting: Client
         self._problems: dict[str, str] = {}
         self._tail = OutputTail(name)
-        self._http_status = 0
+        self.http_status = 0
         self.end_reason = ""
         self._clock: asyncio.Timeout | None = None  # of the start
         self.calls = ServerCalls(self)
@@ -96,7 +96,7 @@ class Connection:
         while True:
             self.wanted.clear()
             self.lost.clear()
-            self.end_reason, self._http_status, ready_at = "", 0, None
+            self.end_reason, self.http_status, ready_at = "", 0, None
             try:
                 async with self._connect() as client:
                     ready_at = loop.time()
@@ -182,7 +182,7 @@ class Connection:
         if auth is None and not has_header:
             show = partial(self._sign_in, self.name) if self._sign_in is not None else None
             auth = await create_sign_in(self.name, server, show, page, self._wait_for_user)
-        return http_transport(server, auth, self._note_status)
+        return http_transport(server, auth, self._note_status, self.end)
 
     @asynccontextmanager
     async def _open_transport(self, transport: Any) -> "AsyncGenerator[TransportStreams]":
@@ -199,7 +199,7 @@ class Connection:
         self.lost.set()
 
     def _note_status(self, status: int) -> None:
-        self._http_status = status
+        self.http_status = status
 
     def _wait_for_user(self) -> None:
         if self._clock is not None and not self._clock.expired():  # a call may have to ask for more rights later
@@ -220,8 +220,7 @@ class Connection:
         elif module.startswith("pydantic"):
             reason = f"its answer is not valid MCP: {describe_error(error)}"
         else:
-            reason = str(error) if module.startswith("mcp") else describe_error(error)
-            reason = f"it {self.end_reason[3:]}" if self.end_reason.startswith("it ") else reason
+            reason = self.end_reason or (str(error) if module.startswith("mcp") else describe_error(error))
         return self._complete(reason)
 
     def _explain_end(self) -> str:
@@ -229,8 +228,8 @@ class Connection:
 
     def _complete(self, reason: str) -> str:
         """Add what the server said last, and hide what nobody may see."""
-        if self._http_status >= 400:
-            reason += f" (HTTP {self._http_status})"
+        if reason == HTTP_ERROR:
+            reason = f"it answered with HTTP {self.http_status}"
         if self.server.command and self._tail.last_line:
             reason += f"; its last words: {self._tail.last_line}"
         return truncate(redact(reason.replace("\n", " "), self.server.secrets, by_name=True), 600)

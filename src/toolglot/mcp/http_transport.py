@@ -18,11 +18,15 @@ _CONNECT_SECONDS = 30.0
 
 @asynccontextmanager
 async def http_transport(
-    server: McpServer, auth: "httpx2.Auth | None", on_status: Callable[[int], None]
+    server: McpServer, auth: "httpx2.Auth | None", on_status: Callable[[int], None], on_end: Callable[[str], None]
 ) -> "AsyncGenerator[TransportStreams]":
-    """Connect to a server. `on_status` is told of every status: the SDK's errors do not say it."""
+    """Connect to a server. `on_status` is told of every status, as the SDK's errors do not say it; `on_end` why it must end."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
+
+    def refuse(reason: str) -> Exception:
+        on_end(reason)
+        return httpx2.RemoteProtocolError(reason)
 
     class LimitedStream(httpx2.AsyncByteStream):
         """A body that has an end: of a stream of events, each line; of anything else, all of it."""
@@ -36,7 +40,7 @@ async def http_transport(
                 at = chunk.rfind(b"\n") if self._is_events else -1
                 size = len(chunk) - at - 1 if at >= 0 else size + len(chunk)
                 if size > MAX_MESSAGE:
-                    raise httpx2.RemoteProtocolError(f"the answer has more than {MAX_MESSAGE >> 20} MB")
+                    raise refuse(f"it sent more than {MAX_MESSAGE >> 20} MB at once")
                 yield chunk
 
         async def aclose(self) -> None:
@@ -46,7 +50,7 @@ async def http_transport(
         on_status(response.status_code)
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding != "identity":  # a few bytes could become gigabytes
-            raise httpx2.RemoteProtocolError(f"the answer is compressed ({encoding[:20]}), which was not asked for")
+            raise refuse(f"it sent compressed data ({encoding[:20]}) without being asked for that")
         is_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = LimitedStream(response.stream, is_events=is_events)
 

@@ -1,0 +1,243 @@
+"""MCP servers at an address: headers, sessions that expire, answers that are too much, and signing in."""
+
+import asyncio
+import gzip
+import json
+import os
+import stat
+import threading
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from toolglot import ToolConfig, ToolResult
+from toolglot.mcp import McpOAuth, McpServer, McpServers, McpServerStatus
+from toolglot.mcp import http_transport as http_module
+from toolglot.mcp.http_server import serve_http
+from toolglot.mcp.server import McpToolServer
+from toolglot.messages import ToolCall
+from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.registry import ToolRegistry
+
+TOKEN = "correct-horse-battery"
+
+
+async def run(servers: McpServers, tool: str, **arguments: Any) -> ToolResult:
+    executor = ToolExecutor(ToolRegistry(servers), ToolConfig(approval_effects=()))
+    return (await executor.run(ToolCall("c1", f"mcp__s__{tool}", arguments))).result
+
+
+def call(servers: McpServers, tool: str, **arguments: Any) -> ToolResult:
+    return asyncio.run(run(servers, tool, **arguments))
+
+
+def status_of(server: McpServer) -> McpServerStatus:
+    with McpServers({"s": server}) as servers:
+        return servers.status()[0]
+
+
+def add(first: int, second: int) -> int:
+    return first + second
+
+
+async def test_our_client_and_our_server_understand_each_other() -> None:
+    async with serve_http(McpToolServer([add]), token=TOKEN) as url:
+        good = McpServer(url=url, headers={"Authorization": f"Bearer {TOKEN}"})
+        bad = McpServer(url=url, headers={"Authorization": "Bearer wrong-horse-battery"})
+        async with McpServers({"s": good, "t": bad, "u": McpServer(url=url)}) as servers:
+            assert (await run(servers, "add", first=1, second=2)).text == "3"
+            ready, refused, wants_sign_in = servers.status()
+        assert (ready.state, ready.protocol) == ("ready", "2026-07-28")
+        assert (refused.state, refused.error) == ("failed", "it answered with HTTP 401")
+        assert wants_sign_in.state == "failed"
+        assert "Traceback" not in wants_sign_in.error
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A server of the older protocol that does as it is told by the tool that is called."""
+
+    sessions: set[str]
+    log: list[str]
+    oauth: bool
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def reply(self, status: int, body: bytes = b"", /, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def reply_json(self, value: Any, status: int = 200, /, **headers: str) -> None:
+        self.reply(status, json.dumps(value).encode(), Content_Type="application/json", **headers)
+
+    @property
+    def base(self) -> str:
+        return f"http://{self.headers['Host']}"
+
+    def do_GET(self) -> None:
+        path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
+        if not self.oauth or path == "/mcp":
+            self.reply(405)
+        elif path.startswith("/.well-known/oauth-protected-resource"):
+            self.reply_json({"resource": f"{self.base}/mcp", "authorization_servers": [self.base], "scopes_supported": ["all"]})
+        elif path.startswith("/.well-known/"):
+            pages = {"authorization": "authorize", "token": "token", "registration": "register"}
+            endpoints = {f"{name}_endpoint": f"{self.base}/{page}" for name, page in pages.items()}
+            self.reply_json({"issuer": self.base, **endpoints, "code_challenge_methods_supported": ["S256"]})
+        elif path == "/authorize":
+            self.log.append(f"authorize {query['scope'][0]}")
+            self.reply(302, Location=f"{query['redirect_uri'][0]}?code=c&state={query['state'][0]}")
+        else:
+            self.reply(404)
+
+    def do_DELETE(self) -> None:
+        self.reply(200)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/register":
+            self.reply_json({**json.loads(body), "client_id": "registered"}, 201)
+        elif self.path == "/token":
+            fields = parse_qs(body.decode())
+            self.log.append(f"token {fields['grant_type'][0]} {fields['client_id'][0]}")
+            self.reply_json({"access_token": "good-token", "token_type": "Bearer", "refresh_token": "r", "expires_in": 3600})
+        elif self.oauth and self.headers["Authorization"] != "Bearer good-token":
+            challenge = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource"'
+            self.reply(401, WWW_Authenticate=challenge)
+        else:
+            self.answer(json.loads(body))
+
+    def answer(self, message: dict[str, Any]) -> None:
+        method, id = message["method"], message.get("id")
+        if id is None:
+            self.reply(202)
+            return
+        headers: dict[str, str] = {}
+        result: dict[str, Any] = {"tools": []}
+        if method == "initialize":
+            session = f"s{len(self.log)}"
+            self.sessions.add(session)
+            self.log.append("initialize")
+            headers["Mcp_Session_Id"] = session
+            info = {"name": "h", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        elif method == "server/discover":
+            self.reply_json({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}, 404)
+            return
+        elif self.headers["Mcp-Session-Id"] not in self.sessions:
+            self.reply(404)
+            return
+        elif method == "tools/list":
+            names = ("who", "expire", "huge", "gzip", "fail")
+            result["tools"] = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+        else:
+            name = message["params"]["name"]
+            self.log.append(name)
+            if name == "fail":
+                self.reply(500)
+                return
+            if name == "expire":
+                self.sessions.clear()
+            text = {"who": self.headers["X-Who"] or "?", "huge": "x" * 300_000}.get(name, name)
+            result = {"content": [{"type": "text", "text": text}]}
+            if name == "gzip":
+                body = gzip.compress(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode())
+                self.reply(200, body, Content_Type="application/json", Content_Encoding="gzip")
+                return
+        self.reply_json({"jsonrpc": "2.0", "id": id, "result": result}, 200, **headers)
+
+
+class QuietServer(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that hangs up
+
+
+@contextmanager
+def serve(*, oauth: bool = False) -> Generator[tuple[str, list[str]]]:
+    """Serve at an address; yields it, and what has happened."""
+    log: list[str] = []
+    handler = type("BoundHandler", (Handler,), {"sessions": set[str](), "log": log, "oauth": oauth})
+    server = QuietServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/mcp", log
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_headers_are_sent_and_a_session_that_expires_is_renewed() -> None:
+    with serve() as (url, log), McpServers({"s": McpServer(url=url, headers={"X-Who": "me"})}) as servers:
+        assert call(servers, "who").text == "me"
+        assert call(servers, "expire").text == "expire"
+        assert call(servers, "who").text == "me", "the server has refused the call, so it can be made again"
+        assert log == ["initialize", "who", "expire", "initialize", "who"]
+
+
+def test_answers_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_module, "MAX_MESSAGE", 100_000)
+    with serve() as (url, _), McpServers({"s": McpServer(url=url)}) as servers:
+        huge, compressed, failed = call(servers, "huge"), call(servers, "gzip"), call(servers, "fail")
+        assert "(it sent more than 0 MB at once): it may have run, or not" in huge.text
+        assert "(it sent compressed data (gzip) without being asked for that)" in compressed.text
+        assert failed.text == "s: it answered with HTTP 500"
+        assert call(servers, "who").text == "?", "the connection is made again"
+
+
+def test_other_addresses_are_explained() -> None:
+    with serve() as (url, _):
+        assert status_of(McpServer(url=url.replace("/mcp", "/other"))).state == "ready"  # this one does not mind
+    assert "cannot be reached: ConnectError" in status_of(McpServer(url=url)).error
+
+
+# ---- signing in
+
+
+def follow(address: str) -> None:
+    """What a browser does."""
+    with urllib.request.urlopen(address) as page:
+        assert b"You are signed in" in page.read()
+
+
+def test_tokens_are_stored_for_their_address_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
+    shown: list[str] = []
+
+    def sign_in(server: str, address: str) -> None:
+        shown.append(server)
+        follow(address)
+
+    with serve(oauth=True) as (url, log), serve(oauth=True) as (other_url, _):
+        assert status_of(McpServer(url=url)).error == "s wants you to sign in; run: toolglot mcp test s"
+        with McpServers({"s": McpServer(url=url)}, sign_in=sign_in) as servers:
+            assert call(servers, "who").text == "?"
+        assert shown == ["s"]
+        assert log[:2] == ["authorize all", "token authorization_code registered"]
+        (file,) = (tmp_path / "mcp").iterdir()
+        assert "good-token" in file.read_text()
+        if os.name == "posix":
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        assert status_of(McpServer(url=url)).state == "ready", "the next time, nobody is asked"
+        assert "sign in" in status_of(McpServer(url=other_url)).error, "the same name at another address gets no tokens"
+
+
+def test_a_registered_client_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
+    oauth = McpOAuth(client_id="mine", client_secret="hush", scopes=("read", "write"))
+    with serve(oauth=True) as (url, log):
+        with McpServers({"s": McpServer(url=url, oauth=oauth)}, sign_in=lambda server, address: follow(address)) as servers:
+            assert servers.status()[0].state == "ready"
+        assert log[1] == "token authorization_code mine"
