@@ -15,8 +15,8 @@ Doc = dict[str, Any]
 LONG_NAME = "search_" + "_".join(f"level{n:02}" for n in range(10)) + "_z"  # 88 characters
 assert len(LONG_NAME) == 88
 PAGE = 40
-HUGE = 3_000_000
-FLOOD = 3000
+HUGE = 2_000_000
+FLOOD = 500
 
 
 def png() -> str:
