@@ -14,10 +14,14 @@ import mcp_types as types
 import pytest
 from cli_kit import PLAIN, run_cli
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from msgspec.structs import replace
 
+import toolglot.mcp
 from mcp import Client, MCPError
+from toolglot import ApprovalRequest, Deny, ToolCall
+from toolglot.cli.mcp_serve import make_approve
 
-TOKEN = "correct-horse-battery"
+BOTH = (False, True)
 TOOLS = '''
 import os, sys
 from toolglot import tool
@@ -130,5 +134,28 @@ def test_wrong_usage() -> None:
     assert (code, "at least 16" in err, "short" in err) == (2, True, False)
     code, _, err = run_cli("mcp", "serve", "--no-builtin")
     assert (code, "no tools to serve" in err) == (2, True)
+    assert run_cli("mcp").err == "toolglot: Missing command (see toolglot mcp --help)\n"
     code, _, err = run_cli("mcp", "srve")
     assert (code, "did you mean 'serve'" in err) == (2, True)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(toolglot.mcp), "serve_stdio", raising=False)
+    monkeypatch.setitem(sys.modules, "toolglot.mcp.stdio_server", None)
+    code, _, err = run_cli("mcp", "serve")
+    assert (code, "run `pip install 'toolglot[mcp]'`" in err, len(err.splitlines())) == (1, True, 1)
+
+
+def test_yes_covers_nothing_outside_the_sandbox() -> None:
+    """Over HTTP without a token, nobody can allow that: whoever connects would answer the question."""
+    call = ToolCall("c", "shell", {"command": "id"})
+    inside = ApprovalRequest(call, "shell", frozenset({"execute"}), "id", reason="it can run commands")
+    outside = replace(inside, each_time=True, reason="it leaves the sandbox")
+    table = {(yes, known): [make_approve(yes, known)(each) for each in (inside, outside)] for yes in BOTH for known in BOTH}
+    refused = Deny("this is possible only on stdin and stdout, or with a token: it leaves the sandbox")
+    assert table == {
+        (0, 0): ["later", refused],
+        (0, 1): ["later", "later"],
+        (1, 0): ["yes", refused],
+        (1, 1): ["yes", "later"],
+    }

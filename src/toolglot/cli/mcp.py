@@ -26,6 +26,6 @@ class _SubcommandTable(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in SUBCOMMANDS.items()])
 
 
-@click.group(cls=_SubcommandTable)
+@click.group(cls=_SubcommandTable, no_args_is_help=False)
 def mcp() -> None:
     """Serve the tools over MCP."""

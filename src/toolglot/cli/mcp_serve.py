@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolglot import __version__
-from toolglot.approvals import ApprovalRequest, Decision
+from toolglot.approvals import ApprovalRequest, Approve, Decision, Deny
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, FACADE, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line
@@ -58,8 +58,8 @@ def serve(
     if port is None and (host or token):
         raise UsageError("--host and --token are for HTTP: add --http PORT")
     try:
-        from toolglot.mcp.http_server import is_loopback, serve_http
-        from toolglot.mcp.stdio_server import serve_stdio
+        from toolglot.mcp import serve_http, serve_stdio
+        from toolglot.mcp.http_server import is_loopback
     except ImportError as e:
         raise ToolglotError(str(e)) from None
     hide_environment((), {TOKEN_VARIABLE})
@@ -70,7 +70,10 @@ def serve(
         raise UsageError(f"{host} can be reached from other machines: set {TOKEN_VARIABLE} to a token that clients must send")
     with prepare(Flags(**flags), want_builtin=True) as cli_setup:
         cli_setup.print_notices()
-        server = _create_server(cli_setup, model, read_only=read_only, yes=yes, is_shared=port is not None)
+        is_known = port is None or bool(token)
+        server = _create_server(
+            cli_setup, model, read_only=read_only, approve=make_approve(yes, is_known), is_shared=port is not None
+        )
 
         async def serve_until_interrupted() -> None:
             task = asyncio.current_task()
@@ -89,11 +92,21 @@ def serve(
     return 0
 
 
-def _create_server(cli_setup: CliSetup, model: str | None, *, read_only: bool, yes: bool, is_shared: bool) -> "McpToolServer":
-    from toolglot.mcp.server import McpToolServer
+def make_approve(yes: bool, is_known: bool) -> Approve:
+    """Return what decides before the user of the client is asked. `is_known`: only those whom the user chose can connect."""
 
-    def answer(request: ApprovalRequest) -> Decision:
+    def approve(request: ApprovalRequest) -> Decision:
+        if request.each_time and not is_known:  # the answer would be that of any program of this machine
+            return Deny(f"this is possible only on stdin and stdout, or with a token: {request.reason}")
         return "yes" if yes and not request.each_time else "later"
+
+    return approve
+
+
+def _create_server(
+    cli_setup: CliSetup, model: str | None, *, read_only: bool, approve: Approve, is_shared: bool
+) -> "McpToolServer":
+    from toolglot.mcp.server import McpToolServer
 
     setup, builtins = cli_setup.setup, cli_setup.builtins
     builtin_tools = builtins.tools if builtins is not None else []
@@ -117,7 +130,7 @@ def _create_server(cli_setup: CliSetup, model: str | None, *, read_only: bool, y
         read_only=read_only,
         facade=facade,
         model=model_name,
-        approve=answer,
+        approve=approve,
         approval_hint=_APPROVAL_HINT,
         open_tools=_tools_per_connection(cli_setup, other_tools) if is_shared and builtins is not None else None,
         audit=setup.open_audit_log(),

@@ -32,5 +32,8 @@ __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'toolglot.mcp' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"toolglot.mcp.{_HOME[name]}"), name)
+    try:
+        value = globals()[name] = getattr(import_module(f"toolglot.mcp.{_HOME[name]}"), name)
+    except ModuleNotFoundError as e:  # also of a package that the SDK needs
+        raise ImportError(f"MCP needs a package that is missing ({e}): run `pip install 'toolglot[mcp]'`") from None
     return value

@@ -6,6 +6,7 @@ from other origins are refused, and without the token nothing is served at all.
 
 import asyncio
 import hmac
+import os
 import re
 import socket
 from collections.abc import AsyncGenerator, Generator
@@ -95,7 +96,8 @@ async def serve_http(
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as e:
-        raise ToolglotError(f"cannot listen on {host}:{port}: {e.strerror or e}") from None
+        reason = os.strerror(e.errno) if e.errno is not None and e.errno > 0 else e  # e.strerror repeats the address
+        raise ToolglotError(f"cannot listen on {host}:{port}: {reason}") from None
     # Its log would say that connections were ended, which is what the exit is for.
     runner = _Runner(
         uvicorn.Config(app, log_config=None, log_level="critical", ws="none", lifespan="on", timeout_graceful_shutdown=1)

@@ -13,7 +13,17 @@ from itertools import count
 from logging import getLogger
 from typing import Any
 
+import mcp_types as types
 import msgspec
+from mcp.server.caching import CacheHint
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling
 from toolglot.errors import ToolglotError, UnknownName, UsageError
@@ -22,6 +32,7 @@ from toolglot.facades.bound_facade import BoundFacade, split_base_tools
 from toolglot.facades.catalog import find_base_tools
 from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps_text
+from toolglot.mcp.server_types import FREEFORM_PARAMETER, approval_form, legal_name, to_mcp_result, to_mcp_tool
 from toolglot.messages import Text, ToolCall
 from toolglot.request import ToolDefinition
 from toolglot.tools.audit import AuditLog
@@ -35,22 +46,6 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
 from toolglot.tools.turn import run_turn
-
-try:
-    import mcp_types as types
-    from mcp.server.caching import CacheHint
-    from mcp.server.connection import Connection
-    from mcp.server.context import ServerRequestContext
-    from mcp.server.lowlevel.server import NotificationOptions, Server
-    from mcp.server.models import InitializationOptions
-    from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-    from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-    from mcp.shared.exceptions import MCPError
-    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-    from toolglot.mcp.server_types import FREEFORM_PARAMETER, approval_form, legal_name, to_mcp_result, to_mcp_tool
-except ImportError as e:
-    raise ImportError(f"tools cannot be served over MCP ({e}): run `pip install 'toolglot[mcp]'`", name=e.name) from None
 
 __all__ = ["McpToolServer", "current_request"]
 

@@ -18,12 +18,19 @@ __all__ = ["serve_stdio"]
 
 
 async def serve_stdio(server: McpToolServer) -> None:
-    """Serve one client until it closes our stdin. A cancellation ends it at once."""
+    """Serve one client until it closes our stdin. A cancellation ends it at once. Raises OSError if it cannot be answered."""
     with _claim_streams() as (stdin, stdout):
         # The SDK's own reader blocks in a thread that nothing can interrupt, so that Ctrl-C would wait for the client.
         lines = cast(Any, _read_lines(stdin))
-        async with stdio_server(lines, anyio.wrap_file(stdout)) as (reader, writer):
-            await server.sdk.run(reader, writer, server.sdk.create_initialization_options())
+        try:
+            async with stdio_server(lines, anyio.wrap_file(stdout)) as (reader, writer):
+                await server.sdk.run(reader, writer, server.sdk.create_initialization_options())
+        except BaseExceptionGroup as group:
+            if (errors := group.subgroup(OSError)) is None:
+                raise
+            while isinstance(error := errors.exceptions[0], BaseExceptionGroup):
+                errors = error
+            raise error from None
 
 
 @contextmanager
