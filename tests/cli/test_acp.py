@@ -123,6 +123,10 @@ async def test_modes_decide_what_is_asked(tmp_path: Path, note: Path) -> None:
         assert "`Read`" in editor.said
         assert "`Edit`" not in editor.said
         assert "`Bash`" not in editor.said
+        await editor.prompt(session, "/model simulator:openai")  # the mode stays
+        await editor.prompt(session, "/tools")
+        assert "`apply_patch`" not in editor.said
+        await editor.connection.set_config_option(session_id=session, config_id="model", value="simulator:anthropic")
         await editor.connection.set_session_mode(session_id=session, mode_id="ask")
         await editor.prompt(session, "/tools")
         assert "`Edit`" in editor.said

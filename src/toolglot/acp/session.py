@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 from acp.exceptions import RequestError
@@ -40,7 +40,7 @@ from toolglot.loop.format_call import describe_losses, describe_stop
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.losses import Loss
 from toolglot.messages import Text, ToolCall
-from toolglot.request import Effort
+from toolglot.request import Effort, Options
 from toolglot.sanitize import shorten
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
@@ -99,8 +99,10 @@ class EditorSession:
         """Begin with an agent, which needs the session's `approve` and `files`."""
         self.parts, self.agent, builtins = parts, parts.agent, parts.builtins
         self._root = str(builtins.state.workspace.root) if builtins is not None else self.info.cwd
-        self._rules = self.agent.config
-        self._apply_mode()
+        # Within the setup, so that they stay when the model or the tools change.
+        parts.setup.adjust_config = lambda config: MODES[self.mode].apply(config, self.agent.registry)
+        parts.setup.adjust_options = self._adjust_options
+        self._apply_choices()
 
     async def close(self) -> None:
         """End the session: its prompt, its commands, its connections."""
@@ -262,32 +264,26 @@ class EditorSession:
                 if value not in MODES:
                     raise UnknownName("mode", value, MODES)
                 self.mode = value
-                self._apply_mode()
+                self._apply_choices()
                 await self.send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=value))
             case "model":
                 engine = self.parts.setup.engine(self.parts.setup.resolve_model(value))
                 self.parts.require_key(engine)
-                self.agent.config = self._rules
                 self.agent.switch(engine)
-                self._rules = self.agent.config  # those of its provider
-                self._apply_mode()
-                self._apply_effort()
             case "effort":
                 if value not in (DEFAULT_EFFORT, *get_args(Effort)):
                     raise UnknownName("effort", value, (DEFAULT_EFFORT, *get_args(Effort)))
                 self.effort = value
-                self._apply_effort()
+                self._apply_choices()
             case _:
                 raise UnknownName("option of a session", option, ("mode", "model", "effort"))
         await self.send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*self.config_options]))
 
-    def _apply_mode(self) -> None:
-        self.agent.config = MODES[self.mode].apply(self._rules, self.agent.registry)
+    def _apply_choices(self) -> None:
+        self.agent.switch(self.agent.engine)  # rules and options are made anew
 
-    def _apply_effort(self) -> None:
-        configured = self.parts.setup.generation_options(self.agent.model)
-        effort: Any = configured.effort if self.effort == DEFAULT_EFFORT else self.effort
-        self.agent.options = replace(configured, effort=effort)
+    def _adjust_options(self, options: Options) -> Options:
+        return options if self.effort == DEFAULT_EFFORT else replace(options, effort=cast(Effort, self.effort))
 
     async def send_commands(self) -> None:
         """Tell the editor which slash commands there are."""

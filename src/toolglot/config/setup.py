@@ -5,7 +5,7 @@ it was set for. All engines of a setup share one transport.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from logging import getLogger
 from pathlib import Path
@@ -98,6 +98,9 @@ class Setup:
         self.settings, self._code_directory = settings, code_directory
         self._transport, self._http_transport = transport, None
         self._engines: dict[str, Engine] = {}
+        self.adjust_config: Callable[[ToolConfig], ToolConfig] = lambda config: config
+        """What a program changes of the rules, whatever the model: the mode of an editor's session."""
+        self.adjust_options: Callable[[Options], Options] = lambda options: options
 
     # ---- models
 
@@ -177,7 +180,7 @@ class Setup:
         allowed_tools = None
         if any(each.allow is not None or each.deny for each in filters):
             allowed_tools = frozenset(name for name in names if all(_is_allowed(name, each) for each in filters))
-        return ToolConfig(
+        config = ToolConfig(
             parallel=next((section.parallel for section in reversed(sections) if section.parallel is not None), None),
             max_iterations=policy.max_iterations,
             timeout=_to_optional_limit(policy.timeout),
@@ -199,6 +202,7 @@ class Setup:
             max_cost=_to_optional_limit(policy.max_cost),
             max_repeats=policy.max_repeats,
         )
+        return self.adjust_config(config)
 
     def generation_options(self, model: str | None = None) -> Options:
         """How to generate with a model; the settings of its provider override the general ones."""
@@ -206,7 +210,7 @@ class Setup:
         options: dict[str, Any] = {}
         for generation in (self.settings.generation, *(section.generation for section in sections)):
             options |= {name: value for name, value in msgspec.structs.asdict(generation).items() if value is not None}
-        return Options(**options, cache=True)
+        return self.adjust_options(Options(**options, cache=True))
 
     def open_audit_log(self) -> AuditLog | None:
         """The configured log of tool calls. Raises UsageError if its file cannot be written."""

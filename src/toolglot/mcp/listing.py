@@ -1,5 +1,6 @@
 """What a server offers, as our values: tools for a registry, prompts, resources."""
 
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -8,7 +9,7 @@ import msgspec
 
 from toolglot.approvals import Effect
 from toolglot.definitions import ALWAYS_SHOWN_TAG, MCP_TAG, ToolDefinition
-from toolglot.errors import ToolglotError
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.mcp.names import tool_name
 from toolglot.mcp.servers import McpServer
 from toolglot.schema.arguments import find_issues
@@ -58,6 +59,37 @@ class McpPrompt(msgspec.Struct, frozen=True):
     title: str = ""
     description: str = ""
     arguments: tuple[McpPromptArgument, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """Its name as a slash command, without the slash."""
+        return f"{self.server}:{self.name}"
+
+    def parse_arguments(self, text: str) -> dict[str, str]:
+        """Return the arguments that are typed after the command: in order or as NAME=VALUE, quoted where they have blanks.
+
+        The last one takes the rest of the line. Raises UsageError if one is missing.
+        """
+        try:
+            words = shlex.split(text)
+        except ValueError:  # an apostrophe
+            words = text.split()
+        names = [argument.name for argument in self.arguments]
+        values = {name: value for name, equals, value in (word.partition("=") for word in words) if equals and name in names}
+        unnamed = [word for word in words if word.partition("=")[0] not in values]
+        unset = [name for name in names if name not in values]
+        if unnamed and not unset:
+            raise UsageError(
+                f"the prompt {self.command} takes {len(names) or 'no'} arguments, and {unnamed[0]!r} is one too many"
+            )
+        if unset:
+            unnamed[len(unset) - 1 :] = [" ".join(unnamed[len(unset) - 1 :])] if len(unnamed) >= len(unset) else []
+        values |= zip(unset, unnamed, strict=False)
+        for argument in self.arguments:
+            if argument.required and argument.name not in values:
+                usage = " ".join(name.upper() for name in names)
+                raise UsageError(f"the prompt needs {argument.name!r}: /{self.command} {usage}")
+        return values
 
 
 class McpResource(msgspec.Struct, frozen=True):
