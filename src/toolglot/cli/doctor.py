@@ -23,6 +23,7 @@ from toolglot.builtin.programs import find_program
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.builtin.web.browser import NO_SANDBOX_NOTE, BrowserUnavailable, can_sandbox, find_browser
 from toolglot.cli.config import hide_secrets
+from toolglot.cli.main import COMMANDS
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.startup import require_key
@@ -30,15 +31,18 @@ from toolglot.config.instructions import configured_instructions
 from toolglot.config.layers import DEFAULT, PROJECT_FILE, Configuration, SettingValue, WithheldSetting, read_configuration
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
-from toolglot.engine.auth import describe_key_origin
+from toolglot.engine.auth import SIGN_INS, describe_key_origin
 from toolglot.engine.signin.environment import read_key_variable
 from toolglot.errors import ToolglotError
+from toolglot.facades.catalog import FACADE_ALIASES, FACADE_MODULES
 from toolglot.jsontext import dumps_text, loads_object
+from toolglot.plugins import Plugin, describe_conflicts, list_plugins
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
 from toolglot.sanitize import shorten
 from toolglot.user_dirs import config_file, data_directory, is_writable, state_directory
+from toolglot.wire.spec import WIRES
 
 # extra -> its packages, and what it adds
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -49,6 +53,9 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "rich": (("rich",), "render Markdown and live output in the chat"),
     "web": (("playwright", "trafilatura"), "open web pages in a real browser"),
     "ast": (("ast-grep-py",), "search and rewrite code by syntax"),
+    "mcp": (("mcp",), "use MCP servers, and be one"),
+    "acp": (("agent-client-protocol",), "work in editors"),
+    "otel": (("opentelemetry-api",), "trace runs with OpenTelemetry"),
     "code": (("mini-racer", "pydantic-monty"), "let models write code that calls tools"),
 }
 _PROGRAMS = {"rg": ("rg",), "git": ("git",), "chromium": ("chromium", "chromium-browser", "google-chrome", "chrome")}
@@ -98,6 +105,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: dict[str, str]
     tools: dict[str, str]
     """built-in tool -> why it is not offered, or what it lacks."""
+    plugins: list[Plugin]
+    """What installed packages add."""
     instructions: dict[str, str]
     """A file with instructions, or a skill -> where it is from, or why it is not used."""
     programs: dict[str, str | None]
@@ -134,6 +143,15 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
     for directory in {state_directory(), data_directory()}:
         if not is_writable(directory):  # built-in tools and the audit log need it
             problems.append(f"cannot write to the directory {str(directory)!r}: set TOOLGLOT_STATE to use another one")
+    problems += describe_conflicts(
+        {
+            "facades": {*FACADE_MODULES, *FACADE_ALIASES, "auto"},
+            "profiles": {*PROFILES, *ALIASES, *SURFACES, "simulator"},
+            "wires": WIRES,
+            "sign_ins": SIGN_INS,
+            "commands": COMMANDS,
+        }
+    )
     keys = {id: _find_key_origin(profile, settings) for id, profile in PROFILES.items()}
     changed = [value for value in configuration.values if value.origin != DEFAULT]
     user_file, workspace = config_file(), Root(Path(settings.builtin.root or ".").expanduser())
@@ -150,6 +168,7 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
         keys=keys,
         sandbox=_describe_sandbox(workspace, is_wanted=settings.builtin.sandbox),
         tools=_describe_tools(settings, workspace),
+        plugins=list(list_plugins()),
         instructions=_describe_instructions(settings, workspace),
         programs={
             name: next(filter(None, (find_program(each, [workspace]) for each in names)), None)
@@ -308,6 +327,8 @@ def _print_report(printer: Printer, report: Report) -> None:
     printer.print_section("Keys", _key_rows(report.keys))
     printer.print_section("Sandbox", report.sandbox.items())
     printer.print_section("Built-in tools", report.tools.items() or [("all", "usable")])
+    plugins = [(f"{plugin.kind}: {plugin.name}", f"{plugin.target} ({plugin.origin})") for plugin in report.plugins]
+    printer.print_section("Plug-ins", plugins or [("plug-ins", "none installed")])
     printer.print_section("Instructions", report.instructions.items() or [("AGENTS.md and skills", "none found")])
     printer.print_section("Programs", [(name, path or "not found") for name, path in report.programs.items()])
     _print_audit(printer, report.audit)

@@ -43,13 +43,15 @@ class _CommandTable(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return _load_plugged_command(cmd_name)
         module, _ = COMMANDS[cmd_name]
         return getattr(import_module(f"toolglot.cli.{module}"), cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise UnknownName("command", args[0], COMMANDS)
+        if args[0] not in COMMANDS and not args[0].startswith("-") and _load_plugged_command(args[0]) is None:
+            from toolglot.plugins import plugin_names
+
+            raise UnknownName("command", args[0], (*COMMANDS, *plugin_names("commands")))
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -59,6 +61,16 @@ class _CommandTable(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+def _load_plugged_command(name: str) -> click.Command | None:
+    """Return the command of a plug-in; None if there is none. Raises UsageError."""
+    from toolglot.plugins import load_plugin, plugin_error
+
+    command = load_plugin("commands", name)
+    if command is not None and not isinstance(command, click.Command):
+        raise plugin_error("commands", name, "is not a click command")
+    return command
 
 
 @click.command(
@@ -73,6 +85,7 @@ def app() -> None:
 
 def main() -> None:
     """Run the command line; report every failure in one sentence."""
+    words: list[str] = []
     try:
         _prepare_streams()
         words = sys.argv[1:] or ["help"]
@@ -95,7 +108,8 @@ def main() -> None:
             _fail(f"cannot write the output: {e.strerror}", 1)
         if isinstance(e, FileNotFoundError) and _cwd_is_missing():
             _fail("the current directory no longer exists: change to another one", 2)
-        _fail(f"unexpected {type(e).__name__}: {e} (this is a bug; please report it with {_save_traceback()})", 1)
+        owner = "" if not words or words[0] in COMMANDS or words[0][:1] == "-" else f" in the plug-in command {words[0]!r}"
+        _fail(f"unexpected {type(e).__name__}{owner}: {e} (this is a bug; please report it with {_save_traceback()})", 1)
 
 
 def _prepare_streams() -> None:

@@ -59,7 +59,7 @@ APPROVE = click.option(
     "--approve", multiple=True, metavar="RULE", help="Run calls that match without asking: 'shell(pytest *)'. Repeatable."
 )
 TOOLS = click.option(
-    "--tools", multiple=True, metavar="NAME", help="Load tools of FILE.py, MODULE or MODULE:OBJECT. Repeatable."
+    "--tools", multiple=True, metavar="NAME", help="Load tools of FILE.py, MODULE, MODULE:OBJECT or a plug-in. Repeatable."
 )
 ROOT = click.option(
     "--root",
@@ -68,7 +68,7 @@ ROOT = click.option(
 )
 FACADE = click.option(
     "--facade",
-    help="Facade whose names and parameters the built-in tools have: an id, PROGRAM@VERSION, a TOML file or module:object.",
+    help="Facade whose names the built-in tools have: an id, PROGRAM@VERSION, a plug-in, a TOML file or module:object.",
 )
 CODE_MODE = click.option(
     "--code-mode",

@@ -10,10 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade, is_facade_name
+from toolglot.errors import UsageError
+from toolglot.facades.catalog import BASE_TOOLS, find_facade, is_facade_name
 from toolglot.facades.view import Facade
+from toolglot.plugins import load_plugin, plugin_names
 from toolglot.request import Schema, ToolDefinition
+from toolglot.textutil import did_you_mean, suggest
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 
@@ -79,11 +81,17 @@ def _import_file(file: Path) -> ModuleType:
 def load_tools(name: str, directory: Path | None = None) -> list[Any]:
     """Load tools: a function, a Tool, a ToolRegistry, a list of them, an object whose public methods are tools, or a module.
 
-    Of a module, all that `@tool` made are loaded.
+    Of a module, all that `@tool` made are loaded. A name without a colon means the tools of a plug-in, if one is so called.
     """
     from toolglot.tools.tool import tools_of
 
-    value = import_object(name, directory)
+    value = load_plugin("tools", name) if ":" not in name and not name.endswith(".py") else None
+    if value is None:
+        try:
+            value = import_object(name, directory)
+        except UsageError as e:
+            hint = did_you_mean(suggest(name, plugin_names("tools"))) if ":" not in name else ""
+            raise UsageError(f"{e}; {hint}" if hint else str(e)) from None
     if isinstance(value, ModuleType):
         public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
         made: dict[Any, None] = {item: None for item in public.values() if isinstance(item, Tool)}
@@ -112,7 +120,9 @@ def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
 
 
 def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | None = None, *, model: str = "") -> Facade:
-    """Load a facade by its id or alias, by PROGRAM@VERSION, from a TOML file, or as `module:object`. Raises UsageError.
+    """Load a facade by its id or alias, by PROGRAM@VERSION, of a plug-in, from a TOML file, or as `module:object`.
+
+    Raises UsageError.
 
     Args:
         name: Which one.
@@ -126,7 +136,7 @@ def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | 
         if "@" in name and ":" not in name:
             return find_facade(name)  # which raises, with the versions that there are
         if ":" not in name:
-            raise UnknownName("facade", name, ("auto", *FACADE_MODULES))
+            return find_facade(name)  # of a plug-in, if there is one
         facade = import_object(name, directory)
         if isinstance(facade, Facade):
             return facade

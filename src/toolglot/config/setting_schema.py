@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from toolglot.config.settings import Setting, Settings, TrustRule
 from toolglot.jsontext import dumps_text
+from toolglot.plugins import plugin_names
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, infer_provider
 from toolglot.redact import redact
 from toolglot.textutil import did_you_mean, suggest, truncate
@@ -157,7 +158,8 @@ def _resolve_key(path: SettingPath) -> SettingPath:
         if parent == ("aliases",) and (":" in name or name in PROVIDER_NAMES or infer_provider(name)):
             raise SettingError(f"{name!r} is the name of a provider or of a model: choose another name for the alias", here)
         provider = name.partition(":")[0] if parent in _LIMITS_BY_MODEL else name
-        if parent in (("providers",), *_LIMITS_BY_MODEL) and provider not in PROVIDER_NAMES:
+        is_provider = parent in (("providers",), *_LIMITS_BY_MODEL)
+        if is_provider and provider not in PROVIDER_NAMES and provider not in plugin_names("profiles"):
             similar = [format_path((*parent, known)) for known in suggest(provider, PROVIDER_NAMES, cutoff=0.5)]
             raise SettingError(f"there is no provider {provider!r}; {did_you_mean(similar) or 'see docs/providers.md'}", here)
     return key

@@ -256,16 +256,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     system: Annotated[str | None, Setting(trust="free", allows_empty=True)] = None
     """Instructions for the model."""
     tools: tuple[str, ...] = ()
-    """Tools to load: a file, a module, or module:object. Files are relative to the configuration file; modules are found
-    beside it if they are not installed."""
+    """Tools to load: a file, a module, module:object, or the name of a plug-in. Files are relative to the configuration file;
+    modules are found beside it if they are not installed."""
     facade: Annotated[str, Setting(is_path=True)] = "auto"
     """How models see the built-in tools: auto (as their own coding agent shows them), the id of a facade,
-    PROGRAM@VERSION (codex@0.77), a TOML file, or module:object."""
+    PROGRAM@VERSION (codex@0.77), a plug-in, a TOML file, or module:object."""
     defer: Annotated[tuple[str, ...], _FREE] = ("auto",)
     """Tools that a model is shown only when it finds them: auto (all but the built-in ones, if there are too many), all, none,
     or names, patterns (`crm_*`) and tags."""
     code_mode: Annotated[Literal["auto", "on", "off", "javascript", "python"], _FREE] = "auto"
     """Whether models write code that calls the tools: auto (as their own coding agent does), on, off, javascript or python."""
+    transport: str | None = None
+    """The name of a plug-in that carries requests to providers; unset: HTTP."""
     audit: Annotated[bool | str, Setting(is_path=True)] = True
     """Log every tool call: true (in the user's state directory), false, or a file."""
     policy: PolicySettings = PolicySettings()

@@ -30,6 +30,7 @@ from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.model_view import Language
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.option_signatures import show_options
+from toolglot.plugins import load_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import (
     ALIASES,
     DEFAULT_MODELS,
@@ -96,7 +97,8 @@ class Setup:
 
     def __init__(self, settings: Settings, *, transport: Transport | None = None, code_directory: Path | None = None) -> None:
         self.settings, self._code_directory = settings, code_directory
-        self._transport, self._http_transport = transport, None
+        self._transport = transport
+        self._own_transport: Transport | None = None
         self._engines: dict[str, Engine] = {}
         self.adjust_config: Callable[[ToolConfig], ToolConfig] = lambda config: config
         """What a program changes of the rules, whatever the model: the mode of an editor's session."""
@@ -140,8 +142,8 @@ class Setup:
 
     async def close(self) -> None:
         """Close the connections of the setup's own transport that no request is using."""
-        if self._http_transport is not None:
-            await self._http_transport.close()
+        if (close := getattr(self._own_transport, "close", None)) is not None:
+            await close()
 
     def _engine_options(self, model: str) -> dict[str, Any]:
         """The arguments for `create_engine`."""
@@ -156,14 +158,12 @@ class Setup:
         for parameter in section.url_parameters:
             if parameter not in profile.url_parameter_env:
                 raise UnknownName(f"URL parameter of {profile.title}", parameter, profile.url_parameter_env)
-        if self._transport is None and self._http_transport is None:
-            from toolglot.engine.http import SharedTransport
-
-            self._http_transport = SharedTransport(self.settings.timeouts)
+        if self._transport is None and self._own_transport is None:
+            self._own_transport = _open_transport(self.settings)
         return {
             **options,
             **section.url_parameters,
-            "transport": self._transport or self._http_transport,
+            "transport": self._transport or self._own_transport,
             "base_url": section.base_url,
             "key": key_from_variable(section.key_env) if section.key_env else None,
         }
@@ -304,6 +304,22 @@ class _ConfiguredAgent(Orchestrator):
             self.config = self._setup.tool_config(self.model, self.tool_names)
         if "options" not in self._explicit_options:
             self.options = self._setup.generation_options(self.model)
+
+
+def _open_transport(settings: Settings) -> Transport:
+    """Return what carries requests: HTTP, or a plug-in. Raises UsageError."""
+    name = settings.transport
+    if name is None:
+        from toolglot.engine.http import SharedTransport
+
+        return SharedTransport(settings.timeouts)
+    create = load_plugin("transports", name)
+    if create is None:
+        raise UnknownName("transport", name, plugin_names("transports"))
+    transport = create(settings.timeouts) if callable(create) else create
+    if not isinstance(transport, Transport):
+        raise plugin_error("transports", name, "is not a function that returns a Transport for given Timeouts")
+    return transport
 
 
 # ---- sections of a provider

@@ -12,10 +12,17 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Literal
 
-from toolglot.engine.signin.environment import hide_environment, read_key_variable, remember_key, secret_values
+from toolglot.engine.signin.environment import (
+    add_key_variables,
+    hide_environment,
+    read_key_variable,
+    remember_key,
+    secret_values,
+)
 from toolglot.engine.signin.keyring_store import load_key
 from toolglot.engine.signin.tokens import NOT_SIGNED_IN, CachedSignIn, SignIn, Token
-from toolglot.errors import AuthenticationFailed
+from toolglot.errors import AuthenticationFailed, UnknownName
+from toolglot.plugins import load_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import Profile
 
@@ -35,16 +42,24 @@ _MAX_REMEMBERED_KEYS = 8  # tokens are renewed for as long as an engine lives
 Key = str | Callable[[], str | Awaitable[str | None] | None] | SignIn
 _Origin = Literal["", "caller", "variable", "token variable", "keyring", "sign-in"]
 # Loaded on first use: they need extras, and most programs need none of them.
-_SIGN_INS = {"entra": "entra:EntraSignIn", "adc": "adc:AdcSignIn", "copilot": "copilot:CopilotSignIn"}
+SIGN_INS = {"entra": "entra:EntraSignIn", "adc": "adc:AdcSignIn", "copilot": "copilot:CopilotSignIn"}
 # Sign-ins whose entry in the keyring is a login, not a key that could be sent.
 _LOGIN_IN_KEYRING = frozenset({"copilot"})
 
 
 @cache
-def _sign_in(kind: str) -> CachedSignIn:
-    """One instance for all engines of a process, so that they share its token."""
-    module, _, name = _SIGN_INS[kind].partition(":")
-    return getattr(import_module(f"toolglot.engine.signin.{module}"), name)()
+def _sign_in(kind: str) -> SignIn:
+    """One instance for all engines of a process, so that they share its token. Raises UsageError."""
+    if kind in SIGN_INS:
+        module, _, name = SIGN_INS[kind].partition(":")
+        return getattr(import_module(f"toolglot.engine.signin.{module}"), name)()
+    create = load_plugin("sign_ins", kind)
+    if create is None:
+        raise UnknownName("sign-in", kind, (*SIGN_INS, *plugin_names("sign_ins")))
+    sign_in = create() if callable(create) else create
+    if not isinstance(sign_in, SignIn):
+        raise plugin_error("sign_ins", kind, "is not a SignIn, or a function that returns one")
+    return sign_in
 
 
 class KeySource:
@@ -53,6 +68,7 @@ class KeySource:
     def __init__(self, profile: Profile, key: Key | None = None) -> None:
         self._profile = profile
         self._key = key
+        add_key_variables((*profile.key_env, *profile.token_env))  # which are not known before, if it is not one of ours
         self.is_explicit = key is not None
         """Whether the caller passed the key."""
         self._origin: _Origin = ""
@@ -171,4 +187,8 @@ def describe_key_origin(profile: Profile, *, keyring: bool = True) -> str | None
             return f"variable {name}"
     if keyring and profile.sign_in not in _LOGIN_IN_KEYRING and load_key(profile.id):
         return "system keyring"
-    return _sign_in(profile.sign_in).describe_origin() if profile.sign_in else None
+    if not profile.sign_in:
+        return None
+    sign_in = _sign_in(profile.sign_in)
+    # A sign-in of others need not say what it would sign in with.
+    return sign_in.describe_origin() if isinstance(sign_in, CachedSignIn) else f"sign-in {profile.sign_in}"

@@ -13,6 +13,7 @@ import msgspec
 
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.view import Facade
+from toolglot.plugins import load_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import ALIASES
 
 __all__ = [
@@ -202,12 +203,20 @@ def facade_id_for_provider(provider: str) -> str:
 
 
 def find_facade(facade_id: str, model: str = "") -> Facade:
-    """A facade by its id or alias, or by PROGRAM@VERSION as that program shows it to the model. Raises UsageError."""
+    """A facade by its id or alias, by PROGRAM@VERSION as that program shows it to the model, or of a plug-in.
+
+    Raises UsageError.
+    """
     if "@" in facade_id:
         facade_id = _find_generation(facade_id, model)
     facade_id = FACADE_ALIASES.get(facade_id, facade_id)
     if facade_id not in FACADE_MODULES:
-        raise UnknownName("facade", facade_id, FACADE_MODULES)
+        facade = load_plugin("facades", facade_id)
+        if facade is None:
+            raise UnknownName("facade", facade_id, (*FACADE_MODULES, *plugin_names("facades")))
+        if not isinstance(facade, Facade):
+            raise plugin_error("facades", facade_id, "is not a Facade")
+        return facade
     return _load_tables(FACADE_MODULES[facade_id])[facade_id]
 
 

@@ -15,7 +15,7 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade
+from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, is_facade_name
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
 from toolglot.loop.background_loop import run_sync
@@ -173,10 +173,12 @@ class AgentCore(Generic[Data, OutputValue]):
             tools = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
         self.registry = tools
         self._hosted = HostedTools(as_items(hosted), definitions)
+        if isinstance(facade, str) and facade != "auto":
+            table = find_facade(facade)
+            if not is_facade_name(facade):  # of a plug-in, the same for all models
+                self.facade = facade = table
         if isinstance(facade, Facade):
             check_facade(facade, self.engine.model, [tool.name for tool in tools])
-        elif facade != "auto":
-            find_facade(facade)
         self._view: ModelView | None = None
         self._config = config
         self._warn_of_unknown_names()

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.errors import UnknownName
+from toolglot.plugins import load_plugin, plugin_error, plugin_names
 from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.model_facts import FACTS
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
@@ -393,10 +394,16 @@ def select_row(provider: str, model: str) -> str:
 
 @lru_cache(maxsize=512)
 def resolve_profile(provider: str, model: str = "") -> Profile:
-    """Return the profile of a provider (id or alias), with what is known about the model. Raises UnknownName."""
-    profile = PROFILES.get(select_row(provider, model))
-    if profile is None:
-        raise UnknownName("provider", provider, {*PROFILES, *ALIASES, *SURFACES})
+    """Return the profile of a provider (id, alias or plug-in), with what is known about the model. Raises UnknownName."""
+    row = select_row(provider, model)
+    if row not in PROFILES:
+        plugin = load_plugin("profiles", row)
+        if plugin is None:
+            raise UnknownName("provider", provider, {*PROFILES, *ALIASES, *SURFACES, *plugin_names("profiles")})
+        if not isinstance(plugin, Profile) or plugin.id != row:
+            raise plugin_error("profiles", row, f"is not a Profile with the id {row!r}")
+        PROFILES[row] = plugin
+    profile = PROFILES[row]
     changes: dict[str, Any] = {"model": model, "price": find_price(profile.id, model)}
     if window := find_window(profile.id, model):
         changes |= {"limits.context": window.context, "limits.answer": window.answer}

@@ -134,8 +134,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_env: tuple[str, ...] = ()
     token_env: tuple[str, ...] = ()
     """Environment variables with a token, which is sent as a bearer."""
-    sign_in: Literal["", "entra", "adc", "copilot"] = ""
-    """How to obtain a token without a key: Microsoft Entra, Google's application default credentials, GitHub."""
+    sign_in: str = ""
+    """How to obtain a token without a key: entra (Microsoft), adc (Google's application default credentials), copilot (GitHub),
+    or the name of a plug-in."""
     model: str = ""
 
     limits: ProviderLimits = ProviderLimits()

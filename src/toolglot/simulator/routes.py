@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
-from toolglot.wire.spec import OPENAI_CHAT, SPECS
+from toolglot.wire.spec import OPENAI_CHAT, SPECS, WIRES
 
 __all__ = ["Route", "find_route"]
 
@@ -40,7 +40,10 @@ def find_route(path: str) -> Route:
     if path.startswith("/@"):
         row, slash, remainder = path[2:].partition("/")
         row, path = ALIASES.get(row, row), slash + remainder
-    for pattern, wire, vendor in _ROUTES:
+    routes = _ROUTES
+    if row in PROFILES and (wire := PROFILES[row].wire) not in WIRES:  # of a plug-in
+        routes = [(re.compile(pattern), wire, vendor) for pattern, vendor in SPECS[wire].paths]
+    for pattern, wire, vendor in routes:
         if not (match := pattern.fullmatch(path)):
             continue
         if row and row not in PROFILES:  # `openai` and `azure` have a profile for each of their wires

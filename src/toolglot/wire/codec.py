@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from toolglot.definitions import Schema
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName, UsageError
 from toolglot.messages import Message, Origin, Text
+from toolglot.plugins import plugin_error
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
@@ -44,10 +45,17 @@ class RequestEncoder(NamedTuple):
 
 @cache
 def _load(wire: str, module: str, suffix: str = "") -> Any:
-    if wire not in SPECS:
-        raise UnknownName("wire", wire, WIRES)
-    loaded = import_module(f"{SPECS[wire].package}.{module}")
-    return getattr(loaded, SPECS[wire].class_prefix + suffix) if suffix else loaded
+    try:
+        spec = SPECS[wire]
+    except KeyError:
+        raise UnknownName("wire", wire, WIRES) from None
+    try:
+        loaded = import_module(f"{spec.package}.{module}")
+        return getattr(loaded, spec.class_prefix + suffix) if suffix else loaded
+    except (ImportError, AttributeError) as e:
+        if wire in WIRES:
+            raise
+        raise plugin_error("wires", wire, f"cannot be loaded: {e}") from e
 
 
 @cache

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from toolglot.plugins import load_plugin, plugin_error
 from toolglot.wire.json_values import snake_to_camel
 
 OPENAI_CHAT = "openai-chat"
@@ -156,5 +157,20 @@ _ROWS = (
         path_hint="/api/",
     ),
 )
-SPECS: dict[str, WireSpec] = {spec.name: spec for spec in _ROWS}
+
+
+class _WireTable(dict[str, WireSpec]):
+    """The wires by name. One of a plug-in is added when it is first looked up."""
+
+    def __missing__(self, name: str) -> WireSpec:
+        spec = load_plugin("wires", name)
+        if spec is None:
+            raise KeyError(name)
+        if not isinstance(spec, WireSpec) or spec.name != name:
+            raise plugin_error("wires", name, f"is not a WireSpec with the name {name!r}")
+        self[name] = spec
+        return spec
+
+
+SPECS: dict[str, WireSpec] = _WireTable({spec.name: spec for spec in _ROWS})
 WIRES = tuple(SPECS)

@@ -11,13 +11,14 @@ from contextlib import suppress
 
 from toolglot.providers.catalog import PROFILES
 
-__all__ = ["hide_environment", "read_key_variable", "remember_key", "secret_values"]
+__all__ = ["add_key_variables", "hide_environment", "read_key_variable", "remember_key", "secret_values"]
 
 # What an Entra sign-in reads, besides the providers' keys.
 ENTRA_SECRETS = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERTIFICATE_PASSWORD")
 KEY_VARIABLES = frozenset({*ENTRA_SECRETS, *(name for row in PROFILES.values() for name in (*row.key_env, *row.token_env))})
 
 _extra_names: set[str] = set()
+_kept_names: frozenset[str] | None = None  # once the environment is hidden
 _hidden_keys: dict[str, str] = {}
 # Keys from elsewhere (keyring, sign-ins). Bounded, because tokens are renewed for as long as the process lives.
 _used_keys: deque[str] = deque(maxlen=64)
@@ -25,14 +26,25 @@ _used_keys: deque[str] = deque(maxlen=64)
 
 def hide_environment(keep: Iterable[str] = (), extra: Iterable[str] = ()) -> None:
     """Remove every variable that holds a key from the environment, except those in `keep`. `extra`: more names of such."""
+    global _kept_names
+    _kept_names = frozenset(keep)
     _extra_names.update(extra)
-    for name in (KEY_VARIABLES | _extra_names).difference(keep):
+    for name in (KEY_VARIABLES | _extra_names).difference(_kept_names):
         value = os.environ.pop(name, None)
         if value is not None:
             _hidden_keys[name] = value
     if _hidden_keys:
         with suppress(OSError, ValueError):  # not Linux, or not permitted
             _wipe_initial_environment()
+
+
+def add_key_variables(names: Iterable[str]) -> None:
+    """Treat more variables as keys: they are redacted, and hidden if the others are."""
+    unknown = {*names} - KEY_VARIABLES - _extra_names
+    if unknown and _kept_names is None:
+        _extra_names.update(unknown)
+    elif unknown:
+        hide_environment(_kept_names or (), unknown)
 
 
 def _wipe_initial_environment() -> None:

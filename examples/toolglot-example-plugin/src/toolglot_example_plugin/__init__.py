@@ -1,0 +1,1 @@
+"""A plug-in for toolglot with one of each kind."""

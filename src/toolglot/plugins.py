@@ -1,0 +1,108 @@
+"""Plug-ins: what installed packages add, by the names in their entry points (`[project.entry-points."toolglot.tools"]`).
+
+The entry points are read when a name is used that toolglot does not have itself, and only the plug-in of that name is
+imported. A name of toolglot's own always means toolglot's own.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any, Literal
+
+import msgspec
+
+from toolglot.errors import UsageError
+
+__all__ = [
+    "PLUGIN_KINDS",
+    "Plugin",
+    "PluginKind",
+    "describe_conflicts",
+    "list_plugins",
+    "load_plugin",
+    "plugin_error",
+    "plugin_names",
+]
+
+PluginKind = Literal["tools", "facades", "profiles", "wires", "sign_ins", "transports", "commands"]
+PLUGIN_KINDS: dict[PluginKind, str] = {
+    "tools": "tools",
+    "facades": "facade",
+    "profiles": "provider",
+    "wires": "wire",
+    "sign_ins": "sign-in",
+    "transports": "transport",
+    "commands": "command",
+}
+"""Kind -> what one of it is called. The group of its entry points is `toolglot.KIND`."""
+
+
+class Plugin(msgspec.Struct, frozen=True, order=True):
+    """One entry point."""
+
+    kind: PluginKind
+    name: str
+    package: str
+    version: str
+    target: str
+    """What is imported: `module:object`."""
+
+    @property
+    def origin(self) -> str:
+        """The package with its version."""
+        return f"{self.package} {self.version}"
+
+
+def list_plugins() -> tuple[Plugin, ...]:
+    """Return all plug-ins that are installed. None of them is imported."""
+    return tuple(sorted(_read_entry_points()))
+
+
+def plugin_names(kind: PluginKind) -> tuple[str, ...]:
+    """Return the names of all plug-ins of a kind."""
+    return tuple(plugin.name for plugin in list_plugins() if plugin.kind == kind)
+
+
+@cache
+def load_plugin(kind: PluginKind, name: str) -> Any:
+    """Import the plug-in of this name; None if there is none. Raises UsageError if it cannot be imported, or two have it."""
+    plugins = [plugin for plugin in list_plugins() if (plugin.kind, plugin.name) == (kind, name)]
+    if len(plugins) > 1:
+        raise UsageError(_describe_conflict(kind, name, [plugin.origin for plugin in plugins]))
+    try:
+        return _read_entry_points()[plugins[0]].load() if plugins else None
+    except (Exception, SystemExit) as e:  # its code is not ours
+        raise plugin_error(kind, name, f"cannot be loaded: {type(e).__name__}: {e}") from e
+
+
+def plugin_error(kind: PluginKind, name: str, problem: str) -> UsageError:
+    """Return the error for a plug-in that does not work. `problem`: "is not a Facade"."""
+    origins = [plugin.origin for plugin in list_plugins() if (plugin.kind, plugin.name) == (kind, name)]
+    package = " and ".join(origins) or "that was installed"
+    return UsageError(f"the {PLUGIN_KINDS[kind]} {name!r} of the package {package} {problem}; update or uninstall the package")
+
+
+def describe_conflicts(own_names: Mapping[PluginKind, Collection[str]]) -> list[str]:
+    """Return a sentence for every name that several packages have. `own_names`: those of toolglot, by kind."""
+    packages: dict[tuple[PluginKind, str], list[str]] = {}
+    for plugin in list_plugins():
+        own = ["toolglot"] if plugin.name in own_names.get(plugin.kind, ()) else []
+        packages.setdefault((plugin.kind, plugin.name), own).append(plugin.origin)
+    return [_describe_conflict(kind, name, origins) for (kind, name), origins in packages.items() if len(origins) > 1]
+
+
+def _describe_conflict(kind: PluginKind, name: str, origins: list[str]) -> str:
+    outcome = "toolglot's own is used" if "toolglot" in origins else "uninstall all but one"
+    return f"several packages have the {PLUGIN_KINDS[kind]} {name!r}: {', '.join(origins)}; {outcome}"
+
+
+@cache
+def _read_entry_points() -> dict[Plugin, Any]:
+    """Return every plug-in with its entry point."""
+    from importlib.metadata import entry_points  # not at the top: it takes longer to import than all of this package
+
+    found: dict[Plugin, Any] = {}
+    for kind in PLUGIN_KINDS:
+        for entry in entry_points(group=f"toolglot.{kind}"):
+            package, version = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("unknown", "")
+            found[Plugin(kind, entry.name, package, version, entry.value)] = entry
+    return found
