@@ -17,7 +17,7 @@ from toolglot.messages import Media, Reply, Text, ToolCall
 from toolglot.tools.tool import Tool
 
 NASTY = Path(__file__).parent / "servers" / "nasty.py"
-TREE = {"tree": {"value": 1, "children": [{"value": 2, "children": []}]}}
+TREE: dict[str, Any] = {"tree": {"value": 1, "children": [{"value": 2, "children": []}]}}
 # What the model calls, turn by turn: server, tool, arguments.
 Call = tuple[str, str, dict[str, Any]]
 TURNS: list[list[Call]] = [
