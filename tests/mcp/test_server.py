@@ -89,11 +89,12 @@ def delete(path: str) -> str:
 async def test_a_tool_with_its_schema_and_hints(mode: str) -> None:
     output = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     fetch = tool(echo, name="fetch", effects=["read", "network"], idempotent=True)
-    async with connect(server(add.replace(output_schema=output), delete, fetch), mode) as client:
+    shown = add.replace(output_schema=output, examples=[{"first": 1}])
+    async with connect(server(shown, delete, fetch), mode) as client:
         listed = {item.name: item for item in (await client.list_tools()).tools}
         assert (await client.call_tool("add", {"first": 2})).structured_content == {"sum": 3}
     assert [*listed] == ["add", "delete", "fetch", "read_result"]
-    assert listed["add"].description == "Add two numbers."
+    assert listed["add"].description == 'Add two numbers.\nExample: {"first":1}'
     assert listed["add"].input_schema["required"] == ["first"]
     assert listed["add"].output_schema == output
     hints = {name: item.annotations for name, item in listed.items()}

@@ -198,3 +198,19 @@ def test_threads() -> None:
     assert len(registry) == 8 * 25
     assert registry.version == 8 * 75
     assert len(registry.definitions()) == 200
+
+
+def test_watchers_hear_of_every_change_and_of_nothing_else() -> None:
+    registry, seen = ToolRegistry(), list[int]()
+    first = made("a")
+    unwatch = registry.watch(lambda: seen.append(len(registry)))
+    again = registry.watch(lambda: seen.append(-1))
+    registry.register(first)
+    registry.register(first)  # the same tool counts once
+    again()
+    registry.merge([made("b"), made("c")])
+    registry.unregister("a")
+    unwatch()
+    unwatch()
+    registry.register(made("d"))
+    assert seen == [1, -1, 3, 2]

@@ -13,11 +13,11 @@ from toolglot.messages import Foreign, Media, Text, ToolResult, ToolsChanged
 from toolglot.request import ToolDefinition
 from toolglot.sanitize import escape_deceptive
 from toolglot.tools.tool import Tool
+from toolglot.wire.tool_encoding import FREEFORM_SCHEMA, describe_tool
 
 __all__ = ["approval_form", "legal_name", "to_mcp_result", "to_mcp_tool"]
 
-FREEFORM_PARAMETER = "input"
-_FREEFORM_SCHEMA = {"type": "object", "properties": {FREEFORM_PARAMETER: {"type": "string"}}, "required": [FREEFORM_PARAMETER]}
+FREEFORM_PARAMETER = next(iter(FREEFORM_SCHEMA["properties"]))
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _HASH_LENGTH = 8
 _CONTENT_TYPES: dict[str, type[types.ContentBlock]] = {
@@ -42,12 +42,12 @@ def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool
     tools = [*tools]
     effects = frozenset[Effect]().union(*(tool.effects for tool in tools))
     is_read_only = bool(effects) and effects <= {"read"}
-    schema = _FREEFORM_SCHEMA if definition.kind == "freeform" else definition.parameters or {}
+    schema = FREEFORM_SCHEMA if definition.kind == "freeform" else definition.parameters or {}
     return types.Tool(
         name=legal_name(definition.qualified_name),
         title=definition.qualified_name if legal_name(definition.qualified_name) != definition.qualified_name else None,
-        description=definition.description or None,
-        input_schema={"type": "object", **schema},
+        description=describe_tool(definition) or None,
+        input_schema={**schema, "type": "object"},
         output_schema=definition.output_schema,
         # Clients skip their own question for a tool that is read-only, so what can reach the network is not.
         annotations=types.ToolAnnotations(

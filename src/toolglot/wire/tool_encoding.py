@@ -172,7 +172,7 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
     if tool.kind == "freeform":
         writer.record_loss("freeform", "sent as a function with one text parameter", at=f"tool {tool.name!r}")
         writer.freeform.add(name)
-        return EncodedFunction(name, _describe(tool), FREEFORM_SCHEMA, False, {})
+        return EncodedFunction(name, describe_tool(tool), FREEFORM_SCHEMA, False, {})
     extra = {**encode_callers(tool, writer), **((tool.opaque or {}) if tool.wire == writer.profile.wire else {})}
     is_strict = bool(tool.strict)
     if is_strict and not (writer.profile.features.strict and writer.profile.strict_dialect):
@@ -192,7 +192,7 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
         if writer.profile.features.examples and not example.description and not find_issues(example.input, lowered.schema)
     ]
     described = replace(tool, examples=tuple(example for example in tool.examples if example not in native))
-    description, inputs = _describe(described, lowered.root_description), [example.input for example in native]
+    description, inputs = describe_tool(described, lowered.root_description), [example.input for example in native]
     return EncodedFunction(name, description, lowered.schema, is_strict, extra, inputs)
 
 
@@ -248,7 +248,7 @@ def is_usable(tool: ToolDefinition, writer: Writer) -> bool:
     return True
 
 
-def _describe(tool: ToolDefinition, note: str = "") -> str:
+def describe_tool(tool: ToolDefinition, note: str = "") -> str:
     """Return the description, with what the target has no field for."""
     lines = [line for line in (tool.description, note) if line]
     for example in tool.examples:
