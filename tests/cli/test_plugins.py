@@ -30,6 +30,7 @@ from toolglot.wire.codec import create_reader, decode_request, encode_request
 from toolglot.wire.spec import SPECS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "toolglot-example-plugin"
+CHAT_BODY = '{"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}'
 ROLL = 'call roll_dice {"sides": 1}'
 CACHES = (
     *(plugins.load_plugin, plugins._read_entry_points, catalog.resolve_profile, auth._sign_in),  # pyright: ignore[reportPrivateUsage]
@@ -122,11 +123,17 @@ class TestExample:
         assert (outcome.code, outcome.out) == (0, "Here is what came back. roll_dice: [1].\n")
         assert "parrot-lines" in run_cli("models", "parrot:polly").out
         assert "did you mean 'parrot'?" in run_cli("run", "-m", "parot:polly", "hi").err
+        assert "'parrot' is a provider: name a model too" in run_cli("run", "-m", "parrot", "hi").err
+        body = run_cli("convert", "--from", "openai-chat", "--to", "parrot-lines", stdin=CHAT_BODY)
+        assert json.loads(body.out)["messages"][0]["text"] == "hi", body.err
 
     def test_a_facade(self, isolated_home: Path) -> None:
         (isolated_home / "a.txt").write_text("gold")
         outcome = run_cli("run", "--builtin", "--facade", "pirate", 'call unroll {"scroll": "a.txt"}')
         assert outcome.out == "Here is what came back. unroll: Arr, a.txt says:\ngold.\n"
+        (isolated_home / "pirate").write_text("not a facade")  # nor is any file of this name meant
+        (isolated_home / "user" / "config.toml").write_text('facade = "pirate"\n')
+        assert run_cli("run", "--builtin", 'call unroll {"scroll": "a.txt"}').out == outcome.out
         agent = Orchestrator("simulator", facade="pirate")
         assert agent.facade is find_facade("pirate")
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from toolglot.errors import ToolglotError, UsageError
+from toolglot.plugins import plugin_names
 from toolglot.wire.spec import WIRES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -47,7 +48,15 @@ def check_code_mode(context: click.Context, parameter: click.Parameter, mode: st
     return mode
 
 
-WIRE = click.Choice(list(WIRES))
+class _WireName(click.Choice[str]):
+    """The name of a wire: one of ours, or of a plug-in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        is_plugged = value not in WIRES and value in plugin_names("wires")
+        return value if is_plugged else super().convert(value, param, ctx)
+
+
+WIRE = _WireName(list(WIRES))
 INPUT_FILE = click.argument(
     "file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 )

@@ -1,6 +1,7 @@
 """Load tools and facades that a setting or a flag names as `module:object`."""
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,6 +21,8 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 
 __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_tools"]
+
+_PLUGIN_NAME = re.compile(r"[\w-]+")
 
 
 def import_object(name: str, directory: Path | None = None) -> Any:
@@ -85,12 +88,12 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
     """
     from toolglot.tools.tool import tools_of
 
-    value = load_plugin("tools", name) if ":" not in name and not name.endswith(".py") else None
+    value = load_plugin("tools", name) if _PLUGIN_NAME.fullmatch(name) else None
     if value is None:
         try:
             value = import_object(name, directory)
         except UsageError as e:
-            hint = did_you_mean(suggest(name, plugin_names("tools"))) if ":" not in name else ""
+            hint = did_you_mean(suggest(name, plugin_names("tools"))) if _PLUGIN_NAME.fullmatch(name) else ""
             raise UsageError(f"{e}; {hint}" if hint else str(e)) from None
     if isinstance(value, ModuleType):
         public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
@@ -112,8 +115,10 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
 
 
 def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
-    """The file that a facade's name refers to, relative to the directory; None for an id, auto and `module:object`."""
+    """The file that a facade's name refers to, relative to the directory; None for auto, an id, a plug-in, `module:object`."""
     if name == "auto" or is_facade_name(name):
+        return None
+    if _PLUGIN_NAME.fullmatch(name) and name in plugin_names("facades"):  # not a file that happens to lie there
         return None
     file = (directory or Path()) / os.path.expanduser(name)
     return file if file.suffix == ".toml" or "/" in name or os.path.isfile(file) else None

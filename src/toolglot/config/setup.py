@@ -121,7 +121,7 @@ class Setup:
             provider = ALIASES.get(name, name)
             if provider in DEFAULT_MODELS:
                 return f"{provider}:{DEFAULT_MODELS[provider]}"
-            if provider in PROFILES or provider in SURFACES:
+            if provider in PROFILES or provider in SURFACES or provider in plugin_names("profiles"):
                 raise UsageError(f"{name!r} is a provider: name a model too, {name}:MODEL")
             if self.settings.aliases:
                 raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
