@@ -14,7 +14,7 @@ from mcp import Client, MCPError
 from toolglot import Allow, ApprovalRequest, Media, Tool, ToolConfig, ToolOutput, ToolRegistry, tool
 from toolglot.builtin.tools import builtins
 from toolglot.facades.catalog import find_facade
-from toolglot.mcp.server import McpToolServer
+from toolglot.mcp import McpServer, McpServers, McpToolServer, serve_http
 from toolglot.mcp.server_types import legal_name
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.context import CallSuspended, Context
@@ -464,3 +464,50 @@ async def test_data_of_failed_results_is_not_structured_content(mode: str) -> No
     failing = tool(lambda: ToolOutput("no", data={"a": 1}, is_error=True), name="failing")
     result = await call(server(failing), mode, "failing")
     assert (result.is_error, result.structured_content) == (True, None)
+
+
+@both
+async def test_rules_and_limits_apply(mode: str) -> None:
+    config = ToolConfig(deny=["delete"], max_uses={"add": 1}, timeout=0.01)
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async with connect(server(add, delete, hang, config=config), mode) as client:
+        results = [await client.call_tool("add", {"first": 1}) for _ in range(2)]
+        results += [await client.call_tool("delete", {"path": "a"}), await client.call_tool("hang", {})]
+    assert [result.is_error for result in results] == [False, True, True, True]
+    for word, result in zip(("limit", "denies", "did not finish"), results[1:], strict=True):
+        assert word in text(result)
+
+
+@both
+async def test_tools_of_another_server_can_be_served(mode: str) -> None:
+    """Through both servers: what the inner one asks and reports reaches the user of the client."""
+    asked, reports = list[str](), list[str | None]()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        reports.append(message)
+
+    @tool(approval=True, preview=lambda arguments: "erase all")
+    def erase(context: Context) -> str:
+        context.report("erasing")
+        return "erased"
+
+    async with serve_http(server(erase)) as url, McpServers({"inner": McpServer(url=url)}) as servers:
+        outer = McpToolServer(servers.tools, config=ToolConfig(approve=["mcp__inner__*"]))
+        async with connect(outer, mode, elicitation_callback=answers("accept", asked=asked)) as client:
+            result = await client.call_tool("mcp__inner__erase", {}, progress_callback=on_progress)
+        assert text(result) == "erased"
+        assert "erase all" in asked[0]
+        assert "erasing" in (reports[-1] or "")
+
+
+async def test_many_calls_at_once() -> None:
+    async def slow(number: int) -> int:
+        await asyncio.sleep(0)
+        return number
+
+    async with connect(server(slow, config=ToolConfig(max_parallel=1)), "legacy") as client:
+        results = await asyncio.gather(*(client.call_tool("slow", {"number": number}) for number in range(100)))
+    assert [text(result) for result in results] == [*map(str, range(100))]
