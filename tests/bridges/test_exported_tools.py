@@ -33,7 +33,6 @@ def test_arguments_are_repaired_and_refused_as_in_an_agent() -> None:
     assert asyncio.run(run(tools, tools.make_call("add", {"a": "1", "b": 2}))) == "3"
     assert "b: is missing" in asyncio.run(run(tools, tools.make_call("add", {"a": 1})))
     assert "There is no such tool: 'ad'" in asyncio.run(run(tools, tools.make_call("ad", {})))
-    assert asyncio.run(run(tools, tools.make_call("add", None, raw='{"a": 1, "b": 2'))) != ""
 
 
 def test_a_call_waits_for_a_decision_and_then_runs_once() -> None:
@@ -91,7 +90,11 @@ def test_built_in_tools_have_the_names_of_the_models_harness(tmp_path: Path) -> 
 
 def test_freeform_tools_and_namespaces_have_forms_that_frameworks_accept() -> None:
     definition = ToolDefinition("patch", "Apply a patch.", kind="freeform")
-    patch = tool_from_definition(definition, lambda text: f"applied {text}")
+
+    def apply_patch(text: str) -> str:
+        return f"applied {text}"
+
+    patch = tool_from_definition(definition, apply_patch)
     tools = ExportedTools([patch, tool(lambda: "found", name="find", namespace="crm")])
     definitions = tools.definitions(read_result=False)
     assert list(definitions) == ["patch", "crm__find"]

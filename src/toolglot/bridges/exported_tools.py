@@ -124,14 +124,21 @@ class ExportedTools:
             definitions[tool.qualified_name.replace(".", "__")] = tool
         return definitions
 
+    def may_ask(self, name: str) -> bool:
+        """Return whether the framework may have to ask about calls of a tool."""
+        definition, executor = self.definitions()[name], self._executor
+        tool = executor.find_tool(ToolCall("", definition.name, {}, namespace=definition.namespace))
+        # A tool under a name of its facade may be one of several.
+        asks = tool is None or tool.always_ask is not None or executor.policy.judge(tool).action != "run"
+        return asks and executor.approve is None
+
     # ---- calls
 
-    def make_call(self, name: str, arguments: Mapping[str, Any] | None, id: str = "", raw: str | None = None) -> AnyCall:
-        """Return a call of a tool as the model made it. `raw`: the arguments as text, if they are no object."""
+    def make_call(self, name: str, arguments: Mapping[str, Any], id: str = "") -> AnyCall:
+        """Return a call of a tool as the model made it."""
         definition = self.definitions().get(name)
         name, namespace = (definition.name, definition.namespace) if definition is not None else (name, "")
-        fields = None if arguments is None else dict(arguments)
-        return self._view.interpret(ToolCall(id or f"call_{uuid4().hex[:16]}", name, fields, raw, namespace=namespace))
+        return self._view.interpret(ToolCall(id or f"call_{uuid4().hex[:16]}", name, dict(arguments), namespace=namespace))
 
     async def preview(self, call: AnyCall) -> ApprovalRequest | None:
         """Return what the framework has to ask before a call runs; None if it need not ask."""

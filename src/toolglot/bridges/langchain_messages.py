@@ -30,11 +30,13 @@ try:
     from langchain_core.messages import (
         AIMessage,
         BaseMessage,
+        BaseMessageChunk,
         ChatMessage,
         HumanMessage,
         SystemMessage,
         ToolMessage,
         convert_to_messages,
+        message_chunk_to_message,
     )
 except ModuleNotFoundError as e:
     raise explain_missing(e, "langchain_core", "langchain-core") from None
@@ -67,6 +69,8 @@ def import_messages(messages: Iterable[Any], *, system: str | None = None) -> Co
 
 def import_message(message: BaseMessage, index: int) -> Message:
     """Return a message as ours. `index`: for ids of calls that have none. Raises UsageError."""
+    if isinstance(message, BaseMessageChunk):
+        message = message_chunk_to_message(message)
     role = _CHAT_ROLES.get(message.role, "user") if isinstance(message, ChatMessage) else _ROLES.get(message.type)
     if role is None:
         raise UsageError(f"a message of the type {message.type!r} cannot be sent to a model")
@@ -79,18 +83,14 @@ def import_message(message: BaseMessage, index: int) -> Message:
     metadata = cast(dict[str, Any], message.response_metadata)
     provider, model = str(metadata.get("model_provider") or ""), str(metadata.get("model_name") or "")
     wire, profile = _KNOWN_PROVIDERS.get(provider, (FORMAT, provider))
-    ids = (f"call_{index}_{number}" for number in range(len(message.content_blocks)))
-    blocks = tuple(_import_block(cast(dict[str, Any], block), next(ids)) for block in message.content_blocks)
-    calls = {block.id for block in blocks if isinstance(block, ToolCall)}
-    invalid = tuple(  # their text was no JSON
-        ToolCall(
-            str(call.get("id") or next(ids, f"call_{index}")), str(call.get("name") or ""), None, str(call.get("args") or "")
-        )
-        for call in message.invalid_tool_calls
-        if call.get("id") not in calls
-    )
+    parts = [cast(dict[str, Any], block) for block in message.content_blocks]
+    ids = {part.get("id") for part in parts}
+    # `content_blocks` leaves out calls without an id, and those whose arguments are no JSON.
+    parts += [{**call, "type": "tool_call"} for call in message.tool_calls if not call.get("id")]
+    parts += [{**call, "type": "invalid_tool_call"} for call in message.invalid_tool_calls if call.get("id") not in ids]
+    blocks = tuple(_import_block(part, f"call_{index}_{number}") for number, part in enumerate(parts))
     has_state = provider or model or any(isinstance(block, Thinking) for block in blocks)
-    visible = Message("assistant", (*blocks, *invalid), Origin(wire, profile, model) if has_state else None)
+    visible = Message("assistant", blocks, Origin(wire, profile, model) if has_state else None)
     return restore_original(cast(dict[str, Any], message.additional_kwargs).get(ORIGINAL), visible)
 
 

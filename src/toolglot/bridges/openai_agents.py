@@ -22,7 +22,7 @@ from toolglot.errors import UsageError
 from toolglot.events import ReplyDone, ReplyStarted, Retrying, ToolCallReady
 from toolglot.jsontext import dumps, dumps_text, loads, loads_object
 from toolglot.loop.agent_core import AnyTools
-from toolglot.messages import Media, Message, Reply, ResultBlock, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Media, Message, Origin, Reply, ResultBlock, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Options, Request
 from toolglot.tools.context import Context
 from toolglot.tools.options import SchemaToolOptions
@@ -117,11 +117,11 @@ def export_tool(exported: ExportedTools, name: str) -> FunctionTool:
 
     async def invoke(context: ToolContext[Any], text: str) -> Any:
         try:
-            arguments, raw = loads_object(text or "{}"), None
-        except ValueError:
-            arguments, raw = None, text
+            arguments = loads_object(text or "{}")
+        except ValueError:  # not repaired: nobody knows here whether the length limit cut them off
+            return "The call did not run: its arguments are not a JSON object, or were truncated. Make a shorter call."
         tools = exported if context.context is None else exported.fork(context.context)
-        call = tools.make_call(name, arguments, context.tool_call_id, raw)
+        call = tools.make_call(name, arguments, context.tool_call_id)
         outcome = await tools.run(call, Allow() if context.is_tool_approved(name, context.tool_call_id) else None)
         if isinstance(outcome, ApprovalRequest):  # what it would do has changed since it was approved
             outcome = await tools.run_or_refuse(call)
@@ -134,7 +134,8 @@ def export_tool(exported: ExportedTools, name: str) -> FunctionTool:
         invoke,
         strict_json_schema=False,
         is_enabled=(lambda context, agent: exported.has_long_results) if name == "read_result" else True,
-        needs_approval=needs_approval,
+        # Only where it may be needed: the SDK also asks about any call whose arguments are no JSON.
+        needs_approval=needs_approval if exported.may_ask(name) else False,
     )
 
 
@@ -215,7 +216,9 @@ class ToolglotModel(Model):
         **others: Any,
     ) -> AsyncIterator[Any]:
         request = self._build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, others)
-        encoder, decoder = ResponsesReplyEncoder(self.engine.model), SseDecoder()
+        profile = self.engine.profile
+        encoder = ResponsesReplyEncoder(profile.model, origin=Origin(profile.wire, profile.id, profile.model))
+        decoder = SseDecoder()
         async with aclosing(self.engine.stream(request)) as events:
             async for event in events:
                 reply: Reply | None = None
@@ -249,8 +252,8 @@ class ToolglotModel(Model):
     ) -> Request:
         if stored := next((name for name, value in others.items() if value), ""):
             raise UsageError(f"{stored} names what OpenAI stores; with other models, pass the whole conversation")
-        profile = self.engine.profile
         fields = {
+            "model": self.engine.model,
             "instructions": instructions,
             "input": to_plain(input),
             "tools": Converter.convert_tools(tools, handoffs, tool_choice=settings.tool_choice).tools,
@@ -265,7 +268,7 @@ class ToolglotModel(Model):
             **(settings.extra_args or {}),
         }
         body = {name: value for name, value in fields.items() if value is not None and type(value).__name__ != "Omit"}
-        request = decode_request(OPENAI_RESPONSES, body, profile=profile.id if profile.wire == OPENAI_RESPONSES else "")
+        request = decode_request(OPENAI_RESPONSES, body)
         penalties = {"presence_penalty": settings.presence_penalty, "frequency_penalty": settings.frequency_penalty}
         options: Options = replace(request.options, cache=True, **penalties)
         return replace(request, model="", messages=[unwrap_reply(message) for message in request.messages], options=options)
@@ -295,9 +298,9 @@ def _hide_truncated_calls(reply: Reply) -> Reply:
 
 def _wrap_items(items: list[dict[str, Any]], reply: Reply) -> list[dict[str, Any]]:
     """Return the items of a reply, with the reply itself in the first reasoning item if another wire's state is in it."""
-    original = store_original(reply.message)
-    if original is None or (reply.origin is not None and reply.origin.wire == OPENAI_RESPONSES):
-        return items
+    original, origin = store_original(reply.message), reply.origin
+    if original is None or (origin is not None and (origin.wire, origin.profile) == (OPENAI_RESPONSES, OPENAI_RESPONSES)):
+        return items  # OpenAI's own items have it
     state = {"encrypted_content": _PREFIX + b64encode(dumps(original)).decode()}
     if first := next((item for item in items if item["type"] == "reasoning"), None):
         return [{**item, **state} if item is first else item for item in items]

@@ -216,7 +216,7 @@ def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> I
         if isinstance(block, Text):
             yield block.text
         elif isinstance(block, Media) and block.data is not None:
-            yield BinaryContent(b64decode(block.data), media_type=block.media_type)
+            yield BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type))
         elif isinstance(block, Media) and block.url is not None:
             yield next(cls for cls, kind in _URL_KINDS if kind == block.kind)(block.url)
         elif isinstance(block, Media):

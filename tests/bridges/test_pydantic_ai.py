@@ -1,0 +1,397 @@
+"""Pydantic AI: tools both ways, messages, and the model, with the real package."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="pip install pydantic-ai-slim")
+
+from pydantic import BaseModel
+from pydantic_ai import (
+    Agent,
+    ApprovalRequired,
+    BinaryContent,
+    CallDeferred,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ImageUrl,
+    ModelRetry,
+    NativeOutput,
+    PromptedOutput,
+    RunContext,
+    ToolApproved,
+    ToolDenied,
+    ToolReturn,
+)
+from pydantic_ai import Tool as PydanticTool
+from pydantic_ai.capabilities import NativeTool
+from pydantic_ai.exceptions import IncompleteToolCall, ModelAPIError, ModelHTTPError
+from pydantic_ai.messages import (
+    CachePoint,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,  # pyright: ignore[reportDeprecated]
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.native_tools import WebSearchTool
+from pydantic_ai.settings import ToolOrOutput
+from pydantic_ai.toolsets import FunctionToolset
+
+from toolglot import (
+    CacheMark,
+    Media,
+    Orchestrator,
+    Reply,
+    Request,
+    RetryConfig,
+    Script,
+    SimulatedTransport,
+    Simulator,
+    Text,
+    Thinking,
+    ToolCall,
+    tool,
+)
+from toolglot.bridges import export_messages, import_messages
+from toolglot.bridges.pydantic_ai import ToolglotModel, ToolglotToolset, import_tools
+from toolglot.bridges.pydantic_ai_messages import ORIGINAL
+
+from .kit import PNG, TOOLS, WIRES, conversation, transport
+
+
+class Point(BaseModel):
+    x: int
+    y: int
+
+
+def recorder(*turns: Any) -> tuple[list[Request], SimulatedTransport]:
+    """A model that plays a script, and the requests that it gets."""
+    requests: list[Request] = []
+
+    def play(turn: Any) -> Any:
+        def reply(request: Request) -> Any:
+            requests.append(request)
+            return turn
+
+        return reply
+
+    return requests, transport(*map(play, turns))
+
+
+# ---- tools
+
+
+def test_their_tools_run_in_our_agent() -> None:
+    def calculate(ctx: RunContext[int], x: int) -> int:
+        """Calculate.
+
+        Args:
+            ctx: The context.
+            x: A number.
+        """
+        if x < 0:
+            raise ModelRetry("x must not be negative")
+        return x + ctx.deps
+
+    def draw() -> ToolReturn[Any]:
+        """Draw."""
+        return ToolReturn("drawn", content=[BinaryContent(PNG, media_type="image/png")])
+
+    async def find(name: str) -> dict[str, str]:
+        """Find."""
+        return {"name": name}
+
+    tools = import_tools([calculate, PydanticTool(draw), FunctionToolset([find])], effects="read")
+    assert (tools[0].definition.parameters or {})["properties"]["x"]["description"] == "A number."
+    script = ['call calculate {"x": 1}', 'call calculate {"x": -1}', "call draw {}", 'call find {"name": "ada"}', "say ok"]
+    results = [
+        outcome.result for outcome in Orchestrator(transport=transport(*script), tools=tools, data=7).run_sync("?").outcomes
+    ]
+    assert results[0].text == "8"
+    assert (results[1].is_error, results[1].text) == (True, "x must not be negative")
+    assert results[2].content == (Text("drawn"), Media.from_bytes(PNG))
+    assert results[3].data == {"name": "ada"}
+
+
+def test_their_approvals_are_ours() -> None:
+    def delete(ctx: RunContext[Any], path: str) -> str:
+        """Delete."""
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={"reason": f"{path} is precious"})
+        return f"deleted {path}"
+
+    def send(text: str) -> str:
+        """Send."""
+        return f"sent {text}"
+
+    tools = import_tools([delete, PydanticTool(send, requires_approval=True)])
+    for answer, result in ((True, "deleted x"), (False, "did not approve")):
+        agent = Orchestrator(transport=transport('call delete {"path": "x"}', "say ok"), tools=tools)
+        (request,) = agent.run_sync("?").pending
+        assert request.reason == "x is precious"
+        assert result in agent.resume_sync({request.id: answer}).outcomes[0].result.text
+    agent = Orchestrator(transport=transport('call send {"text": "x"}', "say ok"), tools=tools, approve=lambda request: True)
+    assert agent.run_sync("?").outcomes[0].result.text == "sent x"
+
+
+def test_what_runs_elsewhere_is_refused() -> None:
+    def later() -> str:
+        """Wait."""
+        raise CallDeferred
+
+    agent = Orchestrator(transport=transport("call later {}", "say ok"), tools=import_tools([later]))
+    assert "runs outside of this program" in agent.run_sync("?").outcomes[0].result.text
+
+
+def test_validators_and_options_of_their_tools_count() -> None:
+    def check(ctx: RunContext[Any], number: int) -> None:
+        if number > 3:
+            raise ModelRetry("at most 3")
+
+    def take(ctx: RunContext[Any], number: int) -> int:
+        """Take."""
+        return number
+
+    take_tool = PydanticTool(take, args_validator=check, sequential=True, defer_loading=True, timeout=3, strict=True)
+    (taken,) = import_tools([take_tool])
+    assert (taken.ordered, taken.timeout, taken.definition.deferred, taken.definition.strict) == (True, 3, True, True)
+    agent = Orchestrator(transport=transport('call take {"number": 4}', "say ok"), tools=[taken], defer=False)
+    assert agent.run_sync("?").outcomes[0].result.text == "at most 3"
+
+
+def test_our_tools_run_in_their_agent() -> None:
+    model = ToolglotModel(
+        "simulator",
+        transport=transport(
+            'call add {"a": "1", "b": 2}', "call fail {}", "call look {}", "call show_data {}", "call write_much {}", "say ok"
+        ),
+    )
+    agent = Agent(model, toolsets=[ToolglotToolset(TOOLS)], deps_type=str)
+    result = agent.run_sync("go", deps="mine")
+    parts = [part for message in result.all_messages() for part in message.parts if isinstance(part, ToolReturnPart)]
+    assert [part.content for part in parts[:2]] == ["3", "ValueError: broken"]
+    assert [part.outcome for part in parts] == ["success", "failed", "success", "success", "success"]
+    assert [type(file).__name__ for file in parts[2].files] == ["BinaryImage"]
+    assert parts[3].content == "data mine"
+    assert "read_result" in str(parts[4].content)
+
+
+def test_read_result_is_offered_when_there_is_something_to_read() -> None:
+    requests, model = recorder("call write_much {}", "say ok")
+    Agent(ToolglotModel("simulator", transport=model), toolsets=[ToolglotToolset(TOOLS)]).run_sync("go")
+    names = [[definition.name for definition in request.tools] for request in requests]
+    assert ["read_result" in tools for tools in names] == [False, True]
+
+
+def test_our_approvals_are_their_deferred_calls() -> None:
+    model = ToolglotModel("simulator", transport=transport('call remove {"path": "x"}', "say ok"))
+    agent = Agent(model, toolsets=[ToolglotToolset(TOOLS)], output_type=[str, DeferredToolRequests])
+    answers: list[tuple[Any, str]] = [
+        (True, "removed x"), (ToolDenied("keep it"), "keep it"), (ToolApproved(override_args={"path": "y"}), "removed y")
+    ]  # fmt: skip
+    for answer, expected in answers:
+        paused = agent.run_sync("go")
+        assert isinstance(paused.output, DeferredToolRequests)
+        (call,) = paused.output.approvals
+        assert paused.output.metadata[call.tool_call_id]["reason"] == "the tool always asks, and no rule allows it"
+        results = DeferredToolResults(approvals={call.tool_call_id: answer})
+        done = agent.run_sync(message_history=paused.all_messages(), deferred_tool_results=results)
+        parts = [part for message in done.new_messages() for part in message.parts if isinstance(part, ToolReturnPart)]
+        assert expected in str(parts[0].content)
+
+
+def test_built_in_tools_bring_their_note(tmp_path: Any) -> None:
+    from toolglot import coding_tools
+
+    requests, model = recorder("say ok")
+    toolset = ToolglotToolset(coding_tools(tmp_path), model="claude-sonnet-5", id="files")
+    Agent(ToolglotModel("simulator", transport=model), toolsets=[toolset]).run_sync("go")
+    assert "Read files with Read" in requests[0].messages[0].text
+    assert toolset.id == "files"
+
+
+# ---- messages
+
+
+def test_a_history_keeps_opaque_state_in_provider_details() -> None:
+    exported = export_messages(conversation(), "pydantic-ai").messages
+    assert [type(message).__name__ for message in exported] == ["ModelRequest", "ModelResponse"] * 2 + ["ModelRequest"]
+    assert import_messages(exported, "pydantic-ai")[2] == conversation()[2]
+    exported[1].parts[1].content = "Changed."
+    assert import_messages(exported, "pydantic-ai")[2].text == "Changed."
+    exported[1].provider_details.pop(ORIGINAL)
+    assert isinstance(import_messages(exported, "pydantic-ai")[2].blocks[0], Thinking)
+
+
+def test_all_parts_of_a_request_are_read() -> None:
+    content: list[Any] = ["Hi", CachePoint(), ImageUrl("https://example.com/a.png"), BinaryContent(PNG, media_type="image/png")]
+    request = ModelRequest(
+        [
+            SystemPromptPart("Be brief."),
+            ToolReturnPart("add", {"sum": 3}, "call_1"),
+            ToolReturnPart("fail", "broken", "call_2", outcome="failed"),
+            UserPromptPart(content),
+        ],
+        instructions="Answer in Latin.",
+    )
+    calls = [ToolCallPart("add", '{"a": 1}', "call_1"), ToolCallPart("fail", "{", "call_2")]
+    thought = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
+    reply = ModelResponse([thought, TextPart("So."), *calls], provider_name="anthropic", model_name="claude-sonnet-4-5")
+    system, answer, results, instructions, prompt = import_messages([reply, request], "pydantic-ai")
+    assert (system.text, instructions.text) == ("Answer in Latin.", "Be brief.")
+    assert [(call.arguments, call.raw) for call in answer.calls] == [({"a": 1}, '{"a": 1}'), (None, "{")]
+    assert [(result.text, result.is_error) for result in results.results] == [('{"sum":3}', False), ("broken", True)]
+    assert prompt.blocks[0] == Text("Hi", cache=CacheMark("5m"))
+    assert prompt.blocks[1:] == (Media("image", url="https://example.com/a.png"), Media.from_bytes(PNG))
+    assert export_messages([answer], "anthropic:claude-sonnet-4-5").messages[1]["content"][0]["signature"] == "c2ln"
+
+
+@pytest.mark.filterwarnings("ignore:`RetryPromptPart` is deprecated")  # older histories have it
+def test_older_histories_are_read() -> None:
+    retry = RetryPromptPart("try again", tool_name="add", tool_call_id="call_1")  # pyright: ignore[reportDeprecated]
+    feedback = RetryPromptPart("say more")  # pyright: ignore[reportDeprecated]
+    call = ModelResponse([ToolCallPart("add", {}, "call_1")])
+    messages = import_messages([call, ModelRequest([retry, feedback])], "pydantic-ai")
+    assert "try again" in messages[1].results[0].text
+    assert "say more" in messages[2].text
+
+
+# ---- the model
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_tool_loop_on_every_wire(wire: str) -> None:
+    agent = Agent(ToolglotModel(f"simulator:{wire}"), instructions="Be brief.")
+
+    @agent.tool_plain
+    def get_weather(city: str) -> str:
+        """Get the weather in a city."""
+        return f"{city}: 21 degrees"
+
+    first = agent.run_sync("Weather in Paris?")
+    assert "Paris: 21 degrees" in first.output
+    assert first.usage.input_tokens > 0
+    second = agent.run_sync("Thanks!", message_history=first.all_messages())
+    assert second.output == "You said: Thanks!"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_is_the_reply(wire: str) -> None:
+    text = "I will add these two numbers for you now."
+    turn = Reply((Thinking("Hm, let me think."), Text(text), ToolCall("", "add", {"a": 1, "b": 2})), "tools")
+
+    async def main() -> None:
+        model = ToolglotModel(f"simulator:{wire}", transport=transport(turn, "say Three."), settings={"thinking": "high"})
+        agent = Agent(model, toolsets=[ToolglotToolset(TOOLS)])
+        async with agent.run_stream_events("go") as stream:
+            events: list[Any] = [event async for event in stream]
+        names = {type(event).__name__ for event in events}
+        assert {"PartStartEvent", "PartDeltaEvent", "FunctionToolCallEvent", "FunctionToolResultEvent"} <= names
+        messages, whole = events[-1].result.all_messages(), (await agent.run("go")).all_messages()
+        reply, same = messages[1], whole[1]
+        assert isinstance(same, ModelResponse)
+        assert [part.part_kind for part in reply.parts] == [part.part_kind for part in same.parts]
+        assert (reply.text, reply.tool_calls[0].args) == (text, {"a": 1, "b": 2})
+        assert (reply.finish_reason, reply.usage.output_tokens) == (same.finish_reason, same.usage.output_tokens)
+        async with agent.run_stream(message_history=messages[:3]) as answer:
+            assert "".join([piece async for piece in answer.stream_text(delta=True)]) == "Three."
+
+    asyncio.run(main())
+
+
+def test_structured_output_in_all_modes() -> None:
+    called = ToolglotModel("simulator", transport=transport('call final_result {"x": 1, "y": 2}'))
+    assert Agent(called, output_type=Point).run_sync("go").output == Point(x=1, y=2)
+    for mode in (NativeOutput(Point), PromptedOutput(Point)):
+        requests, said = recorder('say {"x": 1, "y": 2}')
+        assert Agent(ToolglotModel("simulator", transport=said), output_type=mode).run_sync("go").output == Point(x=1, y=2)
+        assert (requests[0].output is not None) == isinstance(mode, NativeOutput)
+
+
+def test_a_truncated_call_never_runs() -> None:
+    ran: list[str] = []
+
+    @tool
+    def explode(text: str) -> None:
+        """Explode."""
+        ran.append(text)
+
+    turn = Reply((ToolCall("", "explode", {"text": "x"}),), "length")
+    agent = Agent(ToolglotModel("simulator", transport=transport(turn, "say ok")), toolsets=[ToolglotToolset([explode])])
+    result = agent.run_sync("go")
+    reply = result.all_messages()[1]
+    assert isinstance(reply, ModelResponse)
+    assert (ran, reply.finish_reason, result.output) == ([], "length", "ok")
+    turns = [turn] * 5
+    agent = Agent(ToolglotModel("simulator", transport=transport(*turns)), toolsets=[ToolglotToolset([explode])])
+    with pytest.raises(IncompleteToolCall):
+        agent.run_sync("go")
+    assert ran == []
+
+
+def test_settings_reach_the_provider() -> None:
+    requests, model = recorder("say ok", "say ok")
+    settings: Any = {
+        "temperature": 0.5, "max_tokens": 9, "stop_sequences": ["END"], "seed": 3, "parallel_tool_calls": False,
+        "extra_body": {"service_tier": "flex"}, "thinking": False,
+    }  # fmt: skip
+    agent = Agent(ToolglotModel("simulator:openai-chat/gpt-4o", transport=model), toolsets=[ToolglotToolset(TOOLS)])
+    agent.run_sync("go", model_settings=settings)
+    request = requests[0]
+    assert (request.options.temperature, request.options.max_tokens, request.options.seed) == (0.5, 9, 3)
+    assert (list(request.options.stop), request.parallel) == (["END"], False)
+    assert "flex" in str(request.extras)
+
+
+@pytest.mark.parametrize(
+    ("choice", "output", "expected"),
+    [
+        (None, str, None), ("auto", str, None), ("none", str, ("none", ())),
+        (["add", "final_result"], Point, ("required", ("add", "final_result"))),
+        (ToolOrOutput(["add"]), str, ("auto", ("add",))), (None, Point, ("required", ())),
+        (ToolOrOutput(["add"]), Point, ("required", ("add", "final_result"))), ("none", Point, ("required", ("final_result",))),
+    ],
+)  # fmt: skip
+def test_tool_choice(choice: Any, output: Any, expected: Any) -> None:
+    requests, model = recorder('call final_result {"x": 1, "y": 2}' if output is Point else "say ok")
+    agent: Agent[Any, Any] = Agent(
+        ToolglotModel("simulator:openai", transport=model), toolsets=[ToolglotToolset(TOOLS)], output_type=output
+    )
+    agent.run_sync("go", model_settings={"tool_choice": choice})
+    sent = requests[0].tool_choice
+    assert (None if sent is None else (sent.mode, tuple(sent.names))) == expected
+
+
+def test_native_tools_are_the_providers() -> None:
+    requests, model = recorder("say ok")
+    Agent(ToolglotModel("simulator:anthropic", transport=model), capabilities=[NativeTool(WebSearchTool())]).run_sync("go")
+    assert [definition.kind for definition in requests[0].tools] == ["hosted"]
+
+
+def test_errors_are_theirs_so_that_fallbacks_work() -> None:
+    def broken(*faults: str) -> ToolglotModel:
+        simulated = SimulatedTransport(Simulator(Script(["say ok"]), faults=faults))
+        return ToolglotModel("simulator", transport=simulated, retry=RetryConfig(max_retries=0))
+
+    with pytest.raises(ModelHTTPError) as caught:
+        Agent(broken("rate-limit")).run_sync("go")
+    assert caught.value.status_code == 429
+    with pytest.raises(ModelAPIError):
+        Agent(broken("reset")).run_sync("go")
+    fallback = FallbackModel(broken("overloaded"), ToolglotModel("simulator", transport=transport("say from the other")))
+    assert Agent(fallback).run_sync("go").output == "from the other"
+
+
+def test_losses_are_told_in_provider_details() -> None:
+    model = ToolglotModel("simulator:openai-chat", transport=transport("say ok"), settings={"top_k": 3})
+    reply = Agent(model).run_sync("go").all_messages()[-1]
+    assert isinstance(reply, ModelResponse)
+    assert any("top_k" in note for note in (reply.provider_details or {})["notes"])
+    assert (model.model_name, model.system) == ("gpt-4o", "openai-chat")
