@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -111,7 +111,7 @@ class Editor:
                 assert update["toolCallId"] not in calls, "a call is announced once"
                 calls[update["toolCallId"]] = update
             elif update["sessionUpdate"] == "tool_call_update":
-                calls[update["toolCallId"]] = calls[update["toolCallId"]] | update
+                calls[update["toolCallId"]] = calls.get(update["toolCallId"], {"title": "?"}) | update
         return {call["title"]: call for call in calls.values()}
 
 
@@ -121,7 +121,7 @@ def _plain(model: Any) -> Fields:
 
 @asynccontextmanager
 async def open_editor(
-    directory: Path, *, capabilities: ClientCapabilities = PLAIN, **flags: Any
+    directory: Path, *, capabilities: ClientCapabilities = PLAIN, servers: Sequence[Any] = (), **flags: Any
 ) -> AsyncGenerator[tuple[Editor, str]]:
     """Start an agent with an editor that has one new session in the directory."""
     options: Fields = {"model": "simulator:anthropic", "builtin": True, **flags}
@@ -142,7 +142,7 @@ async def open_editor(
         await editor.connection.initialize(protocol_version=1, client_capabilities=capabilities)
         workspace = directory / "work"
         workspace.mkdir(exist_ok=True)
-        session = await editor.connection.new_session(cwd=str(workspace), mcp_servers=[])
+        session = await editor.connection.new_session(cwd=str(workspace), mcp_servers=[*servers])
         yield editor, session.session_id
     finally:
         writer.close()  # the agent sees the end of its input and ends

@@ -14,7 +14,9 @@ from acp.schema import (
     BlobResourceContents,
     EmbeddedResourceContentBlock,
     ImageContentBlock,
+    McpServerStdio,
     ResourceContentBlock,
+    SseMcpServer,
     TextResourceContents,
 )
 from cli_kit import json_lines, run_cli
@@ -379,6 +381,65 @@ async def test_questions_of_the_model_are_a_form_where_the_editor_has_forms(tmp_
         await editor.prompt(session, f"call AskUserQuestion {QUESTION}\nthen say Thanks.")
         assert editor.requests == []
         assert "SQLite" in json.dumps(editor.calls())
+
+
+# ---- MCP servers
+
+
+def scripted_server(directory: Path) -> McpServerStdio:
+    script = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
+    return McpServerStdio(name="demo", command=sys.executable, args=[str(script), str(directory)], env=[])
+
+
+async def test_the_editors_mcp_servers_can_be_used(tmp_path: Path) -> None:
+    broken = McpServerStdio(name="broken", command=str(tmp_path / "absent"), args=[], env=[])
+    old = SseMcpServer(name="old", type="sse", url="https://example.com/sse", headers=[])
+    servers = [scripted_server(tmp_path), broken, old]
+    async with open_editor(tmp_path, capabilities=WITH_FORMS, servers=servers) as (editor, session):
+        await editor.prompt(session, 'call mcp__demo__echo {"text": "hello"}\nthen say Echoed.')
+        assert editor.said == "Echoed."
+        assert "MCP server broken: " in editor.thoughts
+        assert "the MCP server old is not used: its transport (sse) is not supported" in editor.thoughts
+        [call] = editor.calls().values()
+        assert (call["status"], call["content"][0]["content"]["text"]) == ("completed", "```\nhello\n```")
+        editor.form = {"name": "Ada", "color": "red"}
+        await editor.prompt(session, "call mcp__demo__ask {}\nthen say Thanks.")
+        assert editor.forms[0]["mode"].requested_schema.required == ["name"]
+        assert "Ada" in json.dumps(editor.calls())
+        editor.form = None
+        await editor.prompt(session, "call mcp__demo__ask {}\nthen say Fine.")
+        assert "decline" in json.dumps(editor.calls())
+        await editor.prompt(session, "/tools")
+        assert "`mcp__demo__echo`" in editor.said
+
+
+async def test_prompts_of_mcp_servers_are_slash_commands(tmp_path: Path) -> None:
+    async with open_editor(tmp_path, servers=[scripted_server(tmp_path)]) as (editor, session):
+        await editor.prompt(session, "say Hello.")
+        updates = [*editor.of("available_commands_update")]
+        names = [command["name"] for update in updates for command in update["availableCommands"]]
+        assert "demo:explain" in names
+        await editor.prompt(session, "/demo:explain gravity")
+        with pytest.raises(RequestError, match="the prompt needs 'topic': /demo:explain TOPIC"):
+            await editor.prompt(session, "/demo:explain")
+    saved = (tmp_path / "state" / "saved" / f"{session}.session").read_text(encoding="utf-8")
+    assert "Explain gravity." in saved
+
+
+async def test_an_address_of_an_mcp_server_is_shown(tmp_path: Path) -> None:
+    async with open_editor(tmp_path, servers=[scripted_server(tmp_path)]) as (editor, session):
+        await editor.prompt(session, "call mcp__demo__ask_url {}\nthen say Done.")
+    [request] = editor.requests
+    assert request["options"] == {"yes": "allow_once", "no": "reject_once"}
+    assert "https://" in json.dumps(request["call"]["content"])
+    assert {call["status"] for call in editor.calls().values()} == {"completed"}
+
+
+async def test_an_editor_without_forms_declines_what_needs_values(tmp_path: Path) -> None:
+    async with open_editor(tmp_path, servers=[scripted_server(tmp_path)]) as (editor, session):
+        await editor.prompt(session, "call mcp__demo__ask {}\nthen say Fine.")
+        assert "this editor has no forms" in editor.thoughts
+        assert "decline" in json.dumps(editor.calls())
 
 
 # ---- what goes wrong

@@ -43,12 +43,14 @@ from toolglot.acp.connection import EditorConnection
 from toolglot.acp.content import ContentBlock
 from toolglot.acp.modes import mode_state
 from toolglot.acp.questions import ask_questions
+from toolglot.acp.servers import read_servers
 from toolglot.acp.session import AgentParts, EditorSession, check_directory
 from toolglot.acp.session_store import SessionInfo, SessionStore, new_session_id
 from toolglot.acp.transport import LineTransport
 from toolglot.approvals import Approve
 from toolglot.builtin.tool_state import AskUser
 from toolglot.errors import UnknownName, UsageError
+from toolglot.mcp.servers import McpServer
 from toolglot.messages import load
 from toolglot.tools.hooks import Hooks
 
@@ -69,6 +71,10 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     approve: Approve
     ask_user: AskUser
     hooks: Hooks
+    notify: Callable[[str], None]
+    """Tells the user something, from any thread."""
+    servers: dict[str, McpServer] = {}
+    """MCP servers of the editor."""
     saved_model: str = ""
     """The model of a saved session."""
 
@@ -232,12 +238,17 @@ class EditorAgent:
     async def _open(self, info: SessionInfo, options: dict[str, Any], saved: bytes | None = None) -> EditorSession:
         """Open a session, new or with a saved conversation. Raises UsageError, MalformedData, SignInRequired."""
         session = EditorSession(info, self._editor, self._store)
+        servers, problems = read_servers(options.get("mcp_servers") or (), info.cwd)
+        for problem in problems:
+            session.notify(problem)
         saved_model = load(saved)[1].get("model") if saved is not None else ""
         session_options = SessionOptions(
             directory=Path(info.cwd),
             approve=session.approve,
             ask_user=lambda questions: ask_questions(self._editor, info.id, questions),
             hooks=session.files,
+            notify=session.notify,
+            servers=servers,
             saved_model=saved_model if isinstance(saved_model, str) else "",
         )
         async with self._opening:  # reading the configuration is not for two threads at once
@@ -255,6 +266,6 @@ class EditorAgent:
     def _announce(self, session: EditorSession) -> None:
         """Send the slash commands of a session; call it right before the response, which names the session, is returned."""
         # The task begins when the response is on its way, and messages keep their order.
-        task = asyncio.get_running_loop().create_task(session.send_commands())
+        task = asyncio.get_running_loop().create_task(session.announce())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

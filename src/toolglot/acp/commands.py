@@ -1,17 +1,22 @@
 """The slash commands of a session. Text that only looks like one is a prompt."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
+
+from toolglot.mcp.listing import McpPrompt
+from toolglot.messages import Message
 
 if TYPE_CHECKING:
     from toolglot.acp.session import EditorSession
 
 __all__ = ["find_command", "list_commands"]
 
-Handler = Callable[["EditorSession", str], Awaitable[str]]
+Handler = Callable[["EditorSession", str], Awaitable[str | Sequence[Message]]]
+"""Returns what to show, or what to send to the model."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -47,6 +52,12 @@ async def switch_model(session: "EditorSession", argument: str) -> str:
     return f"The model is {session.agent.model}."
 
 
+async def send_prompt(prompt: McpPrompt, session: "EditorSession", argument: str) -> Sequence[Message]:
+    """Return the messages of a prompt. Raises UsageError, ToolError."""
+    assert session.parts.servers is not None
+    return await session.parts.servers.get_prompt(prompt.server, prompt.name, prompt.parse_arguments(argument))
+
+
 COMMANDS = {
     "context": Command("Show how much of the context window is used, and by what", show_context),
     "tools": Command("List the tools as the model sees them", show_tools),
@@ -54,20 +65,33 @@ COMMANDS = {
 }
 
 
-def list_commands() -> list[AvailableCommand]:
-    """Return all commands for the editor."""
+def find_prompts(session: "EditorSession") -> dict[str, McpPrompt]:
+    """Return the prompts of MCP servers by the names of their commands."""
+    servers = session.parts.servers
+    return {prompt.command: prompt for prompt in servers.prompts} if servers is not None else {}
+
+
+def list_commands(session: "EditorSession") -> list[AvailableCommand]:
+    """Return all commands of a session for the editor, with the prompts of MCP servers."""
+    rows = [(name, command.description, command.hint) for name, command in COMMANDS.items()]
+    for name, prompt in find_prompts(session).items():
+        rows.append((name, prompt.description or prompt.title or name, " ".join(each.name for each in prompt.arguments)))
     return [
         AvailableCommand(
             name=name,
-            description=command.description,
-            input=AvailableCommandInput(root=UnstructuredCommandInput(hint=command.hint)) if command.hint else None,
+            description=description,
+            input=AvailableCommandInput(root=UnstructuredCommandInput(hint=hint)) if hint else None,
         )
-        for name, command in COMMANDS.items()
+        for name, description, hint in rows
     ]
 
 
-def find_command(text: str) -> tuple[Handler, str] | None:
+def find_command(session: "EditorSession", text: str) -> tuple[Handler, str] | None:
     """Return the command of a prompt and its argument; None if the prompt is none."""
     word, _, argument = text.strip().partition(" ")
-    command = COMMANDS.get(word[1:]) if word.startswith("/") else None
+    if not word.startswith("/"):
+        return None
+    if (prompt := find_prompts(session).get(word[1:])) is not None:
+        return partial(send_prompt, prompt), argument.strip()
+    command = COMMANDS.get(word[1:])
     return (command.handler, argument.strip()) if command is not None else None

@@ -17,19 +17,25 @@ from acp.schema import (
 )
 
 from toolglot.acp.connection import EditorConnection
+from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.sanitize import escape_deceptive
 
-__all__ = ["ask_questions"]
+__all__ = ["ask_questions", "fill_form", "has_forms"]
 
 _DECLINE = "decline"
+
+
+def has_forms(editor: EditorConnection) -> bool:
+    """Return whether the editor can show forms."""
+    elicitation = editor.capabilities.elicitation
+    return elicitation is not None and elicitation.form is not None
 
 
 async def ask_questions(editor: EditorConnection, session_id: str, questions: list[UserQuestion]) -> Sequence[UserAnswer]:
     """Ask the user; no answers if they decline. Raises OSError if the editor cannot ask."""
     try:
-        elicitation = editor.capabilities.elicitation
-        if elicitation is not None and elicitation.form is not None:
+        if has_forms(editor):
             properties = {question.id: to_property(question) for question in questions}
             schema = ElicitationSchema(properties=properties, required=[*properties])
             message = "\n".join(question.question for question in questions)
@@ -43,6 +49,15 @@ async def ask_questions(editor: EditorConnection, session_id: str, questions: li
         return answers
     except RequestError as e:
         raise OSError(0, f"the editor answered: {e}") from None
+
+
+async def fill_form(editor: EditorConnection, session_id: str, request: ApprovalRequest) -> dict[str, Any] | None:
+    """Let the user fill in the form of an MCP server; None if they decline. Raises RequestError."""
+    try:
+        schema = ElicitationSchema.model_validate(request.form)
+    except ValueError:
+        raise RequestError.invalid_params({"form": "it has fields that editors cannot show"}) from None
+    return await editor.fill_form(session_id, escape_deceptive(request.reason), schema)
 
 
 def to_property(question: UserQuestion) -> Any:

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import msgspec
 from acp.exceptions import RequestError
@@ -28,8 +28,10 @@ from toolglot.acp.content import ContentBlock, read_prompt
 from toolglot.acp.file_watch import FileWatch
 from toolglot.acp.modes import DEFAULT_EFFORT, DEFAULT_MODE, MODES, config_options
 from toolglot.acp.presenter import RunPresenter
+from toolglot.acp.questions import fill_form, has_forms
 from toolglot.acp.session_store import SessionInfo, SessionStore
-from toolglot.approvals import ApprovalRequest, Decision, Deny
+from toolglot.acp.tool_calls import describe_question
+from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tools import Builtins
 from toolglot.config.setup import Setup
 from toolglot.engine.engine import Engine
@@ -44,6 +46,9 @@ from toolglot.request import Effort, Options
 from toolglot.sanitize import shorten
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolglot.mcp.client import McpServers
 
 __all__ = ["AgentParts", "EditorSession"]
 
@@ -71,6 +76,8 @@ class AgentParts(msgspec.Struct, kw_only=True):
     models: tuple[str, ...] = ()
     """What the editor offers to switch to."""
     builtins: Builtins | None = None
+    servers: "McpServers | None" = None
+    """The MCP servers, which may still be starting."""
     notices: list[str] = []
     """What the user should know."""
     close: Callable[[], None] = lambda: None
@@ -94,10 +101,14 @@ class EditorSession:
         self._is_cancelled = False
         self._asking = asyncio.Lock()
         self._shown_losses: set[Loss] = set()
+        self._loop = asyncio.get_running_loop()
+        self._notices: list[str] = []
+        self._is_ready = False  # whether the MCP servers were waited for
 
     def start(self, parts: AgentParts) -> None:
         """Begin with an agent, which needs the session's `approve` and `files`."""
         self.parts, self.agent, builtins = parts, parts.agent, parts.builtins
+        self._notices += parts.notices
         self._root = str(builtins.state.workspace.root) if builtins is not None else self.info.cwd
         # Within the setup, so that they stay when the model or the tools change.
         parts.setup.adjust_config = lambda config: MODES[self.mode].apply(config, self.agent.registry)
@@ -158,16 +169,37 @@ class EditorSession:
             self._is_cancelled = True
             self._task.cancel()
 
+    async def _prepare(self) -> None:
+        """Wait for the MCP servers before the first prompt, and tell the user what they should know."""
+        servers = self.parts.servers
+        await self._tell_notices()
+        if servers is not None and not self._is_ready:
+            await servers.wait_ready_async()
+            self._notices += [f"MCP server {each.name}: {each.error}" for each in servers.status() if each.state == "failed"]
+        self._is_ready = True
+        await self._tell_notices()
+
+    async def _tell_notices(self) -> None:
+        while self._notices:
+            await self.presenter.note(self._notices.pop(0))
+
+    def notify(self, notice: str) -> None:
+        """Tell the user something: now if a prompt runs, else with the next one. Can be called in any thread."""
+        self._notices.append(notice)
+        if self._task is not None:
+            asyncio.run_coroutine_threadsafe(self._tell_notices(), self._loop)
+
     async def _run(self, content: list[Any]) -> RunResult | None:
         """Run a prompt, or a slash command, which has no result."""
-        notices, self.parts.notices = self.parts.notices, []
-        for notice in notices:
-            await self.presenter.note(notice)
+        await self._prepare()
         text = next((block.text for block in content if isinstance(block, Text)), "")
-        if (command := find_command(text)) is not None:
+        if (command := find_command(self, text)) is not None:
             run_command, argument = command
-            await self.presenter.say(await run_command(self, argument))
-            return None
+            answer = await run_command(self, argument)
+            if isinstance(answer, str):
+                await self.presenter.say(answer)
+                return None
+            content = [*answer]  # the messages of an MCP server's prompt
         if not self.info.title:
             self.info = replace(self.info, title=shorten(text, _MAX_SESSION_TITLE) or "(attachment)")
             await self.send(SessionInfoUpdate(session_update="session_info_update", title=self.info.title))
@@ -221,10 +253,19 @@ class EditorSession:
             name = f"Always allow {request.tool} in this session"
             options.append(PermissionOption(option_id="always", name=name, kind="allow_always"))
         options.append(PermissionOption(option_id="no", name="Reject", kind="reject_once"))
+        is_question = not request.effects  # of a tool that runs already
         async with self._asking:
-            view = await self.presenter.show_call(request.call)
             try:
+                if request.form is not None and has_forms(self._editor):
+                    values = await fill_form(self._editor, self.info.id, request)
+                    return Deny() if values is None else Allow(values)
+                if request.form is not None and not request.arguments.keys() >= {*request.form.get("required", ())}:
+                    self.notify(f"{request.reason} (declined: it needs values, and this editor has no forms)")
+                    return Deny("the editor has no forms")
+                view = describe_question(request) if is_question else await self.presenter.show_call(request.call)
                 answer = await self._editor.ask_permission(self.info.id, view.ask(request, self._root), options)
+                if is_question:
+                    await self.send(view.progress("completed" if answer == "yes" else "failed"))
             except RequestError as e:
                 return Deny(f"the editor could not ask the user: {e}")
         match answer:
@@ -285,10 +326,17 @@ class EditorSession:
     def _adjust_options(self, options: Options) -> Options:
         return options if self.effort == DEFAULT_EFFORT else replace(options, effort=cast(Effort, self.effort))
 
-    async def send_commands(self) -> None:
-        """Tell the editor which slash commands there are."""
-        update = AvailableCommandsUpdate(session_update="available_commands_update", available_commands=list_commands())
-        await self.send(update)
+    async def announce(self) -> None:
+        """Tell the editor which slash commands there are, and again when MCP servers have brought theirs."""
+        await self._send_commands()
+        if (servers := self.parts.servers) is not None:
+            await servers.wait_ready_async()
+            if servers.prompts:
+                await self._send_commands()
+
+    async def _send_commands(self) -> None:
+        commands = list_commands(self)
+        await self.send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands))
 
 
 def check_directory(cwd: str) -> str:

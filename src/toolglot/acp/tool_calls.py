@@ -32,7 +32,7 @@ from toolglot.tools.config import ANY_EFFECT
 from toolglot.tools.rules import find_subjects
 from toolglot.tools.tool import Tool
 
-__all__ = ["CallView", "FileChange", "describe_call", "plan_update", "split_preview"]
+__all__ = ["CallView", "FileChange", "describe_call", "describe_question", "plan_update", "split_preview"]
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 Status = Literal["pending", "in_progress", "completed", "failed"]
@@ -176,6 +176,12 @@ def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall
     ]
     raw_input = native.arguments if native.arguments is not None else native.raw
     return CallView(id=call.id, title=title, kind=kind, locations=locations, raw_input=raw_input)
+
+
+def describe_question(request: ApprovalRequest) -> CallView:
+    """Describe a question of a tool that runs: the editor asks about calls only."""
+    title = shorten(request.reason, _MAX_TITLE)
+    return CallView(id=request.id, title=title, kind="other", locations=[], raw_input=request.arguments or None)
 
 
 # ---- content

@@ -86,6 +86,13 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
         except UsageError as e:
             raise SignInRequired(str(e)) from None
         agent = cli_setup.create_agent(approve=options.approve, hooks=[options.hooks])
+        servers = None
+        if options.servers:
+            from toolglot.mcp.client import McpServers
+
+            servers = McpServers(options.servers, on_change=options.notify, roots=[directory])
+            servers.start()
+            servers.watch(agent)
     except BaseException:
         cli_setup.__exit__()
         raise
@@ -96,6 +103,7 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
         require_key=require_key,
         models=_list_models(cli_setup.setup.settings.aliases),
         builtins=cli_setup.builtins,
+        servers=servers,
         notices=[*notices, *filter(None, [cli_setup.model_reason])],
         close=cli_setup.__exit__,
     )
