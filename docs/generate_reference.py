@@ -11,7 +11,8 @@ from generate_tools import docs_below, escape, render_table
 import toolglot
 from toolglot.errors import ToolglotError
 
-# Page -> its title, the modules or packages whose public names it describes, and the names to begin with.
+# Page -> its title, the modules or packages whose public names it describes, and the names to begin with. A package with public
+# names of its own is named in full.
 REFERENCE_PAGES = {
     "agents": ("Agents and runs", "loop config telemetry", "Orchestrator from_config"),
     "tools": ("Tools", "tools approvals", "tool Context ToolConfig ToolError"),
@@ -21,12 +22,17 @@ REFERENCE_PAGES = {
     "formats": ("API formats and providers", "wire providers schema", "encode_request decode_request create_reader"),
     "builtin": ("Built-in tools and facades", "builtin facades skills", "coding_tools builtins"),
     "errors": ("Errors", "errors", "ToolglotError"),
+    "mcp": ("MCP", "toolglot.mcp", "McpServers McpServer McpToolServer"),
 }
 
 
 def public_names(page: str) -> list[str]:
     """List the public names that a page of the reference describes."""
     _, modules, first = REFERENCE_PAGES[page]
+    package = modules.removeprefix("toolglot.") if modules.startswith("toolglot.") else ""
+    if package:
+        names = import_module(modules).__all__
+        return [f"{package}.{name}" for name in (*first.split(), *(name for name in names if name not in first.split()))]
     names = [name for name in toolglot.__all__ if toolglot._HOME[name].partition(".")[0] in modules.split()]
     return [name for name in first.split() if name in names] + [name for name in names if name not in first.split()]
 
@@ -35,7 +41,8 @@ def render_reference_index() -> str:
     """docs/reference/index.md: every public name in one line."""
     parts = [
         "# API reference",
-        "Everything that `from toolglot import …` offers. Generated from the docstrings by `make docs`.",
+        "Everything that `from toolglot import …` offers, and `from toolglot.mcp import …`. Generated from the docstrings by "
+        "`make docs`.",
     ]
     for page, (title, *_) in REFERENCE_PAGES.items():
         rows = [(f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)]
@@ -50,11 +57,13 @@ def render_reference_page(page: str) -> str:
 
 def summarize(name: str) -> str:
     """Return the first sentence about a public name; that of a union or an alias stands below it in its module."""
-    value = getattr(toolglot, name)
+    package, _, name = name.rpartition(".")
+    home = import_module(f"toolglot.{package}") if package else toolglot
+    value = getattr(home, name)
     if inspect.isclass(value) or inspect.isroutine(value):
         doc = inspect.getdoc(value) or ""
     else:
-        source = inspect.getsource(import_module(f"toolglot.{toolglot._HOME[name]}"))
+        source = inspect.getsource(import_module(f"{home.__name__}.{home._HOME[name]}"))
         doc = docs_below(ast.parse(source).body).get(name, "")
     return re.sub(r"\s+", " ", doc.split("\n\n")[0])
 
