@@ -1,11 +1,12 @@
 """The built-in tools as the settings describe them. The one module of `builtin` that knows the configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.server_sandbox import ServerSandbox
 from toolglot.builtin.tool_state import AskUser
 from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
 from toolglot.builtin.web.config import Secret, WebConfig
@@ -14,7 +15,7 @@ from toolglot.engine.signin.environment import read_key_variable
 from toolglot.skills import Skill
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
-__all__ = ["configured_builtins", "configured_web"]
+__all__ = ["configured_builtins", "configured_server_sandbox", "configured_web"]
 
 
 def configured_web(settings: Settings) -> WebConfig:
@@ -39,10 +40,7 @@ def configured_builtins(
     """Create the built-in tools. `require_read=False`: files may be changed that were not read before. Raises UsageError."""
     own = settings.builtin
     options = BuiltinOptions(
-        other_roots=(
-            *(Root(Path(path).expanduser(), writable=False) for path in own.read),
-            *(Root(Path(path).expanduser()) for path in own.write),
-        ),
+        other_roots=_other_roots(settings),
         unprotected=own.unprotected,
         require_read=own.require_read and require_read,
         shared_memory=own.shared_memory,
@@ -52,3 +50,23 @@ def configured_builtins(
     )
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())
     return builtins(root, options=options, state_dir=state_dir, ask=ask)
+
+
+def configured_server_sandbox(settings: Settings, root: Path, readable: Iterable[Path]) -> ServerSandbox:
+    """Create the sandbox of MCP servers: the workspace, and directories of projects that can be read. Raises UsageError."""
+    own, state_dir = settings.builtin, ensure_private_directory(state_directory())
+    root = root.expanduser().absolute()
+    projects = [Root(path, writable=False) for path in dict.fromkeys(readable) if not path.is_relative_to(root)]
+    # Not `builtin.sandbox`: who runs commands without one has not said so about programs that a project names.
+    options = ShellOptions(network=own.network, visible=own.visible)
+    others = (*projects, *_other_roots(settings))
+    return ServerSandbox(
+        Workspace(root, other_roots=others, unprotected=own.unprotected, private=(state_dir,)), options, state_dir
+    )
+
+
+def _other_roots(settings: Settings) -> tuple[Root, ...]:
+    return (
+        *(Root(Path(path).expanduser(), writable=False) for path in settings.builtin.read),
+        *(Root(Path(path).expanduser()) for path in settings.builtin.write),
+    )

@@ -23,7 +23,7 @@ import msgspec
 from toolglot.approvals import ApprovalRequest, Approve
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
-from toolglot.cli.options import APPROVE, FACADE, JSON, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
+from toolglot.cli.options import APPROVE, FACADE, JSON, LOGGING, MCP, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
 from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare
 from toolglot.errors import ToolglotError, UsageError
@@ -32,6 +32,7 @@ from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_base_tools
 from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.model_view import ModelView
+from toolglot.mcp.names import PREFIX as MCP_PREFIX
 from toolglot.messages import Foreign, Media, Text, ToolCall, ToolsChanged
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import ToolDefinition
@@ -65,6 +66,7 @@ class _Line(msgspec.Struct):
 @NO_SANDBOX
 @APPROVE
 @YES
+@MCP
 @click.option("--explain", is_flag=True, help="Say what would happen with the call, and why, without running it.")
 @click.option("--jsonl", is_flag=True, help="Read one call per line from stdin and write one result per line.")
 @JSON
@@ -88,7 +90,12 @@ def call(
         raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
     # Lines are like the calls of one conversation: with a model's tools, a file must be read first if its harness says so.
     require_read = jsonl and (model is not None or flags["facade"] is not None)
-    with prepare(Flags(**flags), want_builtin=True, require_read=require_read) as cli_setup, asyncio.Runner() as runner:
+    # No server is started for a tool that is not its own.
+    use_servers = "wait" if jsonl or (tool or "").startswith(MCP_PREFIX) else "no"
+    with (
+        prepare(Flags(**flags), want_builtin=True, require_read=require_read, use_servers=use_servers) as cli_setup,
+        asyncio.Runner() as runner,
+    ):
         if tool is None or "shell" in (tool, *find_base_tools(tool)):
             cli_setup.print_notices()
         has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()

@@ -9,6 +9,7 @@ import click
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.models import find_profile
 from toolglot.cli.printer import Printer, write_json_line
+from toolglot.cli.startup import Flags, prepare
 from toolglot.cli.styled import Line
 from toolglot.config.loading import load_tools
 from toolglot.errors import UsageError
@@ -26,18 +27,30 @@ from toolglot.wire.converters import decode_tools
 
 
 @click.command()
-@click.argument("tools")
+@click.argument("tools", required=False)
+@click.option(
+    "--mcp-config",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Check the tools of the MCP servers in this JSON file. Repeatable.",
+)
 @click.option("--for", "targets", multiple=True, metavar="PROVIDER[:MODEL]", help="Check only this target. Repeatable.")
 @click.option("--json", is_flag=True, help="Print one JSON object per provider.")
-def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
+def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, ...], json: bool) -> int:
     """Report what providers would reject or lose of your tools.
 
-    Nothing is sent. TOOLS is a JSON file, - for stdin, a Python file, a module, or module:object.
+    Nothing is sent. TOOLS is a JSON file, - for stdin, a Python file, a module, or module:object; with --mcp-config it may be
+    left out.
 
     ok: sent as they are; changed: accepted, but something is lost or moved into a description; rejected: refused by
     the provider, and the exit code is 1.
     """
-    items, printer, exit_code = load_tools_or_definitions(tools), Printer(sys.stdout), 0
+    items, printer, exit_code = load_tools_or_definitions(tools) if tools is not None else [], Printer(sys.stdout), 0
+    if mcp_config:
+        with prepare(Flags(mcp_config=mcp_config, no_mcp=True, builtin=False), use_servers="wait") as cli_setup:
+            items += cli_setup.servers.tools if cli_setup.servers is not None else ()
+    if not items:
+        raise UsageError("there are no tools to check: name a file, a module, or --mcp-config FILE")
     definitions = [item if isinstance(item, ToolDefinition) else item.definition for item in items]
     for target in targets or sorted(PROFILES):
         profile = find_profile(target)

@@ -26,14 +26,16 @@ from toolglot.cli.config import hide_secrets
 from toolglot.cli.main import COMMANDS
 from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
+from toolglot.cli.servers import describe_entry
 from toolglot.cli.startup import require_key
 from toolglot.config.instructions import configured_instructions
 from toolglot.config.layers import DEFAULT, PROJECT_FILE, Configuration, SettingValue, WithheldSetting, read_configuration
+from toolglot.config.mcp_servers import find_servers
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
 from toolglot.engine.auth import SIGN_INS, describe_key_origin
 from toolglot.engine.signin.environment import read_key_variable
-from toolglot.errors import ToolglotError
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.catalog import FACADE_ALIASES, FACADE_MODULES
 from toolglot.jsontext import dumps_text, loads_object
 from toolglot.plugins import Plugin, describe_conflicts, list_plugins
@@ -109,6 +111,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What installed packages add."""
     instructions: dict[str, str]
     """A file with instructions, or a skill -> where it is from, or why it is not used."""
+    servers: dict[str, str]
+    """MCP server -> whether it is used, what it starts, and where it comes from; none is started here."""
     programs: dict[str, str | None]
     audit: AuditSummary
     problems: list[str]
@@ -170,6 +174,7 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
         tools=_describe_tools(settings, workspace),
         plugins=list(list_plugins()),
         instructions=_describe_instructions(settings, workspace),
+        servers=_describe_servers(configuration, problems),
         programs={
             name: next(filter(None, (find_program(each, [workspace]) for each in names)), None)
             for name, names in _PROGRAMS.items()
@@ -273,6 +278,23 @@ def _describe_tools(settings: Settings, workspace: Root) -> dict[str, str]:
     return rows
 
 
+def _describe_servers(configuration: Configuration, problems: list[str]) -> dict[str, str]:
+    """Describe the MCP servers; append to `problems` those that cannot be started."""
+    catalog = find_servers(configuration)
+    problems += catalog.notes
+    rows: dict[str, str] = {}
+    for entry in (*catalog.servers, *catalog.withheld):
+        state = describe_entry(entry, is_trusted=entry in catalog.servers)
+        if state == "enabled":
+            try:
+                entry.resolve(lambda wanted: wanted.default)
+            except UsageError as e:
+                problems.append(str(e))
+        sandbox = ", in the sandbox" if entry.is_sandboxed else ""
+        rows[entry.name] = f"{state}{sandbox}: {entry.target} ({entry.origin})"
+    return rows
+
+
 def _read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
     """Summarize the audit log by tool; append to `problems` if it cannot be read."""
     if settings.audit is False:
@@ -330,6 +352,7 @@ def _print_report(printer: Printer, report: Report) -> None:
     plugins = [(f"{plugin.kind}: {plugin.name}", f"{plugin.target} ({plugin.origin})") for plugin in report.plugins]
     printer.print_section("Plug-ins", plugins or [("plug-ins", "none installed")])
     printer.print_section("Instructions", report.instructions.items() or [("AGENTS.md and skills", "none found")])
+    printer.print_section("MCP servers", report.servers.items() or [("none", "add one with toolglot mcp add")])
     printer.print_section("Programs", [(name, path or "not found") for name, path in report.programs.items()])
     _print_audit(printer, report.audit)
     printer.print_text("")

@@ -26,7 +26,7 @@ COMMANDS = {
     "doctor": ("doctor", "Check the installation, configuration, keys and sandbox."),
     "login": ("login", "Store a key in the system keyring, or sign in to Copilot."),
     "logout": ("login", "Delete a key or sign-in stored by `login`."),
-    "mcp": ("mcp", "Serve the tools over MCP."),
+    "mcp": ("mcp", "Manage MCP servers, or be one."),
     "models": ("models", "Show the limits and features of providers and models."),
     "run": ("run", "Run one prompt with tools and print the answer."),
     "simulate": ("simulate", "Serve a simulator of every provider."),

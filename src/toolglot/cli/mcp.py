@@ -6,9 +6,13 @@ import click
 
 from toolglot.errors import UnknownName
 
-# subcommand -> the module of toolglot.cli in which it is a click command of that name, and the first line of its help
+# subcommand -> its click command in a module of toolglot.cli, and the first line of its help
 SUBCOMMANDS = {
-    "serve": ("mcp_serve", "Serve the tools to an MCP client."),
+    "list": ("mcp_servers:list_command", "List the configured servers."),
+    "add": ("mcp_servers:add_command", "Add a server to your configuration."),
+    "remove": ("mcp_servers:remove_command", "Remove a server from your configuration."),
+    "test": ("mcp_servers:test_command", "Start a server, list its tools, and report what models lose of them."),
+    "serve": ("mcp_serve:serve", "Serve the tools to an MCP client."),
 }
 
 
@@ -19,7 +23,8 @@ class _SubcommandTable(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SUBCOMMANDS:
             raise UnknownName("subcommand of mcp", cmd_name, SUBCOMMANDS)
-        return getattr(import_module(f"toolglot.cli.{SUBCOMMANDS[cmd_name][0]}"), cmd_name)
+        module, _, command = SUBCOMMANDS[cmd_name][0].partition(":")
+        return getattr(import_module(f"toolglot.cli.{module}"), command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -28,4 +33,4 @@ class _SubcommandTable(click.Group):
 
 @click.group(cls=_SubcommandTable, no_args_is_help=False)
 def mcp() -> None:
-    """Serve the tools over MCP."""
+    """Manage MCP servers, or be one."""

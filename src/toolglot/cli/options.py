@@ -91,6 +91,15 @@ DEFER = click.option(
     metavar="PATTERN",
     help="Show tools only when the model finds them: auto, all, none, or names, patterns and tags. Repeatable.",
 )
+MCP = _combine(
+    click.option(
+        "--mcp-config",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Use the MCP servers of this JSON file, too: Claude's, VS Code's or Cursor's. Repeatable.",
+    ),
+    click.option("--no-mcp", is_flag=True, help="Start no MCP servers but those of --mcp-config."),
+)
 LOGGING = _combine(
     click.option("-v", "--verbose", count=True, help="Log progress to stderr; -vv for debug output."),
     click.option("--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."),
@@ -117,5 +126,6 @@ AGENT = _combine(
     CODE_MODE,
     NO_SANDBOX,
     click.option("--no-instructions", is_flag=True, help="Use no AGENTS.md and no skills."),
+    MCP,
     LOGGING,
 )

@@ -62,7 +62,7 @@ def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **f
 
 
 def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, flags: Flags) -> int:
-    with prepare(flags) as cli_setup:
+    with prepare(flags, use_servers="wait") as cli_setup:
         cli_setup.print_notices()
         agent = cli_setup.create_agent(approve=approve_all if yes else lambda _: "later")
         content = [prompt, *map(load_attachment, attach)]

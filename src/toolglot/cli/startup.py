@@ -6,7 +6,7 @@ are reported once.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,16 @@ from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.cli.config import hide_secrets
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.printer import Printer, print_note
+from toolglot.cli.servers import CliServers, UseServers
 from toolglot.cli.styled import CONTINUATION, Line
 from toolglot.config.instructions import Instructions, configured_instructions
 from toolglot.config.layers import PROJECT_FILE, Configuration, read_configuration
 from toolglot.config.loading import load_tools
+from toolglot.config.mcp_servers import ServerCatalog, find_servers
+from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup, find_unmatched, find_unmatched_rules, load_configured_tools
 from toolglot.config.trust import has_decision, refuse_trust, trust_directory
+from toolglot.definitions import MCP_TAG
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.engine import Engine
 from toolglot.engine.signin.environment import hide_environment, remember_key, secret_values
@@ -31,6 +35,8 @@ from toolglot.errors import InvalidTool, ToolglotError, UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
+from toolglot.mcp.names import PREFIX as MCP_PREFIX
+from toolglot.mcp.servers import McpServer
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
 from toolglot.sanitize import escape_deceptive
 from toolglot.tools.tool import Tool, tool
@@ -68,6 +74,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     code_mode: str | None = None
     no_sandbox: bool = False
     no_instructions: bool = False
+    mcp_config: tuple[Path, ...] = ()
+    no_mcp: bool = False
 
     def to_settings(self) -> dict[str, Any]:
         """Return the flags as dotted setting keys."""
@@ -81,6 +89,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "builtin.enabled": self.builtin,
             "builtin.sandbox": False if self.no_sandbox else None,
             "instructions.enabled": False if self.no_instructions else None,
+            "mcp.enabled": False if self.no_mcp else None,
             "facade": self.facade,
             "defer": self.defer or None,
             "code_mode": self.code_mode,
@@ -88,7 +97,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CliSetup(msgspec.Struct):
-    """Everything a command needs to run tools and models; a context manager that stops the built-in tools on exit."""
+    """Everything a command needs to run tools and models; a context manager that stops tools and MCP servers on exit."""
 
     configuration: Configuration
     setup: Setup
@@ -100,6 +109,8 @@ class CliSetup(msgspec.Struct):
     builtins: "Builtins | None" = None
     has_demo_tools: bool = False
     instructions: Instructions = Instructions()
+    servers: CliServers | None = None
+    """The MCP servers; their tools are in `tools` only if the command has waited for them."""
 
     def create_agent(self, *, approve: Approve | None, **options: Any) -> Orchestrator:
         """Create the agent of a conversation. Raises UsageError if there is no key for its model."""
@@ -107,17 +118,22 @@ class CliSetup(msgspec.Struct):
         system = self.instructions.compose(self.setup.settings.system, with_skills=self.builtins is not None)
         agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, system=system, **overrides, **options)
         require_key(agent.engine)
+        if self.servers is not None and self.servers.client is not None:
+            self.servers.client.watch(agent)
         return agent
 
     def print_notices(self) -> None:
         """Print what the user should know before commands run, such as that the sandbox is weak."""
-        for notice in (*(self.builtins.notices if self.builtins is not None else ()), *self.instructions.problems):
+        notices = [*(self.builtins.notices if self.builtins is not None else ()), *self.instructions.problems]
+        for notice in (*notices, *(self.servers.list_notices() if self.servers is not None else ())):
             print_note(notice)
 
     def __enter__(self) -> "CliSetup":
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.servers is not None:
+            self.servers.close()
         if self.builtins is not None:
             self.builtins.close()
 
@@ -132,6 +148,8 @@ def prepare(
     require_read: bool = True,
     saved_model: str = "",
     directory: Path | None = None,
+    use_servers: UseServers = "no",
+    extra_servers: Mapping[str, McpServer] | None = None,
 ) -> CliSetup:
     """Read the configuration, hide keys, and load tools. Raises UsageError.
 
@@ -144,16 +162,14 @@ def prepare(
         require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
         saved_model: The model of a saved conversation, to be used unless a flag names another one.
         directory: Where a project's file, and the modules of --tools, are looked for. Default: the current directory.
+        use_servers: Whether to use the configured MCP servers: wait for them, or let them start meanwhile. A set: only these.
+        extra_servers: MCP servers besides the configured ones.
     """
-    configuration, instructions = _open_project(flags, directory, confirm)
+    configuration, instructions, catalog = _open_project(flags, directory, confirm)
     settings = configuration.settings
-    level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
-    configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
-    sections = settings.providers.values()
-    search_keys = {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
-    hide_environment(settings.policy.keep_env, search_keys | {section.key_env for section in sections if section.key_env})
-    for value in (value for section in sections for value in section.headers.values()):
-        remember_key(value)  # so that it is redacted in logs
+    _prepare_process(flags, settings)
+    root, extra = Path(settings.builtin.root or directory or "."), extra_servers or {}
+    servers = CliServers.open(use_servers, catalog, settings, root, extra, has_user=confirm is not None)
     named = (item for name in flags.tools for item in load_tools(name, directory or Path.cwd()))
     tools = [*load_configured_tools(configuration), *named]
     setup = Setup(settings, code_directory=configuration.code_directories.get("facade"))
@@ -171,36 +187,56 @@ def prepare(
         builtins = configured_builtins(settings, ask=ask_user, require_read=require_read, skills=instructions.skills)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
-        facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
-        disabled = settings.builtin.enabled is False
-        reason = "the built-in tools are disabled" if disabled else "the simulator has no built-in tools without --builtin"
-        if isinstance(facade, str) or facade.base_tools <= BASE_TOOLS:
-            print_note(f"--facade {flags.facade} has no effect: {reason}")
-    if has_demo_tools := use_demo_tools and not tools and is_simulated:
+        _note_useless_facade(flags.facade, setup, tools)
+    if has_demo_tools := use_demo_tools and is_simulated and not tools and servers is None:
         from toolglot.cli.demo_samples import CHAT_SAMPLES
 
         tools = [*CHAT_SAMPLES]
-    _check_patterns(setup, flags, tools, builtins)
-    return CliSetup(configuration, setup, tools, model, model_reason, flags.base_url, builtins, has_demo_tools, instructions)
+    if servers is not None and use_servers != "start":
+        servers.wait()
+        tools = [*tools, *servers.tools]
+    _check_patterns(setup, flags, tools, builtins, is_complete=servers is None or use_servers != "start")
+    reason, base_url = model_reason, flags.base_url
+    return CliSetup(configuration, setup, tools, model, reason, base_url, builtins, has_demo_tools, instructions, servers)
 
 
-def _read_project(flags: Flags, directory: Path | None) -> tuple[Configuration, Instructions]:
+def _note_useless_facade(name: str, setup: Setup, tools: list[Any]) -> None:
+    facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
+    disabled = setup.settings.builtin.enabled is False
+    reason = "the built-in tools are disabled" if disabled else "the simulator has no built-in tools without --builtin"
+    if isinstance(facade, str) or facade.base_tools <= BASE_TOOLS:
+        print_note(f"--facade {name} has no effect: {reason}")
+
+
+def _prepare_process(flags: Flags, settings: Settings) -> None:
+    """Set up logging, and hide keys from the tools."""
+    level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
+    configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
+    sections = settings.providers.values()
+    search_keys = {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
+    hide_environment(settings.policy.keep_env, search_keys | {section.key_env for section in sections if section.key_env})
+    for value in (value for section in sections for value in section.headers.values()):
+        remember_key(value)  # so that it is redacted in logs
+
+
+def _read_project(flags: Flags, directory: Path | None) -> tuple[Configuration, Instructions, ServerCatalog]:
     configuration = read_configuration(directory=directory, flags=flags.to_settings())
     policy = configuration.settings.policy
     if flags.deny or flags.approve:  # they add to the configured lists instead of replacing them
         lists = {"policy.deny": (*policy.deny, *flags.deny), "policy.approve": (*policy.approve, *flags.approve)}
         configuration = read_configuration(directory=directory, flags={**flags.to_settings(), **lists})
     settings = configuration.settings
-    return configuration, configured_instructions(Path(settings.builtin.root or directory or "."), settings.instructions)
+    instructions = configured_instructions(Path(settings.builtin.root or directory or "."), settings.instructions)
+    return configuration, instructions, find_servers(configuration, files=flags.mcp_config, directory=directory)
 
 
 def _open_project(
     flags: Flags, directory: Path | None, confirm: Callable[[str], bool] | None
-) -> tuple[Configuration, Instructions]:
-    """Read the configuration and the instructions; ask once whether to trust the project, or report what is ignored."""
+) -> tuple[Configuration, Instructions, ServerCatalog]:
+    """Read what there is; ask once whether to trust the project, or report what is ignored."""
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
         print_note(f"TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist")
-    configuration, instructions = _read_project(flags, directory)
+    configuration, instructions, catalog = _read_project(flags, directory)
     project, withheld = configuration.project, configuration.withheld
     claims: list[tuple[Path, str, list[str]]] = []  # a directory, what it has, and what that says
     if project is not None and withheld:
@@ -209,15 +245,18 @@ def _open_project(
         claims.append((project, f"{keys} in {project}/{PROJECT_FILE}", [f"{PROJECT_FILE} in {project} wants to set", *values]))
     for path, owner in instructions.withheld.items():
         claims.append((owner, str(path), [f"{path} has instructions for the model"]))
+    for entry in catalog.withheld:
+        name = f"the MCP server {entry.name} in {entry.origin}"
+        claims.append((entry.directory, name, [f"{entry.origin} wants to start the MCP server {entry.name}: {entry.target}"]))
     if not claims:
-        return configuration, instructions
+        return configuration, instructions, catalog
     # The outermost one: all are on the way from the workspace up.
     trusted = min((owner for owner, _, _ in claims), key=lambda owner: len(owner.parts))
     if confirm is None or has_decision(trusted):
         names, command = ", ".join(name for _, name, _ in claims), "toolglot trust"
         command += "" if trusted == project else f" {trusted}"
         print_note(f"ignoring {names}: the directory is not trusted (run `{command}`)")
-        return configuration, instructions
+        return configuration, instructions, catalog
     printer = Printer(sys.stdout)
     for text in (line for _, _, lines in claims for line in lines):
         for row in Line(escape_deceptive(text).replace("\n", "␊")).wrap(printer.width - 1, CONTINUATION):
@@ -227,7 +266,7 @@ def _open_project(
         trust_directory(trusted)
         return _read_project(flags, directory)
     refuse_trust(trusted)
-    return configuration, instructions
+    return configuration, instructions, catalog
 
 
 def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:
@@ -259,13 +298,22 @@ def logins_file() -> Path:
     return data_directory() / "logins"
 
 
-def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None") -> None:
-    """Report patterns that match no tool: in --allow, --defer and --deny as an error, elsewhere as a warning."""
+def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None", *, is_complete: bool) -> None:
+    """Report patterns that match no tool: in --allow, --defer and --deny as an error, elsewhere as a warning.
+
+    `is_complete`: MCP servers that are still starting do not add any tools.
+    """
     names = [tool(item).name if callable(item) else getattr(item, "name", "") for item in tools]
     if "" in names:
         item = tools[names.index("")]
         raise InvalidTool(f"{item!r} is not a tool: --tools takes functions, tools, registries and lists of them")
+
+    def is_expected(pattern: str) -> bool:
+        return not is_complete and (pattern.startswith(MCP_PREFIX) or pattern in (MCP_TAG, *flags.defer))
+
     for pattern in find_unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
+        if is_expected(pattern):
+            continue
         if not names:
             raise UsageError(f"--allow {pattern!r} matches no tool: none are loaded (use --builtin or --tools)")
         if builtins is not None:
@@ -273,8 +321,9 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
         raise UnknownName("tool in --allow", pattern, names)
     tags = {tag for item in tools if isinstance(item, Tool) for tag in item.tags}
     for pattern in find_unmatched({*flags.defer} - {"auto", "all", "none"}, [*names, *tags]):
-        raise UnknownName("tool or tag in --defer", pattern, names)
-    unmatched = find_unmatched_rules(setup.settings, names)
+        if not is_expected(pattern):
+            raise UnknownName("tool or tag in --defer", pattern, names)
+    unmatched = [pattern for pattern in find_unmatched_rules(setup.settings, names) if not is_expected(pattern)]
     for pattern in unmatched[:_MAX_WARNINGS]:
         if pattern in flags.deny:  # it would deny nothing
             raise UnknownName("tool in --deny", pattern.partition("(")[0], (*names, *BASE_TOOLS))

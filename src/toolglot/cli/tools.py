@@ -12,7 +12,7 @@ import click
 
 from toolglot.cli.check import load_tools_or_definitions
 from toolglot.cli.models import expand_fields, find_profile
-from toolglot.cli.options import CODE_MODE, DEFER, WIRE, complete_model
+from toolglot.cli.options import CODE_MODE, DEFER, MCP, WIRE, complete_model
 from toolglot.cli.printer import Printer, format_json, write_json_line
 from toolglot.cli.startup import Flags, prepare
 from toolglot.config.layers import read_configuration
@@ -45,6 +45,7 @@ from toolglot.wire.spec import SPECS
 @click.option("--facades", is_flag=True, help="List the facades, with the programs and models that they are for.")
 @DEFER
 @CODE_MODE
+@MCP
 @click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")
 def tools(
     tools: tuple[str, ...],
@@ -54,11 +55,14 @@ def tools(
     facades: bool,
     defer: tuple[str, ...],
     code_mode: str | None,
+    mcp_config: tuple[Path, ...],
+    no_mcp: bool,
     json: bool,
 ) -> int:
     """Show tools as defined, or as a model sees them.
 
-    TOOLS are modules, module:object or JSON files; without them, the configured and built-in tools are shown.
+    TOOLS are modules, module:object or JSON files; without them, the configured and built-in tools are shown, and those of
+    MCP servers.
     """
     if facades:
         if tools or model or wire or facade:
@@ -69,7 +73,8 @@ def tools(
     if tools:
         loaded = [item for name in tools for item in load_tools_or_definitions(name)]
     else:
-        with prepare(Flags(), want_builtin=True) as cli_setup:
+        flags = Flags(mcp_config=mcp_config, no_mcp=no_mcp)
+        with prepare(flags, want_builtin=True, use_servers="wait") as cli_setup:
             loaded, unusable = cli_setup.tools, cli_setup.builtins.unusable if cli_setup.builtins is not None else {}
     configuration = read_configuration(flags={"facade": facade, "defer": defer or None, "code_mode": code_mode})
     settings, directory = configuration.settings, configuration.code_directories.get("facade")

@@ -8,6 +8,7 @@ from toolglot.cli.config import show_withheld
 from toolglot.cli.printer import print_line, print_note
 from toolglot.config.instructions import configured_instructions
 from toolglot.config.layers import PROJECT_FILE, find_project_file, read_configuration
+from toolglot.config.mcp_servers import find_servers
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import is_trusted, list_trusted_directories, revoke_trust, trust_directory
 from toolglot.errors import UsageError
@@ -20,8 +21,9 @@ from toolglot.errors import UsageError
 def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
     """Trust the toolglot.toml of a directory.
 
-    A trusted file can change any setting: load tools, set URLs, relax rules. Its AGENTS.md and skills are used, too.
-    DIRECTORY defaults to that of the project file.
+    A trusted file can change any setting: load tools, set URLs, relax rules. Its AGENTS.md and skills are used, too, and the
+    MCP servers in its .mcp.json, .vscode/mcp.json and .cursor/mcp.json are started. DIRECTORY defaults to that of the
+    project file.
     """
     if list_all:
         for trusted in list_trusted_directories():
@@ -46,12 +48,22 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
         return
     elif not (directory / PROJECT_FILE).exists():
         print_line(f"{name} has no {PROJECT_FILE} yet")
-    for path in configured_instructions(directory, InstructionSettings()).withheld:
-        print_line(f"{path} {'is now ignored' if remove else 'has instructions for models'}")
-    effect = "are now ignored" if remove else "need trust"
-    show_withheld(read_configuration(directory=directory, trusted=False), f"settings in its {PROJECT_FILE} that {effect}:")
+    _show_effects(directory, is_removed=remove)
     if not remove:
         trust_directory(directory)
         print_line(
             f"{name} is now trusted: {PROJECT_FILE} files in it and below it can change any setting, and its instructions count"
         )
+
+
+def _show_effects(directory: Path, *, is_removed: bool) -> None:
+    """Print everything in a directory that needs trust."""
+    for path in configured_instructions(directory, InstructionSettings()).withheld:
+        print_line(f"{path} {'is now ignored' if is_removed else 'has instructions for models'}")
+    effect = "are now ignored" if is_removed else "need trust"
+    configuration = read_configuration(directory=directory, trusted=False)
+    for entry in find_servers(configuration, directory=directory, trusted=False).withheld:
+        print_line(
+            f"{entry.origin} {'no longer starts' if is_removed else 'starts'} the MCP server {entry.name}: {entry.target}"
+        )
+    show_withheld(configuration, f"settings in its {PROJECT_FILE} that {effect}:")

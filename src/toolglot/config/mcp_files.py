@@ -13,7 +13,7 @@ import msgspec
 
 from toolglot.config.settings import ServerSettings
 from toolglot.errors import UsageError
-from toolglot.jsontext import json_type_name, loads
+from toolglot.jsontext import dumps_text, json_type_name, loads
 from toolglot.textutil import did_you_mean, suggest
 
 __all__ = [
@@ -181,7 +181,13 @@ class _EntryReader:
             fields["enabled"] = False
         for name in ("env", "headers"):
             if isinstance(fields.get(name), dict):
-                fields[name] = {key: _to_text(value) for key, value in fields[name].items() if value is not None}
+                given_values = cast(dict[str, Any], fields[name]).items()
+                # Some files have numbers there.
+                fields[name] = {
+                    key: dumps_text(value) if isinstance(value, int | float) else value
+                    for key, value in given_values
+                    if value is not None
+                }
         if isinstance(timeout := given.get("timeout"), int | float) and timeout > 0:
             # Claude Code and Gemini CLI count milliseconds, Cline seconds.
             fields["timeout"] = timeout / 1000 if timeout >= 1000 else timeout
@@ -226,11 +232,6 @@ class _EntryReader:
         if wanted and not getattr(settings, wanted):
             return f"{self._place} has the type {transport}, which needs a {wanted}"
         return ""
-
-
-def _to_text(value: Any) -> Any:
-    """Return a value of a variable as text: some files have numbers there."""
-    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int | float) else value
 
 
 def parse_env_file(text: str) -> dict[str, str]:

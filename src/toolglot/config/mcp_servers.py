@@ -126,55 +126,48 @@ def find_servers(
         directory: Where to look for files of the project, and above it. Default: the current directory.
         trusted: Whether the project is trusted. Default: the user's decision about each directory.
     """
-    workspace = (directory or Path()).absolute()
+    workspace, settings = (directory or Path()).absolute(), configuration.settings.mcp
     notes: list[str] = []
-    named: dict[str, ServerEntry] = {}
-    for file in map(read_server_file, files):
-        for entry in _read_entries(file, workspace):
-            if entry.name in named:
-                notes.append(
-                    f"the MCP server {entry.name} is in {entry.origin} and in {named[entry.name].origin}: the first is used"
-                )
-            named[entry.name] = entry
-        notes += file.notes
     found: dict[str, ServerEntry] = {}
     withheld: dict[str, ServerEntry] = {}
-    if configuration.settings.mcp.project_files:
-        _read_project(workspace, configuration, trusted, (found, withheld), notes)
     overlays: dict[str, ServerSettings] = {}
-    for name, settings in configuration.settings.mcp.servers.items():
-        if not (settings.command or settings.url):
-            overlays[name] = settings
-            continue
+    if settings.enabled and settings.project_files:
+        _read_project(workspace, configuration, trusted, (found, withheld), notes)
+    for name, server in settings.servers.items() if settings.enabled else ():
         is_project = name in configuration.project_servers
         home = configuration.project if is_project and configuration.project is not None else workspace
         entry = ServerEntry(
             name=name,
-            settings=settings,
+            settings=server,
             origin=str(home / PROJECT_FILE) if is_project else str(config_file()),
             directory=home,
             is_project=is_project,
             forbidden_variables=_forbidden(configuration) if is_project else frozenset(),
         )
-        _report_conflict(found.pop(name, None), entry, notes)
-        withheld.pop(name, None)
-        found[name] = entry
-    for name, entry in named.items():
-        _report_conflict(found.pop(name, None), entry, notes)
-        withheld.pop(name, None)
-        found[name] = entry
+        if server.command or server.url:
+            _replace(entry, found, withheld, notes)
+        else:
+            overlays[name] = server
+    for file in map(read_server_file, files):
+        notes += file.notes
+        for entry in _read_entries(file, workspace):
+            _replace(entry, found, withheld, notes)
     for name, overlay in overlays.items():
         changes = {field: value for field, value in asdict(overlay).items() if value != getattr(_DEFAULTS, field)}
-        for table in (found, withheld):
-            if name in table:
-                entry = table[name]
-                env, headers = {**entry.settings.env, **overlay.env}, {**entry.settings.headers, **overlay.headers}
-                changed = replace(entry.settings, **{**changes, "env": env, "headers": headers})
-                table[name] = replace(entry, settings=changed)
-                break
-        else:
+        table = found if name in found else withheld
+        if (entry := table.get(name)) is None:
             notes.append(f"mcp.servers.{name} has neither a command nor a url, and no file of the project names that server")
+            continue
+        env, headers = {**entry.settings.env, **overlay.env}, {**entry.settings.headers, **overlay.headers}
+        table[name] = replace(entry, settings=replace(entry.settings, **{**changes, "env": env, "headers": headers}))
     return ServerCatalog(servers=tuple(found.values()), withheld=tuple(withheld.values()), notes=tuple(notes))
+
+
+def _replace(entry: ServerEntry, found: dict[str, ServerEntry], withheld: dict[str, ServerEntry], notes: list[str]) -> None:
+    """Use a server instead of another one of its name."""
+    _report_conflict(found.pop(entry.name, None), entry, notes)
+    withheld.pop(entry.name, None)
+    found[entry.name] = entry
 
 
 def _read_project(

@@ -237,7 +237,7 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """MCP servers whose tools models can use."""
 
     enabled: Annotated[bool, Setting(flag="--no-mcp")] = True
-    """false: no server is started."""
+    """false: no servers are started, except those of `--mcp-config`."""
     project_files: bool = True
     """Whether servers in `.mcp.json`, `.vscode/mcp.json` and `.cursor/mcp.json` of a trusted project are started."""
     servers: dict[str, ServerSettings] = {}

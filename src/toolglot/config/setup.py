@@ -291,6 +291,10 @@ class _ConfiguredAgent(Orchestrator):
             self._apply_rules()
         return index
 
+    def add_tools(self, tools: Any, *, replace: bool = False) -> None:
+        super().add_tools(tools, replace=replace)
+        self._apply_rules()  # which tools are allowed is known by their names
+
     async def aclose(self) -> None:
         await super().aclose()
         await self._setup.close()

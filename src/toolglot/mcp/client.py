@@ -46,7 +46,7 @@ class McpServers:
     Args:
         servers: What to start or to connect to.
         launch: Returns what to start instead of a server's own command, such as a sandbox around it.
-        on_change: Told in one sentence what has changed after the start: "github: 2 tools added".
+        on_change: Told in one sentence what has changed after the start: "github: 2 tools added", and which servers fail.
         roots: Directories that servers are told to work in.
         sign_in: Shows the user the address at which to sign in to a server: its name, the address. Without it, a server that
             wants the user to sign in fails.
@@ -232,11 +232,19 @@ class McpServers:
     def _note_change(self, connection: Connection, added: dict[str, Tool], removed: dict[str, Tool]) -> None:
         """Tell of a change, in the thread of the servers."""
         self._update_agents()
-        if self._on_change is not None and connection.status.state == "ready" and (added or removed):
+        state, text = connection.status.state, ""
+        if state == "failed":
+            text = f"{connection.name} cannot be used: {connection.status.error}"
+        elif state == "ready" and (added or removed):
             counts = [(len(added), "added or changed"), (len(removed), "removed")]
             changes = " and ".join(f"{pluralize(count, 'tool')} {verb}" for count, verb in counts if count)
+            text = f"{connection.name}: {changes}"
+        if self._on_change is None:
+            if state == "failed":
+                log.warning("MCP server %s", text)
+        elif text:
             try:
-                self._on_change(f"{connection.name}: {changes}")
+                self._on_change(text)
             except Exception as e:
                 log.warning("on_change raised: %r", e)
 

@@ -115,8 +115,10 @@ class Connection:
                 attempt = 0
             attempt += 1
             may_retry = attempt <= _MAX_ATTEMPTS and (ready_at is not None or attempt > 1)
-            log.log(INFO if may_retry else WARNING, "MCP server %s: %s", self.name, error)
+            log.info("MCP server %s: %s", self.name, error)
             self._set_state("connecting" if may_retry else "failed", error)
+            if not may_retry:
+                self._on_change(self, {}, {})
             delay = min(_BACKOFF_SECONDS * 2 ** (attempt - 1), _MAX_BACKOFF_SECONDS) if may_retry else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):

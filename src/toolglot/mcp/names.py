@@ -9,10 +9,10 @@ the server never contains `__`, so that the rule `mcp__github__*` covers the too
 import re
 from hashlib import sha256
 
-__all__ = ["MAX_NAME", "server_prefix", "split_tool_name", "tool_name"]
+__all__ = ["MAX_NAME", "PREFIX", "server_prefix", "split_tool_name", "tool_name"]
 
 MAX_NAME = 64
-_PREFIX, _SEPARATOR = "mcp__", "__"
+PREFIX, _SEPARATOR = "mcp__", "__"
 _MAX_SERVER = 24
 _HASH_LENGTH = 8
 _HASHED = re.compile(rf"(?:\A|_)[0-9a-f]{{{_HASH_LENGTH}}}\Z")
@@ -22,7 +22,7 @@ _TOOL = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 def server_prefix(server: str) -> str:
     """Return what the names of all tools of a server begin with: `mcp__github__`."""
-    return f"{_PREFIX}{_shorten(server, _SERVER, _MAX_SERVER, server)}{_SEPARATOR}"
+    return f"{PREFIX}{_shorten(server, _SERVER, _MAX_SERVER, server)}{_SEPARATOR}"
 
 
 def tool_name(server: str, tool: str) -> str:
@@ -36,8 +36,8 @@ def split_tool_name(name: str) -> tuple[str, str] | None:
 
     `McpServers.origin` knows the others.
     """
-    server, separator, tool = name.removeprefix(_PREFIX).partition(_SEPARATOR)
-    if not name.startswith(_PREFIX) or not separator or tool_name(server, tool) != name:
+    server, separator, tool = name.removeprefix(PREFIX).partition(_SEPARATOR)
+    if not name.startswith(PREFIX) or not separator or tool_name(server, tool) != name:
         return None
     return server, tool
 

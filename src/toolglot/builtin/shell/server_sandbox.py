@@ -84,10 +84,11 @@ class ServerSandbox:
             return self._managers[network][1]
 
     def close(self) -> None:
-        """Delete the private files of the servers."""
+        """Delete the private files of the servers, and close the workspace."""
         for server in self._servers:
             server.is_running = False
         for _, manager in self._managers.values():
             for server in self._servers:
                 manager.guard.check(server)  # for the last time
             manager.close()
+        self._workspace.close()

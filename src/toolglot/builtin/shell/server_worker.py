@@ -16,7 +16,7 @@ import msgspec
 
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import remove_cgroups
-from toolglot.builtin.shell.sandbox import Confinement, Launch, Program, build_program_argv, kill_tree, prepare_launch
+from toolglot.builtin.shell.sandbox import Confinement, Program, build_program_argv, kill_tree, prepare_launch
 from toolglot.errors import ToolError
 
 __all__ = ["PLAN_VARIABLE", "ServerPlan", "worker"]
@@ -43,7 +43,16 @@ def worker() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with ExitStack() as ours:
         try:
-            launch, process = _start(plan, confinement, ours)
+            with ExitStack() as theirs:
+                argv = build_program_argv(plan.argv, confinement)
+                program = Program(argv=argv, cwd=Path(plan.cwd), variables=plan.variables)
+                launch = prepare_launch(confinement, program, ours, theirs)
+                if launch.unmounted:
+                    raise ToolError(f"{launch.unmounted[0]} changed while the sandbox was made: start the server again")
+                # A session of its own: the supervisor has to survive what is sent to our process group, and end the server.
+                process = subprocess.Popen(
+                    launch.argv, env=safe_environment(), cwd="/", pass_fds=launch.pass_fds, start_new_session=True
+                )
         except (OSError, ToolError) as e:
             sys.exit(f"the server could not be run in its sandbox: {e}")
         # Whoever reads the server's output has to see its end even while we exist.
@@ -58,16 +67,3 @@ def worker() -> None:
         if failure := launch.read_failure():
             sys.exit(str(failure))
         sys.exit(exit_code if exit_code >= 0 else 128 - exit_code)
-
-
-def _start(plan: ServerPlan, confinement: Confinement, ours: ExitStack) -> tuple[Launch, subprocess.Popen[bytes]]:
-    with ExitStack() as theirs:
-        argv = build_program_argv(plan.argv, confinement)
-        program = Program(argv=argv, cwd=Path(plan.cwd), variables=plan.variables)
-        launch = prepare_launch(confinement, program, ours, theirs)
-        if launch.unmounted:
-            raise ToolError(f"{launch.unmounted[0]} changed while the sandbox was made: start the server again")
-        # A session of its own: the supervisor has to survive what is sent to our process group, and end the server.
-        return launch, subprocess.Popen(
-            launch.argv, env=safe_environment(), cwd="/", pass_fds=launch.pass_fds, start_new_session=True
-        )

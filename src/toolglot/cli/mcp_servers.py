@@ -1,0 +1,275 @@
+"""`toolglot mcp list|add|remove|test`: the MCP servers of the configuration."""
+
+import json as json_module
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from msgspec.structs import asdict
+
+from toolglot.cli.models import find_profile
+from toolglot.cli.options import JSON, LOGGING, MCP, complete_model
+from toolglot.cli.printer import Printer, print_line, print_note, write_json_line
+from toolglot.cli.servers import describe_entry, describe_status
+from toolglot.cli.startup import Flags, prepare
+from toolglot.config.layers import PROJECT_FILE, read_configuration
+from toolglot.config.mcp_files import parse_server_file
+from toolglot.config.mcp_servers import ServerEntry, find_servers
+from toolglot.config.setup import Setup
+from toolglot.config.toml_edit import add_server, remove_server
+from toolglot.errors import UnknownName, UsageError
+from toolglot.loop.format_call import describe_losses
+from toolglot.mcp.servers import McpServer
+from toolglot.messages import user
+from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.profile import Profile
+from toolglot.request import Request
+from toolglot.textutil import pluralize
+from toolglot.user_dirs import config_file, write_private
+from toolglot.wire.codec import encode_request
+from toolglot.wire.spec import SPECS
+
+if TYPE_CHECKING:
+    from toolglot.cli.startup import CliSetup
+
+__all__ = ["add_command", "list_command", "remove_command", "test_command"]
+
+_PROJECT = click.option("--project", is_flag=True, help=f"Write to the {PROJECT_FILE} of the current directory.")
+
+
+@click.command("list")
+@MCP
+@click.option("--start", is_flag=True, help="Start them, and show how they are doing.")
+@JSON
+def list_command(mcp_config: tuple[Path, ...], no_mcp: bool, start: bool, json: bool) -> int:
+    """List the configured servers.
+
+    They are in --mcp-config files, in [mcp.servers.NAME] of the settings, and in .mcp.json, .vscode/mcp.json and
+    .cursor/mcp.json of the project. With --start, the exit code is 1 if one of them fails.
+    """
+    configuration = read_configuration(flags={"mcp.enabled": False if no_mcp else None})
+    catalog = find_servers(configuration, files=mcp_config)
+    rows = {entry.name: _describe(entry) for entry in catalog.servers}
+    rows |= {entry.name: {**_describe(entry), "state": describe_entry(entry, is_trusted=False)} for entry in catalog.withheld}
+    exit_code = 0
+    if start and catalog.servers:
+        flags = Flags(mcp_config=mcp_config, no_mcp=no_mcp, builtin=False)
+        with prepare(flags, use_servers={entry.name for entry in catalog.servers}) as cli_setup:
+            for status in cli_setup.servers.status() if cli_setup.servers is not None else ():
+                rows[status.name]["state"] = describe_status(status)
+                exit_code |= status.state == "failed"
+    for note in catalog.notes:
+        print_note(note)
+    if json:
+        for row in rows.values():
+            write_json_line(sys.stdout, row)
+    elif rows:
+        Printer(sys.stdout).print_table([{**row, "sandbox": "yes" if row["sandbox"] else "no"} for row in rows.values()])
+    else:
+        print_note("no MCP servers are configured: add one with toolglot mcp add NAME -- COMMAND, or toolglot mcp add NAME URL")
+    return exit_code
+
+
+def _describe(entry: ServerEntry) -> dict[str, Any]:
+    """Return a row of the list."""
+    return {
+        "name": entry.name,
+        "state": describe_entry(entry),
+        "target": entry.target,
+        "sandbox": entry.is_sandboxed,
+        "origin": entry.origin,
+    }
+
+
+@click.command("add")
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Variable for the program. Repeatable.")
+@click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="Header for every request. Repeatable.")
+@click.option("--cwd", help="Directory that the program starts in.")
+@click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable.")
+@click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer tools that match. Repeatable.")
+@click.option("--sandbox/--no-sandbox", default=None, help="Run the program in the sandbox of commands, or not.")
+@click.option("--network/--no-network", default=None, help="Let it use the network in the sandbox, or not.")
+@click.option("--approve/--no-approve", default=None, help="Ask before every call of its tools, or before none.")
+@_PROJECT
+@JSON
+@click.argument("name")
+@click.argument("words", nargs=-1, required=True, metavar="URL | COMMAND [ARGS]... | JSON")
+def add_command(
+    env: tuple[str, ...], header: tuple[str, ...], name: str, words: tuple[str, ...], project: bool, json: bool, **options: Any
+) -> None:
+    r"""Add a server to your configuration.
+
+    \b
+    toolglot mcp add docs https://example.com/mcp
+    toolglot mcp add github -e TOKEN='${GITHUB_TOKEN}' -- npx -y some-server
+    toolglot mcp add files '{"command": "npx", "args": ["-y", "some-server"]}'
+
+    Write -- before a command with options of its own, and '${VARIABLE}' for a secret: it is read from the environment when the
+    server starts.
+    """
+    fields: dict[str, Any] = {}
+    if len(words) == 1 and words[0].startswith("{"):
+        file = parse_server_file(f'{{"mcpServers": {{{json_module.dumps(name)}: {words[0]}}}}}', Path("the server"))
+        server = file.servers[name]
+        if server.problem or server.env_file:
+            raise UsageError(server.problem or "envFile works only in a file: name it with --mcp-config, or use --env")
+        for note in file.notes:
+            print_note(note)
+        fields = _list_changes(server.settings)
+    elif words[0].startswith(("http://", "https://")):
+        if len(words) > 1:
+            raise UsageError(f"a URL has no arguments: remove {words[1]!r}")
+        fields["url"] = words[0]
+    else:
+        fields |= {"command": words[0], "args": list(words[1:])} if words[1:] else {"command": words[0]}
+    pairs = {"env": dict(_split(pair, "=") for pair in env), "headers": dict(_split(pair, ":") for pair in header)}
+    fields |= {key: {**fields.get(key, {}), **values} for key, values in pairs.items() if values}
+    fields |= {key: value for key, value in options.items() if value is not None and value != ()}
+    msgspec.convert(fields, McpServer)  # which refuses what is not valid
+    fields = json_module.loads(json_module.dumps(fields))  # with lists, as TOML has them
+    path = _edit(project, lambda text: add_server(text, name, fields))
+    if json:
+        write_json_line(sys.stdout, {"name": name, "file": str(path)})
+    else:
+        print_line(f"added {name} to {path}; try it with: toolglot mcp test {name}")
+    if project:
+        print_note("servers of a project are started only in a trusted directory (toolglot trust), in the sandbox")
+
+
+def _list_changes(struct: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields of a struct that differ from their defaults, as plain data."""
+    values = {name: value for name, value in asdict(struct).items() if value != getattr(type(struct)(), name)}
+    return {
+        name: _list_changes(value) if isinstance(value, msgspec.Struct) else msgspec.to_builtins(value)
+        for name, value in values.items()
+    }
+
+
+def _split(pair: str, separator: str) -> tuple[str, str]:
+    name, found, value = pair.partition(separator)
+    if not found or not name.strip():
+        raise UsageError(f"{pair.partition(separator)[0]!r} has no value: write NAME{separator}VALUE")
+    return name.strip(), value.strip()
+
+
+def _edit(project: bool, change: Callable[[str], str]) -> Path:
+    """Change a configuration file; return it. Raises UsageError."""
+    path = Path.cwd() / PROJECT_FILE if project else config_file()
+    try:
+        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
+    except (OSError, ValueError) as e:
+        raise UsageError(f"cannot read {str(path)!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
+    try:
+        changed = change(text).encode()
+    except UsageError as e:
+        raise UsageError(f"cannot change {path}: {e}") from None
+    if project:
+        path.write_bytes(changed)
+    else:
+        write_private(Path(os.path.realpath(path)), changed)
+    return path
+
+
+@click.command("remove")
+@click.argument("name")
+@_PROJECT
+@JSON
+def remove_command(name: str, project: bool, json: bool) -> None:
+    """Remove a server from your configuration."""
+    path = _edit(project, lambda text: remove_server(text, name))
+    if json:
+        write_json_line(sys.stdout, {"name": name, "file": str(path)})
+    else:
+        print_line(f"removed {name} from {path}")
+
+
+@click.command("test")
+@click.argument("name")
+@click.option(
+    "-m", "--model", help="Report what this PROVIDER:MODEL loses; default: every API format.", shell_complete=complete_model
+)
+@MCP
+@JSON
+@LOGGING
+def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_mcp: bool, json: bool, **logging: Any) -> int:
+    """Start a server, list its tools, and report what models lose of them.
+
+    The exit code is 1 if it cannot be used.
+    """
+    started = time.perf_counter()
+    flags = Flags(mcp_config=mcp_config, no_mcp=no_mcp, builtin=False, **logging)
+    with prepare(flags, use_servers={name}) as cli_setup:
+        seconds = time.perf_counter() - started
+        servers = cli_setup.servers
+        entry = servers.catalog.find(name) if servers is not None else None
+        if servers is None or entry is None:
+            raise UnknownName(
+                "MCP server", name, [each.name for each in servers.catalog.servers] if servers is not None else []
+            )
+        status = next((each for each in servers.status() if each.name == name), None)
+        if status is None:
+            raise UsageError(f"the MCP server {name} is not trusted: run toolglot trust {entry.directory}")
+        losses = _find_losses(cli_setup, model)
+        sandbox = servers.sandbox.label if servers.sandbox is not None and entry.is_sandboxed else ""
+        tools = [
+            {"name": tool.name, "description": tool.description, "effects": sorted(tool.effects)} for tool in servers.tools
+        ]
+        counts = {"prompts": status.prompt_count, "resources": status.resource_count}
+        record = {
+            "name": name,
+            "state": status.state,
+            "error": status.error,
+            "seconds": round(seconds, 3),
+            "server": f"{status.server_name} {status.server_version}".strip(),
+            "protocol": status.protocol,
+            "sandbox": sandbox,
+            "tools": tools,
+            **counts,
+            "problems": status.problems,
+            "losses": losses,
+        }
+    if json:
+        write_json_line(sys.stdout, record)
+    else:
+        _print_record(Printer(sys.stdout), record)
+    return int(status.state != "ready")
+
+
+def _find_losses(cli_setup: "CliSetup", model: str | None) -> dict[str, list[str]]:
+    """Return what each API format, or one model, loses of the tools."""
+    if model is not None:
+        targets: dict[str, Profile] = {model: find_profile(Setup(cli_setup.configuration.settings).resolve_model(model))}
+    else:
+        targets = {wire: resolve_profile(spec.default_profile) for wire, spec in SPECS.items()}
+    definitions = tuple(tool.definition for tool in cli_setup.tools)
+    losses: dict[str, list[str]] = {}
+    for target, profile in targets.items():
+        encoded = encode_request(Request(profile.model, [user("…")], definitions), profile)
+        losses[target] = describe_losses(encoded.losses)
+    return losses
+
+
+def _print_record(printer: Printer, record: dict[str, Any]) -> None:
+    printer.print_text(f"{record['name']}: {record['state']} after {record['seconds']:.1f} s", "bold")
+    if record["error"]:
+        printer.print_text(record["error"], "red", "  ")
+        return
+    rows = [("server", record["server"] or "unknown"), ("protocol", record["protocol"])]
+    rows += [("sandbox", record["sandbox"] or "none: it runs with all your rights")]
+    rows += [(word, str(record[word])) for word in ("prompts", "resources") if record[word]]
+    printer.print_pairs(rows)
+    printer.print_section(
+        pluralize(len(record["tools"]), "tool"),
+        [
+            (tool["name"], f"({', '.join(tool['effects'])}) {tool['description'].partition(chr(10))[0]}")
+            for tool in record["tools"]
+        ],
+    )
+    if record["problems"]:
+        printer.print_section("Left out or changed", record["problems"].items())
+    printer.print_section("Lost", [(target, "; ".join(losses) or "nothing") for target, losses in record["losses"].items()])

@@ -1,0 +1,160 @@
+"""The MCP servers of a command: which of them are started, in which sandbox, and what the user is told about them."""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from toolglot.cli.printer import print_note
+from toolglot.config.mcp_files import ServerInput
+from toolglot.config.mcp_servers import AskInput, ServerCatalog, ServerEntry
+from toolglot.config.settings import Settings
+from toolglot.errors import UnknownName, UsageError
+from toolglot.mcp.servers import McpServer
+from toolglot.textutil import pluralize
+
+if TYPE_CHECKING:
+    from toolglot.builtin.shell.server_sandbox import ServerSandbox
+    from toolglot.mcp.client import McpServers
+    from toolglot.mcp.listing import McpServerStatus
+
+__all__ = ["CliServers", "UseServers", "describe_entry", "describe_status"]
+
+UseServers = Literal["no", "start", "wait"] | Set[str]
+"""Whether a command uses the configured servers: not at all, without waiting for them, all of them, or only these."""
+
+
+class CliServers:
+    """Starts the servers of a catalog in the background. Those that cannot be used are `problems`, not errors.
+
+    `only`: just these, about which the caller tells the user itself.
+    """
+
+    def __init__(
+        self,
+        catalog: ServerCatalog,
+        settings: Settings,
+        *,
+        root: Path,
+        extra: Mapping[str, McpServer] | None = None,
+        only: Iterable[str] | None = None,
+        ask: AskInput | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.notify: Callable[[str], None] = print_note
+        """Tells the user of changes and sign-ins; called in any thread."""
+        self.problems: dict[str, str] = {}
+        servers = dict(extra or {})
+        wanted = None if only is None else set(only)
+        entries = [entry for entry in catalog.servers if entry.name not in servers and (wanted is None or entry.name in wanted)]
+        for entry in entries:
+            try:
+                servers[entry.name] = entry.resolve(ask if entry.settings.enabled else None)
+            except UsageError as e:
+                if entry.settings.enabled:
+                    self.problems[entry.name] = str(e)
+        self.sandbox: ServerSandbox | None = None
+        if any(server.sandbox and server.enabled for server in servers.values()):
+            from toolglot.builtin.configured import configured_server_sandbox
+
+            self.sandbox = configured_server_sandbox(settings, root, [entry.directory for entry in entries])
+        self.client: McpServers | None = None
+        if servers:
+            from toolglot.mcp import client  # it takes a while to import
+
+            self.client = client.McpServers(
+                servers,
+                launch=self.sandbox,
+                on_change=lambda text: self.notify(f"MCP server {text}") if wanted is None else None,
+                roots=[root],
+                sign_in=lambda name, address: self.notify(f"sign in to the MCP server {name} at {address}"),
+            )
+            self.client.start()
+
+    @classmethod
+    def open(
+        cls,
+        use: UseServers,
+        catalog: ServerCatalog,
+        settings: Settings,
+        root: Path,
+        extra: Mapping[str, McpServer],
+        *,
+        has_user: bool,
+    ) -> "CliServers | None":
+        """Start what a command uses; None if it uses nothing."""
+        if use == "no" or not (catalog.servers or catalog.notes or extra):
+            return None
+        only, ask = use if isinstance(use, Set) else None, _ask_for_input if has_user else None
+        return cls(catalog, settings, root=root, extra=extra, only=only, ask=ask)
+
+    @property
+    def tools(self) -> tuple[Any, ...]:
+        """The tools of the servers that are ready."""
+        return self.client.tools if self.client is not None else ()
+
+    def status(self) -> "tuple[McpServerStatus, ...]":
+        """Return how each server is doing, also those that could not be started."""
+        from toolglot.mcp.listing import McpServerStatus
+
+        failed = (McpServerStatus(name=name, state="failed", error=error) for name, error in self.problems.items())
+        return (*(self.client.status() if self.client is not None else ()), *failed)
+
+    def wait(self) -> None:
+        """Wait until each server is ready or has failed."""
+        if self.client is not None:
+            self.client.wait_ready()
+
+    def list_notices(self) -> list[str]:
+        """Return what the user should know before a conversation; servers that fail are reported when they do."""
+        notes = [*self.catalog.notes, *self.problems.values()]
+        for status in self.status():
+            if status.problems:
+                count = pluralize(len(status.problems), "tool")
+                notes.append(f"MCP server {status.name}: {count} left out or changed (toolglot mcp test {status.name})")
+        return notes
+
+    def restart(self, name: str) -> "McpServerStatus":
+        """Start a server again; return how it is doing. Raises UnknownName, UsageError."""
+        if name in self.problems:
+            raise UsageError(self.problems[name])
+        if self.client is None:
+            raise UnknownName("MCP server", name, [])
+        self.client.restart(name)
+        return next(status for status in self.client.status() if status.name == name)
+
+    def close(self) -> None:
+        """End the servers."""
+        if self.client is not None:
+            self.client.close()
+        if self.sandbox is not None:
+            self.sandbox.close()
+
+
+def _ask_for_input(wanted: ServerInput) -> str | None:
+    """Ask on the terminal for an input of VS Code."""
+    choices = click.Choice(wanted.options) if wanted.options else None
+    try:
+        return click.prompt(
+            wanted.description or wanted.id, type=choices, hide_input=wanted.is_password, default=wanted.default or None
+        )
+    except click.Abort:
+        return None
+
+
+def describe_entry(entry: ServerEntry, *, is_trusted: bool = True) -> str:
+    """Return in a few words whether a server is used."""
+    if not is_trusted:
+        return "not trusted: run toolglot trust"
+    if not entry.settings.enabled:
+        return "disabled"
+    return entry.problem or "enabled"
+
+
+def describe_status(status: "McpServerStatus") -> str:
+    """Return in a few words how a server is doing."""
+    if status.state != "ready":
+        return f"{status.state}: {status.error}" if status.error else status.state
+    counts = [(status.tool_count, "tool"), (status.prompt_count, "prompt"), (status.resource_count, "resource")]
+    return ", ".join(["ready", *(pluralize(count, word) for count, word in counts if count or word == "tool")])

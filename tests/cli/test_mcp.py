@@ -1,0 +1,180 @@
+"""MCP servers on the command line."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import run_cli
+
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.sandbox_probe import probe_sandbox
+from toolglot.config.trust import trust_directory
+
+SERVER = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
+needs_sandbox = pytest.mark.skipif(probe_sandbox().level is SandboxLevel.NONE, reason="no sandbox works here")
+
+
+@pytest.fixture(autouse=True)
+def home(isolated_home: Path) -> Path:
+    return isolated_home
+
+
+def write_servers(home: Path, name: str = "mcp.json", **entries: dict[str, Any]) -> str:
+    """Write a file with a server that works, and others."""
+    local = {"command": sys.executable, "args": [str(home / "server.py"), "${workspaceFolder}"]}
+    (home / "server.py").write_bytes(SERVER.read_bytes())
+    (home / name).write_text(json.dumps({"mcpServers": {"local": local, **entries}}))
+    return str(home / name)
+
+
+def run_simulator(prompt: str, *words: str) -> Any:
+    return run_cli("run", "-m", "simulator", *words, prompt)
+
+
+class TestRun:
+    def test_a_model_calls_tools_of_servers_and_one_that_fails_is_a_note(self, home: Path) -> None:
+        file = write_servers(home, bad={"command": "no-such-program"}, off={"command": "x", "disabled": True})
+        outcome = run_simulator('call mcp__local__echo {"text": "hello"}', "--mcp-config", file)
+        assert (outcome.code, "mcp__local__echo: hello" in outcome.out) == (0, True)
+        assert "MCP server bad cannot be used: " in outcome.err
+        assert "MCP server local: 2 tools left out or changed (toolglot mcp test local)" in outcome.err
+        assert "off" not in outcome.err
+
+    def test_what_writes_needs_approval_and_rules_name_servers(self, home: Path) -> None:
+        file = write_servers(home)
+        outcome = run_simulator('call mcp__local__write {"text": "x"}', "--mcp-config", file)
+        assert outcome.code == 3
+        assert "mcp__local__write needs approval" in outcome.err
+        outcome = run_simulator('call mcp__local__write {"text": "x"}', "--mcp-config", file, "--approve", "mcp__local__*")
+        assert outcome.code == 0
+        outcome = run_simulator('call mcp__local__echo {"text": "x"}', "--mcp-config", file, "--deny", "mcp__local__echo")
+        assert "mcp__local__echo: x" not in outcome.out
+        outcome = run_simulator("hi", "--mcp-config", file, "--allow", "mcp__other__*")
+        assert "no tool in --allow" in outcome.err or "mcp__other__*" in outcome.err
+        assert outcome.code == 2
+
+    def test_a_missing_variable_and_a_file_that_is_not_there(self, home: Path) -> None:
+        file = write_servers(home, needy={"command": "x", "env": {"A": "${NOT_SET_AT_ALL}"}})
+        outcome = run_simulator("hi", "--mcp-config", file)
+        assert outcome.code == 0
+        assert "the MCP server needy needs the variable NOT_SET_AT_ALL, which is not set" in outcome.err
+        outcome = run_simulator("hi", "--mcp-config", "none.json")
+        assert (outcome.code, "No such file" in outcome.err) == (2, True)
+
+    @needs_sandbox
+    def test_servers_of_a_project_start_in_a_sandbox_once_it_is_trusted(self, home: Path) -> None:
+        write_servers(home, ".mcp.json")
+        words = 'call mcp__local__echo {"text": "hello"}'
+        outcome = run_simulator(words)
+        assert "ignoring the MCP server local in" in outcome.err
+        assert "run `toolglot trust" in outcome.err
+        assert "hello" not in outcome.out
+        outcome = run_cli("trust", ".")
+        assert f"{home}/.mcp.json starts the MCP server local: " in outcome.out
+        assert "mcp__local__echo: hello" in run_simulator(words).out
+        shown = run_simulator("call mcp__local__environment {}").out
+        assert "TMPDIR" in shown  # which the sandbox sets
+        assert "mcp__local__echo: hello" not in run_simulator(words, "--no-mcp").out
+
+
+class TestCommands:
+    def test_list_add_and_remove(self, home: Path) -> None:
+        assert "no MCP servers are configured" in run_cli("mcp", "list").err
+        user_file = home / "user" / "config.toml"
+        user_file.write_text("# mine\n")
+        added = run_cli("mcp", "add", "files", "-e", "TOKEN=${HOME}", "--allow", "get_*", "--", "npx", "-y", "some-server")
+        assert (added.code, "added files to" in added.out) == (0, True)
+        header = "Authorization: Bearer abc-12345678"
+        assert run_cli("mcp", "add", "web", "https://x/mcp", "more").code == 2
+        assert run_cli("mcp", "add", "web", "https://x/mcp", "-H", header, "--no-approve", "--json").records() == [
+            {"name": "web", "file": str(user_file)}
+        ]
+        assert run_cli("mcp", "add", "js", '{"type": "http", "url": "https://y"}').code == 0
+        assert user_file.read_text() == (
+            '# mine\n\n[mcp.servers.files]\ncommand = "npx"\nargs = ["-y","some-server"]\nenv.TOKEN = "${HOME}"\n'
+            'allow = ["get_*"]\n\n[mcp.servers.web]\nurl = "https://x/mcp"\nheaders.Authorization = "Bearer abc-12345678"\n'
+            'approve = false\n\n[mcp.servers.js]\nurl = "https://y"\n'
+        )
+        rows = run_cli("mcp", "list", "--json").records()
+        assert [(row["name"], row["state"], row["target"]) for row in rows] == [
+            ("files", "enabled", "npx -y some-server"),
+            ("web", "enabled", "https://x/mcp"),
+            ("js", "enabled", "https://y"),
+        ]
+        for words in (("config", "show"), ("config", "show", "--json"), ("doctor", "--json"), ("mcp", "list")):
+            outcome = run_cli(*words)
+            assert "web" in outcome.out
+            assert "abc-12345678" not in outcome.out + outcome.err
+        assert run_cli("mcp", "remove", "web").code == 0
+        assert run_cli("mcp", "remove", "files").code == 0
+        assert user_file.read_text() == '# mine\n\n[mcp.servers.js]\nurl = "https://y"\n'
+
+    @pytest.mark.parametrize(("words", "message"), [
+        (("x",), "Missing argument"),
+        (("x", "npx", "-y"), "-y"),
+        (("js", "{"), "is not JSON"),
+        (("js", '{"type": "sse", "url": "https://x"}'), "Streamable HTTP"),
+        (("-e", "NOVALUE", "x", "cmd"), "has no value"),
+    ])  # fmt: skip
+    def test_what_cannot_be_added(self, words: tuple[str, ...], message: str) -> None:
+        outcome = run_cli("mcp", "add", *words)
+        assert outcome.code == 2
+        assert message in outcome.err
+
+    def test_a_projects_file(self, home: Path) -> None:
+        outcome = run_cli("mcp", "add", "--project", "s", "cmd")
+        assert "only in a trusted directory" in outcome.err
+        assert (home / "toolglot.toml").read_text() == '[mcp.servers.s]\ncommand = "cmd"\n'
+        assert run_cli("mcp", "list").out == ""
+        trust_directory(home)
+        assert [(row["name"], row["sandbox"]) for row in run_cli("mcp", "list", "--json").records()] == [("s", True)]
+        assert run_cli("mcp", "remove", "--project", "s").code == 0
+
+    def test_a_test_says_what_there_is_and_what_is_lost(self, home: Path) -> None:
+        file = write_servers(home, bad={"command": "no-such-program"})
+        outcome = run_cli("mcp", "test", "local", "--mcp-config", file)
+        assert outcome.code == 0
+        for text in ("local: ready after", "scripted 1.2", "none: it runs with all your rights", "22 tools", "broken_schema"):
+            assert text in outcome.out
+        assert "gemini              lost: anyOf at tool 'mcp__local__any_of'" in outcome.out
+        (record,) = run_cli("mcp", "test", "local", "--mcp-config", file, "-m", "openai:gpt-5", "--json").records()
+        assert (record["state"], record["protocol"], len(record["tools"])) == ("ready", "2025-11-25", 22)
+        assert list(record["losses"]) == ["openai:gpt-5"]
+        outcome = run_cli("mcp", "test", "bad", "--mcp-config", file)
+        assert outcome.code == 1
+        assert "bad: failed after" in outcome.out
+        outcome = run_cli("mcp", "test", "locl", "--mcp-config", file)
+        assert (outcome.code, "did you mean 'local'" in outcome.err) == (2, True)
+        listed = run_cli("mcp", "list", "--start", "--json", "--mcp-config", file)
+        assert listed.code == 1
+        assert [row["state"].partition(":")[0] for row in listed.records()] == [
+            "ready, 22 tools, 1 prompt, 2 resources",
+            "failed",
+        ]
+
+    def test_tools_call_and_check(self, home: Path) -> None:
+        file = write_servers(home)
+        outcome = run_cli("tools", "--mcp-config", file, "-m", "openai:gpt-5", "--json")
+        assert '"name":"mcp__local__echo"' in outcome.out
+        outcome = run_cli("call", "--mcp-config", file, "mcp__local__echo", '{"text": "hello"}')
+        assert (outcome.code, outcome.out) == (0, "hello\n")
+        outcome = run_cli("check", "--mcp-config", file, "--for", "gemini")
+        assert (outcome.code, "mcp__local__any_of" in outcome.out) == (0, True)
+        assert run_cli("check").code == 2
+
+    def test_no_server_is_started_for_other_tools(self, home: Path) -> None:
+        file = write_servers(home)
+        assert run_cli("call", "--mcp-config", file, "glob", '{"pattern": "*.json"}').code == 0
+        assert not (home / "log").exists()
+
+    def test_doctor_names_servers(self, home: Path) -> None:
+        write_servers(home, ".mcp.json", needy={"command": "x", "args": ["${NOT_SET_AT_ALL}"]})
+        (report,) = run_cli("doctor", "--json").records()
+        assert report["servers"]["local"].startswith("not trusted: run toolglot trust, in the sandbox: ")
+        trust_directory(home)
+        (report,) = run_cli("doctor", "--json").records()
+        assert report["servers"]["local"].startswith("enabled, in the sandbox: ")
+        assert "the MCP server needy needs the variable NOT_SET_AT_ALL, which is not set" in report["problems"]
+        assert "MCP servers" in run_cli("doctor").out

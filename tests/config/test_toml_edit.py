@@ -1,0 +1,62 @@
+import tomllib
+
+import pytest
+
+from toolglot.config.toml_edit import add_server, remove_server
+from toolglot.errors import UsageError
+
+TEXT = """# mine
+model = "simulator"  # cheap
+
+[mcp.servers.old] # a comment
+command = "x"
+env.A = "[mcp.servers.no]"
+
+[mcp.servers.old.oauth]
+scopes = ["a"]
+
+[chat]
+thinking = "shown"
+"""
+
+
+def test_a_server_is_added_at_the_end() -> None:
+    fields = {"command": "npx", "args": ["-y", 'a "b"'], "env": {"TOKEN": "${T}", "a.b": "é\n"}, "sandbox": True}
+    changed = add_server(TEXT, "new one", fields)
+    assert changed.startswith(TEXT)
+    assert tomllib.loads(changed)["mcp"]["servers"]["new one"] == fields
+    assert '[mcp.servers."new one"]' in changed
+    assert add_server("", "s", {"url": "https://x"}) == '[mcp.servers.s]\nurl = "https://x"\n'
+
+
+def test_a_server_is_removed_with_its_tables_and_nothing_else() -> None:
+    changed = remove_server(TEXT, "old")
+    assert changed == '# mine\nmodel = "simulator"  # cheap\n\n[chat]\nthinking = "shown"\n'
+    assert remove_server(add_server(TEXT, "new", {"url": "https://x"}), "new").rstrip() == TEXT.rstrip()
+
+
+@pytest.mark.parametrize("text", [
+    '[mcp.servers]\nold = {command = "x"}\n',
+    '[mcp]\nservers.old.command = "x"\n',
+    'mcp = {servers = {old = {command = "x"}}}\n',
+])  # fmt: skip
+def test_other_ways_to_write_a_server_are_left_to_the_user(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot be changed automatically"):
+        remove_server(text, "old")
+
+
+def test_a_table_inside_a_string_is_not_a_table() -> None:
+    text = 'system = """\n[mcp.servers.old]\nx\n"""\n[mcp.servers.old]\ncommand = "x"\n'
+    with pytest.raises(UsageError, match=r"cannot be changed automatically|not TOML"):
+        remove_server(text, "old")
+
+
+def test_what_cannot_be_done() -> None:
+    with pytest.raises(UsageError, match="there is an MCP server 'old' already"):
+        add_server(TEXT, "old", {"url": "https://x"})
+    with pytest.raises(UsageError, match="there is no MCP server 'none'"):
+        remove_server(TEXT, "none")
+    with pytest.raises(UsageError, match="not TOML"):
+        add_server("[", "x", {})
+    with pytest.raises(UsageError, match=r"cannot be changed automatically|not TOML"):
+        add_server("mcp = {}\n", "x", {"url": "https://x"})
