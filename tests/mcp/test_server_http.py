@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
@@ -43,7 +43,7 @@ async def client_of(url: str, mode: Any, token: str = "") -> AsyncGenerator[Clie
 
 
 async def test_programs_of_this_machine_are_served_and_web_pages_are_not() -> None:
-    async with serve_http(McpToolServer([add])) as url:
+    async with serve_http(McpToolServer([add]), max_request_body_size=10_000) as url:
         for mode in ("legacy", "auto"):
             async with client_of(url, mode) as client:
                 assert not (await client.call_tool("add", {"first": 1, "second": 2})).is_error
@@ -64,7 +64,7 @@ async def test_programs_of_this_machine_are_served_and_web_pages_are_not() -> No
                 )
             ]
             assert statuses == [200, 200, 200, 421, 421, 403, 403, 421, 403]
-            too_long = await http.post(url, content=b"x" * (33 * 1024 * 1024))
+            too_long = await http.post(url, content=b"x" * 10_001)
             assert too_long.status_code == 413
 
 
@@ -123,3 +123,38 @@ async def test_the_end_of_the_server_ends_calls_and_connections() -> None:
             group.create_task(call())
             await started.wait()
         await ended.wait()
+
+
+async def test_a_session_ends_with_its_client() -> None:
+    loop, closed = asyncio.get_running_loop(), asyncio.Event()
+
+    @contextmanager
+    def open_tools() -> Generator[list[Any]]:
+        yield [add]
+        loop.call_soon_threadsafe(closed.set)
+
+    async with serve_http(McpToolServer([add], open_tools=open_tools)) as url:
+        async with client_of(url, "legacy") as client:
+            await client.call_tool("add", {"first": 1, "second": 2})
+            assert not closed.is_set()
+        await closed.wait()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_client_that_cancels_a_call_ends_it(mode: str) -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with serve_http(McpToolServer([hang, add])) as url, client_of(url, mode) as client:
+        call = asyncio.create_task(client.call_tool("hang", {}))
+        await started.wait()
+        call.cancel()
+        await ended.wait()
+        assert not (await client.call_tool("add", {"first": 1, "second": 2})).is_error
