@@ -221,12 +221,13 @@ def answer(message: dict[str, Any]) -> None:
     if MODERN:
         result = {"resultType": "complete", **result}
         if method.endswith(("/list", "/read", "/discover")):
-            result |= {"ttlMs": 0, "cacheScope": "private"}
+            result |= {"ttlMs": 1 if method == "tools/list" else 0, "cacheScope": "private"}
     send({"id": id, "result": result})
 
 
 def main() -> None:
     note("starts")
+    note("pid", str(os.getpid()))
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") == "notifications/cancelled":

@@ -4,15 +4,16 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.mcp.client_kit import ALLOW_ALL, call, eventually, lines, run, server
 
-from toolglot import Allow, ApprovalRequest, Deny, Media, Orchestrator, Text, ToolConfig, ToolResult
+from toolglot import Allow, ApprovalRequest, Deny, Media, Orchestrator, Text, ToolConfig
 from toolglot.approvals import Approve
 from toolglot.errors import UnknownName, UsageError
 from toolglot.events import ToolOutcome, ToolProgress
@@ -22,14 +23,6 @@ from toolglot.messages import ToolCall
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
-SCRIPT = Path(__file__).with_name("scripted_server.py")
-ALLOW_ALL = ToolConfig(approval_effects=())
-
-
-def server(directory: Path, *modes: str, **fields: Any) -> McpServer:
-    directory.mkdir(exist_ok=True)
-    return McpServer(command=sys.executable, args=("-I", "-S", str(SCRIPT), str(directory), *modes), **fields)
-
 
 @pytest.fixture(scope="module", params=["session", "modern"])
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpServers]:
@@ -37,27 +30,6 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory = tmp_path_factory.mktemp("server")
     with McpServers({"s": server(directory, request.param)}) as connected:
         yield connected
-
-
-async def run(servers: McpServers, tool: str, approve: Approve | None = None, emit: Any = None, **arguments: Any) -> ToolResult:
-    executor = ToolExecutor(ToolRegistry(servers), ALLOW_ALL, approve=approve)
-    name = tool if tool.startswith("mcp__") else f"mcp__s__{tool}"
-    return (await executor.run(ToolCall("c1", name, arguments), emit=emit)).result
-
-
-def call(servers: McpServers, tool: str, approve: Approve | None = None, **arguments: Any) -> ToolResult:
-    return asyncio.run(run(servers, tool, approve, **arguments))
-
-
-def lines(directory: Path, name: str) -> list[str]:
-    file = directory / name
-    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-
-
-async def eventually(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 # ---- what there is

@@ -15,26 +15,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.mcp.client_kit import call, eventually, run
 
-from toolglot import ToolConfig, ToolResult
 from toolglot.mcp import McpOAuth, McpServer, McpServers, McpServerStatus
 from toolglot.mcp import http_transport as http_module
 from toolglot.mcp.http_server import serve_http
 from toolglot.mcp.server import McpToolServer
-from toolglot.messages import ToolCall
-from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
 TOKEN = "correct-horse-battery"
-
-
-async def run(servers: McpServers, tool: str, **arguments: Any) -> ToolResult:
-    executor = ToolExecutor(ToolRegistry(servers), ToolConfig(approval_effects=()))
-    return (await executor.run(ToolCall("c1", f"mcp__s__{tool}", arguments))).result
-
-
-def call(servers: McpServers, tool: str, **arguments: Any) -> ToolResult:
-    return asyncio.run(run(servers, tool, **arguments))
 
 
 def status_of(server: McpServer) -> McpServerStatus:
@@ -57,6 +46,28 @@ async def test_our_client_and_our_server_understand_each_other() -> None:
         assert (refused.state, refused.error) == ("failed", "it answered with HTTP 401")
         assert wants_sign_in.state == "failed"
         assert "Traceback" not in wants_sign_in.error
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_changes_of_a_server_are_noticed(is_modern: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_modern:  # what a server does that knows only the older protocol
+
+        async def initialize(session: Any) -> None:
+            await session.initialize()
+
+        monkeypatch.setattr("mcp.client.client.negotiate_auto", initialize)
+    registry = ToolRegistry([add])
+    async with serve_http(McpToolServer(registry)) as url, McpServers({"s": McpServer(url=url)}) as servers:
+        assert servers.status()[0].protocol == ("2026-07-28" if is_modern else "2025-11-25")
+
+        def subtract(first: int, second: int) -> int:
+            return first - second
+
+        await asyncio.sleep(0)
+        registry.register(subtract)
+        await run(servers, "add", first=1, second=1)
+        await eventually(lambda: servers.origin("mcp__s__subtract"))
+        assert (await run(servers, "subtract", first=3, second=1)).text == "2"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -60,7 +60,7 @@ class ServerCalls:
         suspension = context.inner_tools.suspension if context.inner_tools is not None else None
         if isinstance(suspension, CallWaits):
             return await suspension.call.wait(context)
-        call = RemoteCall(self._link.name, context.call.name, context.call.id, self._link.server.timeout, self._link.loop)
+        call = RemoteCall(self._link.name, context, self._link.server.timeout, self._link.loop)
         work = self._run_call(call, tool, arguments, is_repeatable)
         try:
             self._link.loop.call_soon_threadsafe(call.start, work)  # with the caller's context variables: its trace goes on

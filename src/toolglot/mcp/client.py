@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from logging import getLogger
+from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -26,6 +26,8 @@ from toolglot.tools.tool import Tool
 __all__ = ["McpServers"]
 
 log = getLogger("toolglot.mcp")
+for _name in ("mcp", "client"):  # the SDK's loggers: where nobody has set up logging, their tracebacks would be printed
+    getLogger(_name).addHandler(NullHandler())
 T = TypeVar("T")
 _CLOSE_SECONDS = 10.0
 _GRACE_SECONDS = 5.0  # that a start may take beyond the time of its server, to clean up
@@ -67,6 +69,7 @@ class McpServers:
             raise UsageError("MCP servers need the package mcp; install it with: pip install 'toolglot[mcp]'")
         self._loop = asyncio.new_event_loop()
         self._loop.set_debug(False)
+        self._loop.set_exception_handler(lambda loop, details: log.debug("%s", details.get("message")))
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -171,6 +174,8 @@ class McpServers:
         return tuple(tool for connection in self._connections.values() for _, tool in [*connection.tools.values()])
 
     def __iter__(self) -> Iterator[Tool]:
+        if self._thread is None and self._connections:  # an agent without tools would not be noticed
+            raise UsageError("the MCP servers are not started; use `with servers:` or servers.start()")
         return iter(self.tools)
 
     @property

@@ -272,6 +272,7 @@ class Connection:
         while wanted and delay <= _MAX_BACKOFF_SECONDS:
             try:
                 async with client.listen(**wanted) as subscription:
+                    self.changed.set()  # nobody knows what has happened until now
                     async for _ in subscription:
                         delay = _BACKOFF_SECONDS
                         self.changed.set()
@@ -279,7 +280,6 @@ class Connection:
                 log.debug("MCP server %s: no more news of changes: %s", self.name, describe_error(e))
             await asyncio.sleep(delay)
             delay *= 2
-            self.changed.set()  # nobody knows what has happened in the meantime
 
     async def _refresh(self, client: "Client") -> None:
         """Ask for tools, prompts and resources. A server that cannot list the latter two still has its tools."""

@@ -4,6 +4,7 @@ The two may run in different threads, and a call that waits for an answer of the
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -36,15 +37,15 @@ class CallWaits(CallSuspended):
 class RemoteCall:
     """A call of a tool. `work` runs in the event loop of the servers."""
 
-    def __init__(self, server: str, tool: str, call_id: str, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
-        self.server, self.tool, self.notes = server, tool, list[str]()
-        self._id, self._timeout, self._loop = call_id, timeout, loop
-        self._report: Callable[[str], None] = lambda text: None
+    def __init__(self, server: str, context: Context, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.server, self.tool, self.notes = server, context.call.name, list[str]()
+        self._id, self._timeout, self._loop = context.call.id, timeout, loop
+        self._report = context.report
         self._reported_at = float("-inf")
         self._lock = Lock()
         self._news = self._new_future()
-        self._outcome: Callable[[Future[Any]], None] | None = None  # of a call that ended while the user was asked
-        self._answer: asyncio.Future[Allow | Deny] | None = None
+        self._later_news = deque[Callable[[Future[Any]], None]]()  # that came while the user was asked
+        self._answers: dict[str, asyncio.Future[Allow | Deny]] = {}  # of questions, by their ids
         self._question_count = 0
         self._asking = asyncio.Lock()
         self._clock: asyncio.Timeout | None = None
@@ -66,22 +67,23 @@ class RemoteCall:
                 result = await work
             except asyncio.CancelledError:
                 cancelled = ToolError(f"The call of {self.tool} was cancelled.", kind="cancelled")
-                self._finish(lambda news: news.set_exception(cancelled))
+                self._tell(lambda news: news.set_exception(cancelled))
                 raise
             except Exception as e:
                 error = e
-                self._finish(lambda news: news.set_exception(error))
+                self._tell(lambda news: news.set_exception(error))
             else:
-                self._finish(lambda news: news.set_result(result))
+                self._tell(lambda news: news.set_result(result))
 
         self._task = self._loop.create_task(run())
 
-    def _finish(self, outcome: Callable[[Future[Any]], None]) -> None:
+    def _tell(self, news: Callable[[Future[Any]], None]) -> None:
+        """Pass on a question or the outcome, when the question before it is answered."""
         with self._lock:
             if self._news.done():
-                self._outcome = outcome
+                self._later_news.append(news)
             else:
-                outcome(self._news)
+                news(self._news)
 
     @asynccontextmanager
     async def limit_time(self) -> AsyncGenerator[None]:
@@ -116,9 +118,7 @@ class RemoteCall:
                     request = make_request(
                         self.server, self.tool, f"{self._id}-question-{self._question_count}", params, problem
                     )
-                    self._answer = self._loop.create_future()
-                    self._news.set_result(request)
-                    answer = await self._answer
+                    answer = await self._put_question(request)
                     result = read_answer(params, answer)
                     if not isinstance(result, str):
                         if isinstance(answer, Deny):
@@ -132,6 +132,14 @@ class RemoteCall:
         self.notes.append(f"{self.server} asked for more information; {problem}, so it was cancelled")
         return ElicitResult(action="cancel")
 
+    async def _put_question(self, request: ApprovalRequest) -> Allow | Deny:
+        self._answers[request.id] = self._loop.create_future()
+        self._tell(lambda news: news.set_result(request))
+        try:
+            return await self._answers[request.id]
+        finally:
+            del self._answers[request.id]
+
     # ---- in the event loop of the caller
 
     async def wait(self, context: Context) -> ToolOutput:
@@ -141,7 +149,7 @@ class RemoteCall:
         request: ApprovalRequest | None = None
         if inner is not None and isinstance(inner.suspension, CallWaits):  # the call goes on where it was suspended
             if inner.ruling is not None:
-                self._take_answer(inner.ruling.answer)
+                self._take_answer(inner.suspension.request, inner.ruling.answer)
             else:
                 request = inner.suspension.request
         try:
@@ -150,7 +158,7 @@ class RemoteCall:
                     answer = Deny("nobody can be asked") if inner is None else await inner.ask(request)
                     if answer is None:
                         raise CallWaits(request, self)
-                    self._take_answer(answer)
+                    self._take_answer(request, answer)
                 news = await asyncio.wrap_future(self._news)
                 if not isinstance(news, ApprovalRequest):
                     return news
@@ -159,15 +167,15 @@ class RemoteCall:
             self.cancel()
             raise
 
-    def _take_answer(self, answer: Allow | Deny) -> None:
+    def _take_answer(self, request: ApprovalRequest, answer: Allow | Deny) -> None:
         with self._lock:
             self._news = self._new_future()
-            if self._outcome is not None:
-                self._outcome(self._news)
+            if self._later_news:
+                self._later_news.popleft()(self._news)
 
-        def resolve() -> None:
-            if self._answer is not None and not self._answer.done():
-                self._answer.set_result(answer)
+        def resolve() -> None:  # unless the server is gone that has asked
+            if (future := self._answers.get(request.id)) is not None and not future.done():
+                future.set_result(answer)
 
         self._loop.call_soon_threadsafe(resolve)
 

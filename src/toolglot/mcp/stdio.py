@@ -91,6 +91,8 @@ async def stdio_transport(
     incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
 
+    has_ended = anyio.Event()
+
     async def read() -> None:
         lines = _LineReader(tail)
         async with incoming:
@@ -110,6 +112,7 @@ async def stdio_transport(
                 if process.returncode is not None:
                     reason = f"it exited with code {process.returncode}"
             on_end(reason)
+            has_ended.set()
 
     async def write() -> None:
         try:
@@ -117,6 +120,8 @@ async def stdio_transport(
                 async for item in outgoing:
                     await process.stdin.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            with anyio.move_on_after(_EXIT_SECONDS):
+                await has_ended.wait()  # most likely it is about to exit, and `read` knows with which code
             on_end("it closed its input")
 
     async with anyio.create_task_group() as tasks:
@@ -128,7 +133,8 @@ async def stdio_transport(
             read_stream.close()
             with anyio.CancelScope(shield=True):
                 await _stop_process(process)
-                await anyio.to_thread.run_sync(tail.wait)
+                with suppress(RuntimeError):  # the program ends, and starts no more threads
+                    await anyio.to_thread.run_sync(tail.wait)
             for stream in (incoming, write_stream, outgoing):
                 stream.close()
             tasks.cancel_scope.cancel()

@@ -1,0 +1,124 @@
+"""What happens when several things happen at once: threads, questions while a server dies, the end of the program."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run, server
+
+from toolglot import Allow, ApprovalRequest, Orchestrator
+from toolglot.mcp import McpServers
+from toolglot.mcp.listing import MAX_ITEMS, list_all
+
+
+def test_many_threads_and_agents_use_the_same_server(tmp_path: Path) -> None:
+    with McpServers({"s": server(tmp_path)}) as servers:
+        results: list[str] = []
+
+        async def call_many(thread: int) -> None:
+            texts = await asyncio.gather(*(run(servers, "echo", text=f"{thread}-{number}") for number in range(10)))
+            results.extend(result.text for result in texts)
+
+        threads = [threading.Thread(target=asyncio.run, args=(call_many(number),)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(results) == sorted(f"{thread}-{number}" for thread in range(4) for number in range(10))
+
+
+def test_a_server_may_die_while_the_user_thinks(tmp_path: Path) -> None:
+    """The answer to the first question is not taken for an answer to the second."""
+    questions: list[str] = []
+
+    async def approve(request: ApprovalRequest) -> Allow:
+        questions.append(request.id)
+        if len(questions) == 1:
+            os.kill(int(lines(tmp_path, "pid")[0]), signal.SIGKILL)
+            await eventually(lambda: len(lines(tmp_path, "starts")) == 2)
+        return Allow(arguments={"name": f"answer {len(questions)}"})
+
+    with McpServers({"s": server(tmp_path)}) as servers:
+        result = call(servers, "ask", approve)
+    assert "answer 2" in result.text
+    assert questions == ["c1-question-1", "c1-question-2"]
+
+
+def test_an_open_question_is_not_asked_in_another_process(tmp_path: Path) -> None:
+    """The call has been started: it is not started again."""
+    with McpServers({"s": server(tmp_path)}) as servers:
+        agent = Orchestrator("simulator", tools=servers, approve=lambda request: "later", config=ALLOW_ALL)
+        assert agent.run_sync("call mcp__s__ask {}\nthen say done").stop == "approval"
+        saved = agent.save()
+        other = Orchestrator.load(saved, "simulator", tools=servers, approve=lambda request: True, config=ALLOW_ALL)
+        assert other.resume_sync().text == "done"
+        kinds = [result.error_kind for message in other.conversation for result in message.results]
+        assert kinds == ["unknown_outcome"]
+        assert lines(tmp_path, "calls") == ["ask {}"]
+
+
+def test_lists_are_fetched_again_when_they_expire(tmp_path: Path) -> None:
+    with McpServers({"s": server(tmp_path, "modern", allow=("echo", "extra"))}) as servers:
+        (tmp_path / "changed").touch()
+
+        async def call_until_changed() -> None:
+            while len(servers.tools) == 1:
+                await run(servers, "echo")
+
+        asyncio.run(asyncio.wait_for(call_until_changed(), 20))
+
+
+def test_the_end_of_the_program_ends_the_servers(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from toolglot.mcp import McpServer, McpServers
+servers = McpServers({{"s": McpServer(command=sys.executable, args=("-I", "-S", {str(SCRIPT)!r}, {str(tmp_path)!r}))}})
+servers.start()
+servers.wait_ready()
+print(servers.status()[0].state)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("ready\n", "")
+    assert lines(tmp_path, "ends")
+
+
+def test_what_providers_cannot_express_names_server_and_tool(tmp_path: Path) -> None:
+    with McpServers({"s": server(tmp_path, allow=("any_of",))}) as servers:
+        result = Orchestrator("simulator:gemini", tools=servers).run_sync("hello")
+    assert [loss.where for loss in result.losses] == ["tool 'mcp__s__any_of' at $"]
+
+
+class Page(NamedTuple):
+    items: list[int]
+    next_cursor: str | None
+    ttl_ms: int = 0
+
+
+def test_endless_lists_end() -> None:
+    problems: list[str] = []
+
+    def fetch_all(pages: dict[str | None, Page] | None) -> list[Any]:
+        numbers = iter(range(10**9))
+
+        async def fetch(cursor: str | None) -> Page:
+            return pages[cursor] if pages else Page([0] * 100, str(next(numbers)))
+
+        work: Awaitable[tuple[list[Any], int]] = list_all(fetch, lambda page: page.items, problems.append)
+        return asyncio.run(_first(work))
+
+    assert fetch_all({None: Page([1], "a", 9), "a": Page([2], None, 5)}) == [1, 2]
+    assert problems == []
+    assert fetch_all({None: Page([1], "a"), "a": Page([2], "b"), "b": Page([3], "a")}) == [1, 2, 3]
+    assert len(fetch_all(None)) == MAX_ITEMS
+    assert "goes in circles" in problems[0]
+    assert "is too long" in problems[1]
+
+
+async def _first(work: Awaitable[tuple[list[Any], int]]) -> list[Any]:
+    return (await work)[0]
