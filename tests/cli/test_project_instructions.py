@@ -55,6 +55,25 @@ def test_the_user_is_asked_once(project: Path, answer: bool, capsys: Capture) ->
     assert (note in err) is not answer
 
 
+def test_two_directories_are_one_question(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (project / "toolglot.toml").write_text('tools = ["x.py"]\n')
+    (root := tmp_path_factory.mktemp("root") / "AGENTS.md").write_text("Use spaces.")
+    questions: list[str] = []
+    prepare(Flags(root=root.parent), confirm=lambda question: bool(questions.append(question)))
+    assert questions == [f"Do you trust {project} and {root.parent}?"]
+
+
+def test_a_damaged_list_of_trusted_directories_is_a_problem_only_where_it_counts(project: Path) -> None:
+    (project / "state").mkdir()
+    (project / "state" / "trust.json").write_text("{")
+    assert "is damaged" in run_cli("run", "hi").err
+    outcome = run_cli("doctor", "--json")
+    assert any("is damaged" in problem for problem in json.loads(outcome.out)["problems"])
+    (project / "AGENTS.md").unlink()
+    (project / ".agents").rename(project / "agents")
+    assert run_cli("run", "hi").code == 0
+
+
 def test_a_skill_is_loaded_in_a_run(project: Path) -> None:
     trust_directory(project)
     outcome = run_cli(

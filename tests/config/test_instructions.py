@@ -65,7 +65,7 @@ class TestFiles:
         (root := tmp_path / "a" / "b").mkdir(parents=True)
         trust_directory(tmp_path)
         (tmp_path / "a" / "AGENTS.md").write_text("above")
-        assert read(root) == Instructions(project_names=SETTINGS.files)
+        assert read(root) == Instructions()
         (root / "AGENTS.md").write_text("here")
         assert names(read(root)) == ["AGENTS.md"]
 

@@ -173,7 +173,7 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
         sandbox=_describe_sandbox(workspace, is_wanted=settings.builtin.sandbox),
         tools=_describe_tools(settings, workspace),
         plugins=list(list_plugins()),
-        instructions=_describe_instructions(settings, workspace),
+        instructions=_describe_instructions(settings, workspace, problems),
         servers=_describe_servers(configuration, problems),
         programs={
             name: next(filter(None, (find_program(each, [workspace]) for each in names)), None)
@@ -229,11 +229,15 @@ def _find_key_origin(profile: Profile, settings: Settings) -> str | None:
     return describe_key_origin(profile)
 
 
-def _describe_instructions(settings: Settings, workspace: Root) -> dict[str, str]:
+def _describe_instructions(settings: Settings, workspace: Root, problems: list[str]) -> dict[str, str]:
     """Describe the files and skills that models are told of."""
     if not settings.instructions.enabled:
         return {"AGENTS.md and skills": "off: instructions.enabled is false"}
-    found = configured_instructions(workspace.path, settings.instructions)
+    try:
+        found = configured_instructions(workspace.path, settings.instructions)
+    except ToolglotError as e:  # the list of trusted directories is damaged
+        problems.append(str(e))
+        return {}
     rows = {str(path): f"{len(text):,} characters" for path, text in found.files.items()}
     rows |= {
         f"skill {skill.name}": "; ".join((f"{skill.origin}: {skill.directory}", *skill.problems)) for skill in found.skills

@@ -250,23 +250,22 @@ def _open_project(
         claims.append((entry.directory, name, [f"{entry.origin} wants to start the MCP server {entry.name}: {entry.target}"]))
     if not claims:
         return configuration, instructions, catalog
-    # The outermost one: all are on the way from the workspace up.
-    trusted = min((owner for owner, _, _ in claims), key=lambda owner: len(owner.parts))
-    if confirm is None or has_decision(trusted):
+    owners = dict.fromkeys(owner for owner, _, _ in claims)
+    outermost = [owner for owner in owners if owners.keys().isdisjoint(owner.parents)]  # trust covers what is below
+    if confirm is None or all(map(has_decision, outermost)):
         names, command = ", ".join(name for _, name, _ in claims), "toolglot trust"
-        command += "" if trusted == project else f" {trusted}"
+        command += "" if outermost == [project] else f" {outermost[0]}"
         print_note(f"ignoring {names}: the directory is not trusted (run `{command}`)")
         return configuration, instructions, catalog
     printer = Printer(sys.stdout)
     for text in (line for _, _, lines in claims for line in lines):
         for row in Line(escape_deceptive(text).replace("\n", "␊")).wrap(printer.width - 1, CONTINUATION):
             printer.write(row.append("\n"))
-    name = "this directory" if trusted == project else escape_deceptive(str(trusted)).replace("\n", "␊")
-    if confirm(f"Do you trust {name}?"):
-        trust_directory(trusted)
-        return _read_project(flags, directory)
-    refuse_trust(trusted)
-    return configuration, instructions, catalog
+    name = " and ".join(escape_deceptive(str(owner)).replace("\n", "␊") for owner in outermost)
+    is_trusted = confirm(f"Do you trust {'this directory' if outermost == [project] else name}?")
+    for owner in outermost:
+        (trust_directory if is_trusted else refuse_trust)(owner)
+    return _read_project(flags, directory) if is_trusted else (configuration, instructions, catalog)
 
 
 def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:

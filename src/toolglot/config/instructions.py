@@ -5,7 +5,7 @@ workspace up to the top of its Git repository, or in the workspace alone if ther
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -92,29 +92,29 @@ def read_instructions(
         return Instructions()
     directories = _project_directories(root)
     top, problems = directories[0], list[str]()
-    files = dict(_read_files([config_file().parent / USER_FILE], None, max_chars, problems))
-    trusted = [directory for directory in directories if is_trusted(directory)]
-    wanted = {each: next((file for name in names if _is_file(file := each / name)), None) for each in directories}
-    withheld = {file: directory for directory, file in wanted.items() if file is not None and directory not in trusted}
-    files |= _read_files([file for each in trusted if (file := wanted[each])], top, max_chars, problems)
-    found_skills: list[Skill] = []
-    if skills:
-        own = [Path(os.path.realpath(os.path.expanduser("~")), name) for name in SKILL_DIRECTORIES]
-        found = {path: each for each in reversed(directories) for name in SKILL_DIRECTORIES if (path := each / name).is_dir()}
-        project = {path: each for path, each in found.items() if path not in own}
-        found_skills, problems[len(problems) :] = find_skills(
-            [path for path in project if project[path] in trusted], "project", top
-        )
-        user_skills, user_problems = find_skills(own, "user")
-        names_in_project = {skill.name for skill in found_skills}
-        found_skills += [skill for skill in user_skills if skill.name not in names_in_project]
-        problems += user_problems
-        withheld |= {path: directory for path, directory in project.items() if directory not in trusted}
+    own = [Path(os.path.realpath(os.path.expanduser("~")), name) for name in SKILL_DIRECTORIES] if skills else []
+    # What there is -> the directory that it belongs to.
+    found_files = {
+        file: each for each in directories if (file := next(filter(os.path.isfile, (each / name for name in names)), None))
+    }
+    found_skills = {
+        path: each
+        for each in reversed(directories)
+        for name in (SKILL_DIRECTORIES if skills else ())
+        if os.path.isdir(path := each / name) and path not in own
+    }
+    trusted = {each for each in {*found_files.values(), *found_skills.values()} if is_trusted(each)}
+    used_files = [config_file().parent / USER_FILE, *(path for path, each in found_files.items() if each in trusted)]
+    files = {path: text for path in used_files if (text := _read_file(path, top, max_chars, problems))}
+    used_directories = [path for path, each in found_skills.items() if each in trusted]
+    project_skills, project_problems = find_skills(used_directories, "project", top)
+    user_skills, user_problems = find_skills(own, "user")
+    known = {skill.name for skill in project_skills}
     return Instructions(
         files=files,
-        skills=tuple(found_skills),
-        withheld=withheld,
-        problems=tuple(problems),
+        skills=(*project_skills, *(skill for skill in user_skills if skill.name not in known)),
+        withheld={path: each for path, each in (found_files | found_skills).items() if each not in trusted},
+        problems=(*problems, *project_problems, *user_problems),
         project_names=tuple(names) if trusted else (),
     )
 
@@ -126,28 +126,22 @@ def _project_directories(root: Path) -> list[Path]:
     return chain[top::-1]
 
 
-def _is_file(path: Path) -> bool:
+def _read_file(path: Path, top: Path, max_chars: int, problems: list[str]) -> str:
+    """Return the text of a file, "" if there is none. A link of the project that leads out of it could name any file."""
+    is_own = path == config_file().parent / USER_FILE
+    if not os.path.isfile(path):
+        return ""
+    if not is_own and not Path(os.path.realpath(path)).is_relative_to(top):
+        problems.append(f"{str(path)!r} is ignored: it is a link that leads out of {str(top)!r}")
+        return ""
     try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def _read_files(paths: list[Path], within: Path | None, max_chars: int, problems: list[str]) -> Iterator[tuple[Path, str]]:
-    """Yield the files that have text. `within`: a link that leads out of it is not followed, as it could name any file."""
-    for path in filter(_is_file, paths):
-        if within is not None and not Path(os.path.realpath(path)).is_relative_to(within):
-            problems.append(f"{str(path)!r} is ignored: it is a link that leads out of {str(within)!r}")
-            continue
-        try:
-            with path.open("rb") as stream:
-                data = stream.read(4 * max_chars + 4)
-        except OSError as e:
-            problems.append(f"{str(path)!r} cannot be read: {e.strerror}")
-            continue
-        text = data.decode("utf-8-sig", "replace").strip()
-        if len(text) > max_chars:
-            problems.append(f"{str(path)!r} is truncated to {max_chars:,} characters (instructions.max_chars)")
-            text = f"{text[:max_chars]}\n[truncated: read {path} for the rest]"
-        if text:
-            yield path, text
+        with path.open("rb") as stream:
+            data = stream.read(4 * max_chars + 4)
+    except OSError as e:
+        problems.append(f"{str(path)!r} cannot be read: {e.strerror}")
+        return ""
+    text = data.decode("utf-8-sig", "replace").strip()
+    if len(text) > max_chars:
+        problems.append(f"{str(path)!r} is truncated to {max_chars:,} characters (instructions.max_chars)")
+        text = f"{text[:max_chars]}\n[truncated: read {path} for the rest]"
+    return text
