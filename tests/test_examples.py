@@ -17,7 +17,7 @@ from toolglot.simulator.server import serve
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if "# Output:\n" in path.read_text(encoding="utf-8")]
-TESTED_ELSEWHERE = {"fastapi_sse.py", "local_model.py", "my_tools.py"}
+TESTED_ELSEWHERE = {"ag_ui_server.py", "fastapi_sse.py", "vercel_server.py", "local_model.py", "my_tools.py"}
 
 
 def test_every_example_says_what_it_prints() -> None:

@@ -1,0 +1,40 @@
+"""A server for `useChat` of the Vercel AI SDK. Run it: pip install fastapi uvicorn, then uvicorn vercel_server:app."""
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import StreamingResponse
+
+from toolglot import Conversation, MalformedRequest, Orchestrator, tool
+from toolglot.bridges.vercel import HEADERS, encode_events, read_request
+
+
+@tool
+async def get_weather(city: str) -> str:
+    """Get the weather in a city."""
+    return f"{city}: 21 degrees"
+
+
+@tool(approval=True)
+async def send_mail(to: str, text: str) -> str:
+    """Send an e-mail."""
+    return f"sent to {to}"
+
+
+app = FastAPI()
+agent = Orchestrator("simulator", tools=[get_weather, send_mail])  # one agent serves every request
+conversations: dict[str, Conversation] = {}  # keep them in a database: toolglot.save and toolglot.load
+
+
+@app.post("/api/chat")
+async def run_agent(http_request: Request) -> StreamingResponse:
+    """Run the agent, or continue a run that waited for approval."""
+    try:
+        request = read_request(await http_request.body())
+    except MalformedRequest as error:
+        raise HTTPException(422, str(error)) from None
+    # The client sends the history, too, but it could have changed it: the server has its own.
+    conversation = conversations.setdefault(request.chat_id, Conversation())
+    if request.decisions:
+        events = agent.resume_stream(request.decisions, conversation=conversation)
+    else:
+        events = agent.stream(request.prompt, conversation=conversation)
+    return StreamingResponse(encode_events(events, request), headers=HEADERS)

@@ -1,0 +1,368 @@
+"""AG-UI: the events of a run for front ends such as CopilotKit, and the bodies of their requests.
+
+The protocol's own package is not needed. What it has no event for (retries, a switch of the model, truncation, progress of a
+tool, why a run ended early) is a CUSTOM event whose name begins with `toolglot.`.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import msgspec
+
+from toolglot.bridges.event_streams import (
+    STOP_MESSAGES,
+    Event,
+    FrontEndRequest,
+    describe_approval,
+    encode_run,
+    make_media,
+    read_body,
+    read_decision,
+    read_items,
+    read_text,
+    result_media,
+    split_prompt,
+)
+from toolglot.bridges.messages import restore_original, store_original
+from toolglot.errors import MalformedRequest
+from toolglot.events import (
+    BlockReady,
+    BlockStarted,
+    ContextTruncated,
+    ModelSwitched,
+    ReplyDone,
+    ReplyStarted,
+    RequestDelayed,
+    Retrying,
+    RunDone,
+    RunEvent,
+    RunResult,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolFinished,
+    ToolOutcome,
+    ToolProgress,
+)
+from toolglot.jsontext import dumps_text, loads
+from toolglot.losses import Loss
+from toolglot.messages import (
+    Block,
+    Foreign,
+    Media,
+    Message,
+    ResultBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    tool_results,
+    user,
+)
+
+__all__ = ["AgUiEncoder", "encode_events", "read_request"]
+
+_PROTOCOL_VERSION = "1.0"
+_DECISION_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "editedArgs": {"type": "object", "description": "Arguments to use instead."},
+        "reason": {"type": "string", "description": "Told to the model if the call is not approved."},
+    },
+    "required": ["approved"],
+}
+_NOTICES = (Retrying, RequestDelayed, ModelSwitched, ContextTruncated)
+
+
+def encode_events(
+    events: AsyncGenerator[RunEvent], request: FrontEndRequest, *, stateless: bool = False
+) -> AsyncGenerator[bytes]:
+    """Return a run as server-sent events of AG-UI: `encode_events(agent.stream(request.prompt), request)`.
+
+    `stateless`: the client keeps what a model needs back with its replies (signatures, encrypted reasoning), because the server
+    keeps no conversation.
+    """
+    return encode_run(AgUiEncoder(request, stateless=stateless), events)
+
+
+class AgUiEncoder:
+    """Turns the events of one run into those of AG-UI, as dicts."""
+
+    def __init__(self, request: FrontEndRequest, *, stateless: bool = False) -> None:
+        self._is_stateless = stateless
+        self._ids = {"threadId": request.chat_id, "runId": request.run_id}
+        self._run_id = request.run_id
+        self._replies = 0
+        self._message_id = ""  # of the present reply
+        self._open: dict[int, str] = {}  # messages of text or reasoning that are not closed, by the index of the block
+        self._has_text = False
+        self._usage: dict[tuple[str, str], Event] = {}
+
+    def start(self) -> list[Event]:
+        """Return what a run begins with."""
+        return [{"type": "RUN_STARTED", **self._ids, "protocolVersion": _PROTOCOL_VERSION}]
+
+    def fail(self, message: str, code: str) -> list[Event]:
+        """Return what a run that failed ends with."""
+        return [{"type": "RUN_ERROR", "message": message, "code": code, "usage": [*self._usage.values()]}]
+
+    def encode(self, event: RunEvent) -> list[Event]:
+        """Return an event of a run as any number of events of the protocol."""
+        match event:
+            case ReplyStarted():
+                self._replies += 1
+                self._message_id, self._open, self._has_text = f"{self._run_id}-{self._replies}", {}, False
+                return []
+            case BlockStarted(index, block):
+                return self._open_block(index, block)
+            case TextDelta(index, text):
+                opened = [] if index in self._open else self._open_block(index, Text(""))
+                return [*opened, {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._open[index], "delta": text}]
+            case ThinkingDelta(index, text):
+                opened = [] if index in self._open else self._open_block(index, Thinking(""))
+                return [*opened, {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._open[index], "delta": text}]
+            case BlockReady(index, block):
+                return self._close_block(index, block)
+            case ToolCallStarted() | ToolCallDelta() | ToolCallReady():
+                return [self._encode_call(event)]
+            case ReplyDone():
+                return self._finish_reply(event)
+            case ToolFinished(outcome):
+                return self._encode_outcome(outcome)
+            case ToolProgress(call, text):
+                return [_custom("tool_progress", {"toolCallId": call.id, "text": text})]
+            case RunDone(result):
+                return self._finish_run(result)
+            case _:
+                return [_custom(_snake(event), msgspec.to_builtins(event))] if isinstance(event, _NOTICES) else []
+
+    # ---- replies
+
+    def _open_block(self, index: int, block: Text | Thinking) -> list[Event]:
+        if isinstance(block, Thinking):
+            id = self._open[index] = f"{self._message_id}-{index}"
+            start = {"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}
+            return [{"type": "REASONING_START", "messageId": id}, start]
+        # The first text has the id of the message that calls belong to, too.
+        id = self._open[index] = f"{self._message_id}-{index}" if self._has_text else self._message_id
+        self._has_text = True
+        return [{"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}]
+
+    def _close_block(self, index: int, block: Block) -> list[Event]:
+        if isinstance(block, Text | Thinking):
+            id = self._open.pop(index, None)
+            if id is None:  # nothing of it was streamed
+                if not block.text:
+                    return []
+                delta = TextDelta(index, block.text) if isinstance(block, Text) else ThinkingDelta(index, block.text)
+                return [*self.encode(delta), *self._close_block(index, block)]
+            if isinstance(block, Text):
+                return [{"type": "TEXT_MESSAGE_END", "messageId": id}]
+            return [{"type": "REASONING_MESSAGE_END", "messageId": id}, {"type": "REASONING_END", "messageId": id}]
+        if isinstance(block, Media):
+            return [_custom("media", _convert_media(block))]
+        return [{"type": "RAW", "event": block.item, "source": block.wire}] if isinstance(block, Foreign) else []
+
+    def _encode_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> Event:
+        match event:
+            case ToolCallStarted(index, id, name):
+                self._open[index] = id
+                names = {"toolCallId": id, "toolCallName": name, "parentMessageId": self._message_id}
+                return {"type": "TOOL_CALL_START", **names}
+            case ToolCallDelta(index, text):
+                return {"type": "TOOL_CALL_ARGS", "toolCallId": self._open[index], "delta": text}
+            case ToolCallReady(_, call):
+                return {"type": "TOOL_CALL_END", "toolCallId": call.id}
+
+    def _finish_reply(self, event: ReplyDone) -> list[Event]:
+        reply, usage = event.reply, event.reply.usage
+        origin = (reply.origin.profile, reply.origin.model) if reply.origin is not None else ("", "")
+        counts = {
+            "inputTokens": usage.input,
+            "outputTokens": usage.output,
+            "totalTokens": usage.input + usage.output,
+            "reasoningTokens": usage.reasoning,
+            "cachedInputTokens": usage.cached,
+            "cacheWriteInputTokens": usage.cache_write,
+        }
+        total = self._usage.setdefault(origin, {"provider": origin[0], "model": origin[1], **dict.fromkeys(counts, 0)})
+        total |= {name: total[name] + count for name, count in counts.items()}
+        has_message = self._has_text or bool(reply.calls)
+        stored = store_original(reply.message) if self._is_stateless and has_message else None
+        if stored is None:
+            return []
+        value = {"subtype": "message", "entityId": self._message_id, "encryptedValue": dumps_text(stored)}
+        return [{"type": "REASONING_ENCRYPTED_VALUE", **value}]
+
+    # ---- calls and the end
+
+    def _encode_outcome(self, outcome: ToolOutcome) -> list[Event]:
+        call, result = outcome.call, outcome.result
+        if call.caller:  # the code that made it is the call that the client knows
+            value = {"toolCallId": call.caller, "name": call.name, "arguments": call.arguments, "result": result.text}
+            return [_custom("inner_call", value)]
+        media = [_convert_media(block) for block in result_media(result)]
+        text = {"type": "text", "text": result.text}
+        content = [*([text] if result.text else []), *media] if media else result.text
+        ids = {"messageId": f"{self._run_id}-{call.id}", "toolCallId": call.id, "role": "tool"}
+        failure = {"metadata": {"toolglot": {"error": result.error_kind or "execution"}}} if result.is_error else {}
+        return [{"type": "TOOL_CALL_RESULT", **ids, "content": content, **failure}]
+
+    def _finish_run(self, result: RunResult) -> list[Event]:
+        message = STOP_MESSAGES.get(result.stop)
+        if result.stop in ("error", "timeout"):
+            return self.fail(message or result.stop, result.stop)
+        events = [_custom("stopped_early", {"stop": result.stop, "message": message})] if message else []
+        outcome: Event = {"type": "success"}
+        if result.pending:
+            interrupts = [
+                {
+                    "id": request.fingerprint,
+                    "reason": "tool_call",
+                    "message": f"Allow {request.tool}? {request.reason}".rstrip(),
+                    "toolCallId": request.call.id,
+                    "responseSchema": _DECISION_SCHEMA,
+                    "metadata": {"toolglot": describe_approval(request)},
+                }
+                for request in result.pending
+            ]
+            outcome = {"type": "interrupt", "interrupts": interrupts}
+        elif result.stop == "interrupted":
+            outcome = {"type": "cancelled"}
+        finished: Event = {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, "usage": [*self._usage.values()]}
+        if result.output is not None:
+            finished["result"] = msgspec.to_builtins(result.output, enc_hook=str)
+        return [*events, finished]
+
+
+def _custom(name: str, value: Any) -> Event:
+    return {"type": "CUSTOM", "name": f"toolglot.{name}", "value": value}
+
+
+def _snake(event: object) -> str:
+    name = type(event).__name__
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def _convert_media(media: Media) -> Event:
+    kind = "document" if media.kind == "file" else media.kind
+    if media.file_id is not None:
+        source: Event = {"type": "file", "value": media.file_id}
+    elif media.url is not None:
+        source = {"type": "url", "value": media.url}
+    else:
+        source = {"type": "data", "value": media.data or "", "mimeType": media.media_type or "application/octet-stream"}
+    return {"type": kind, "source": source}
+
+
+# ---- requests
+
+
+def read_request(body: Any) -> FrontEndRequest:
+    """Read a `RunAgentInput`: bytes, text, a dict, or an object of the protocol's package. Raises MalformedRequest."""
+    fields = read_body(body)
+    losses = [
+        Loss(f"tool {item.get('name', '')!r}", "tools", "tools that run in the front end are not called")
+        for item in read_items(fields.get("tools"), "tools")
+    ]
+    messages = _read_messages(read_items(fields.get("messages"), "messages"), losses)
+    if items := read_items(fields.get("context"), "context"):
+        texts = [f"{item.get('description', '')}: {item.get('value', '')}" for item in items]
+        messages.insert(0, system("\n".join(["Context from the application:", *texts])))
+    history, prompt = split_prompt(messages)
+    known = {"threadId", "runId", "messages", "tools", "context", "state", "resume", "protocolVersion"}
+    return FrontEndRequest(
+        chat_id=read_text(fields, "threadId"),
+        run_id=read_text(fields, "runId"),
+        history=history,
+        prompt=prompt,
+        decisions=dict(_read_resume(item) for item in read_items(fields.get("resume"), "resume")),
+        state=fields.get("state"),
+        extras={name: value for name, value in fields.items() if name not in known},
+        losses=tuple(losses),
+    )
+
+
+def _read_resume(item: Event) -> tuple[str, Any]:
+    payload = item.get("payload")
+    answer = cast(Event, payload) if isinstance(payload, dict) else {"approved": payload}
+    is_resolved = item.get("status") == "resolved"
+    decision = read_decision(is_resolved and answer.get("approved"), answer.get("editedArgs"), answer.get("reason"))
+    return read_text(item, "interruptId"), decision
+
+
+def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
+    messages: list[Message] = []
+    thinking: list[Block] = []  # belongs to the reply that follows
+    names: dict[str, str] = {}  # of the tools that were called, by the id of the call
+    for number, item in enumerate(items):
+        content, where = item.get("content"), f"messages[{number}]"
+        match item.get("role"):
+            case "system" | "developer":
+                messages.append(system(read_text(item, "content")))
+            case "user":
+                messages.append(user(_read_content(content, where)))
+            case "reasoning":
+                thinking.append(Thinking(read_text(item, "content")))
+            case "assistant":
+                text = read_text(item, "content")
+                calls = [_read_call(call) for call in read_items(item.get("toolCalls"), "toolCalls")]
+                names |= {call.id: call.name for call in calls}
+                reply = assistant([*thinking, *([Text(text)] if text else []), *calls])
+                thinking = []
+                if stored := read_text(item, "encryptedValue"):
+                    reply = restore_original(_read_stored(stored), reply)
+                messages.append(reply)
+            case "tool":
+                error, id = read_text(item, "error"), read_text(item, "toolCallId")
+                blocks: tuple[ResultBlock, ...] = (Text(error),) if error else _read_content(content, where)
+                result = ToolResult(id, blocks, names.get(id, ""), is_error=bool(error))
+                earlier = messages.pop().results if messages and messages[-1].role == "tool" else ()
+                messages.append(tool_results(*earlier, result))
+            case role:
+                losses.append(Loss(f"message of the role {role!r:.40}", where, "only the front end understands it"))
+    return messages
+
+
+def _read_stored(text: str) -> Any:
+    try:
+        return loads(text)
+    except ValueError:  # somebody else's
+        return None
+
+
+def _read_call(item: Event) -> ToolCall:
+    function: Any = item.get("function")
+    if not isinstance(function, dict):
+        raise MalformedRequest("a tool call must have a function")
+    fields = cast(Event, function)
+    raw = read_text(fields, "arguments")
+    try:
+        arguments = loads(raw or "{}")
+    except ValueError:
+        arguments = None
+    values = cast(Event, arguments) if isinstance(arguments, dict) else None
+    return ToolCall(read_text(item, "id"), read_text(fields, "name"), values, raw=raw if values is None else None)
+
+
+def _read_content(content: Any, where: str) -> tuple[Text | Media, ...]:
+    if isinstance(content, str):
+        return (Text(content),)
+    blocks: list[Text | Media] = []
+    for part in read_items(content, f"content of {where}"):
+        source: Any = part.get("source")
+        match part.get("type"), source:
+            case "text", _:
+                blocks.append(Text(read_text(part, "text")))
+            case "image" | "audio" | "video" | "document", {"type": "data", "value": str(data), "mimeType": str(media_type)}:
+                blocks.append(make_media(media_type, data=data, family=str(part["type"])))
+            case "image" | "audio" | "video" | "document" as kind, {"type": "url", "value": str(url)}:
+                blocks.append(make_media(source.get("mimeType") or "", url=url, family=kind))
+            case kind, _:
+                raise MalformedRequest(f"{where} has a part of the type {kind!r:.40} that cannot be read")
+    return tuple(blocks)

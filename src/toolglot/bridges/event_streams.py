@@ -1,0 +1,163 @@
+"""What the event streams for web front ends share: server-sent events, approvals and media."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from logging import getLogger
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.errors import MalformedRequest, ToolglotError
+from toolglot.events import RunEvent, RunStop
+from toolglot.jsontext import dumps, loads
+from toolglot.losses import Loss
+from toolglot.messages import Media, MediaKind, Message, ToolResult
+
+__all__ = ["STOP_MESSAGES", "FrontEndRequest", "StreamEncoder", "encode_run"]
+
+log = getLogger("toolglot.bridges")
+Event = dict[str, Any]
+STOP_MESSAGES: dict[RunStop, str] = {
+    "length": "the reply was truncated by the length limit",
+    "refusal": "the model refused to answer",
+    "filtered": "a safety filter stopped the reply",
+    "error": "the provider stopped the reply with an error",
+    "max_iterations": "the run used up its turns",
+    "budget": "the run used up its budget",
+    "timeout": "the run used up its time",
+    "interrupted": "the run was interrupted",
+}
+"""Why a run ended without a complete answer."""
+
+
+class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a front end has sent. All of it is the client's word: it can send messages that nobody wrote."""
+
+    chat_id: str
+    """Identifies the conversation: AG-UI's `threadId`, the `id` of `useChat`."""
+    run_id: str = ""
+    """Of AG-UI."""
+    history: tuple[Message, ...] = ()
+    """The conversation as the client has it, without the prompt. A server that keeps conversations does not need it."""
+    prompt: tuple[Message, ...] = ()
+    """The messages of the user after the last reply; empty if decisions were sent, or the last reply is to be repeated."""
+    decisions: dict[str, Decision] = {}
+    """On calls that waited for approval: what `Orchestrator.resume` takes."""
+    message_id: str = ""
+    """The last reply that the client has; a resumed run continues it."""
+    state: Any = None
+    """AG-UI's `state`."""
+    extras: dict[str, Any] = {}
+    """Everything else that the body has."""
+    losses: tuple[Loss, ...] = ()
+    """What cannot be used."""
+
+
+class StreamEncoder(Protocol):
+    """Turns the events of a run into those of a protocol."""
+
+    def start(self) -> list[Event]: ...
+    def encode(self, event: RunEvent) -> list[Event]: ...
+    def fail(self, message: str, code: str) -> list[Event]: ...
+
+
+async def encode_run(encoder: StreamEncoder, events: AsyncGenerator[RunEvent], end: bytes = b"") -> AsyncGenerator[bytes]:
+    """Yield a run as server-sent events. An error is the last event, as the status has been sent before."""
+    try:
+        async with aclosing(events):
+            yield to_sse(encoder.start())
+            async for event in events:
+                if frames := encoder.encode(event):
+                    yield to_sse(frames)
+    except ToolglotError as error:
+        yield to_sse(encoder.fail(str(error), error.type))
+    except Exception:  # its text is not for strangers
+        log.exception("a run for a front end failed")
+        yield to_sse(encoder.fail("the server failed; its log says why", "internal_error"))
+    if end:
+        yield end
+
+
+def to_sse(events: Sequence[Event]) -> bytes:
+    """Return events as server-sent events."""
+    return b"".join([b"data: %s\n\n" % dumps(event) for event in events])
+
+
+def read_body(body: Any) -> dict[str, Any]:
+    """Return the body of a request, given as bytes, as text, or parsed. Raises MalformedRequest."""
+    if callable(dump := getattr(body, "model_dump", None)):
+        body = dump(mode="json", by_alias=True)
+    try:
+        value = loads(body) if isinstance(body, bytes | str) else body
+    except ValueError as e:
+        raise MalformedRequest(f"the body is not JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise MalformedRequest("the body must be a JSON object")
+    return cast(dict[str, Any], value)
+
+
+def read_items(value: Any, name: str) -> list[dict[str, Any]]:
+    """Return a list of objects. Raises MalformedRequest."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or any(not isinstance(item, dict) for item in cast(list[Any], value)):
+        raise MalformedRequest(f"{name} must be a list of objects")
+    return cast(list[dict[str, Any]], value)
+
+
+def read_text(fields: dict[str, Any], name: str) -> str:
+    """Return a text, "" if there is none. Raises MalformedRequest."""
+    if not isinstance(value := fields.get(name), str | None):
+        raise MalformedRequest(f"{name} must be a string")
+    return value or ""
+
+
+def split_prompt(messages: list[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return the history, and the messages of the user after the last reply."""
+    end = len(messages)
+    while end and messages[end - 1].role == "user":
+        end -= 1
+    return tuple(messages[:end]), tuple(messages[end:])
+
+
+def read_decision(approved: object, arguments: object = None, reason: object = None) -> Decision:
+    """Return the decision of a user. Whatever is not clearly a yes is a no."""
+    if approved is not True:
+        return Deny(reason if isinstance(reason, str) else "")
+    return Allow(arguments=cast(dict[str, Any], arguments)) if isinstance(arguments, dict) else Allow()
+
+
+def describe_approval(request: ApprovalRequest) -> dict[str, Any]:
+    """Return what a user has to see to decide on a call."""
+    fields = {
+        "tool": request.tool,
+        "arguments": request.arguments,
+        "target": request.target,
+        "effects": sorted(request.effects),
+        "preview": request.preview or request.preview_error,
+        "reason": request.reason,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def make_media(media_type: str, *, data: str | None = None, url: str | None = None, name: str = "", family: str = "") -> Media:
+    """Return a block for a file of the user. `family`: image, audio or video, if the media type does not say it."""
+    if url is not None and url.startswith("data:"):
+        header, _, data = url[5:].partition(",")
+        media_type, url = header.partition(";")[0] or media_type, None
+        if ";base64" not in header:
+            raise MalformedRequest("a data URL must be encoded in base64")
+    family = family or media_type.partition("/")[0]
+    kind: MediaKind = cast(MediaKind, family) if family in ("image", "audio", "video") else "file"
+    return Media(kind, media_type, data, url, name=name)
+
+
+def media_url(media: Media) -> str:
+    """Return a URL for media, with the bytes in it if there is no other."""
+    return media.url or f"data:{media.media_type or 'application/octet-stream'};base64,{media.data or ''}"
+
+
+def result_media(result: ToolResult) -> list[Media]:
+    """Return the images and files of a result."""
+    return [block for block in result.content if isinstance(block, Media)]

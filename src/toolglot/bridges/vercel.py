@@ -1,0 +1,322 @@
+"""The UI message stream of the Vercel AI SDK (`useChat`), version 1, and the bodies of its requests.
+
+What the protocol has no chunk for (retries, a switch of the model, truncation, progress of a tool, why a run ended early) is a
+data part whose type begins with `data-toolglot-`.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import msgspec
+
+from toolglot.bridges.event_streams import (
+    STOP_MESSAGES,
+    Event,
+    FrontEndRequest,
+    describe_approval,
+    encode_run,
+    make_media,
+    media_url,
+    read_body,
+    read_decision,
+    read_items,
+    read_text,
+    result_media,
+    split_prompt,
+)
+from toolglot.bridges.messages import restore_original, store_original
+from toolglot.events import (
+    ApprovalNeeded,
+    BlockReady,
+    BlockStarted,
+    ContextTruncated,
+    ModelSwitched,
+    ReplyDone,
+    ReplyStarted,
+    RequestDelayed,
+    Retrying,
+    RunDone,
+    RunEvent,
+    RunResult,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolFinished,
+    ToolOutcome,
+    ToolProgress,
+)
+from toolglot.jsontext import dumps_text
+from toolglot.losses import Loss
+from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, tool_results
+
+__all__ = ["HEADERS", "VercelEncoder", "encode_events", "read_request"]
+
+HEADERS = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache",
+    "x-vercel-ai-ui-message-stream": "v1",
+    "x-accel-buffering": "no",
+}
+"""Of the response: `StreamingResponse(encode_events(…), headers=HEADERS)`."""
+_FINISH_REASONS = {
+    "end": "stop",
+    "length": "length",
+    "refusal": "content-filter",
+    "filtered": "content-filter",
+    "error": "error",
+    "timeout": "error",
+    "approval": "tool-calls",
+    "interrupted": "interrupted",
+}
+_NOTICES: dict[type[object], str] = {
+    Retrying: "retrying",
+    RequestDelayed: "request-delayed",
+    ModelSwitched: "model-switched",
+    ContextTruncated: "context-truncated",
+}
+_STORED_KEY = "reply"
+
+
+def encode_events(
+    events: AsyncGenerator[RunEvent], request: FrontEndRequest, *, stateless: bool = False
+) -> AsyncGenerator[bytes]:
+    """Return a run as a UI message stream: `encode_events(agent.stream(request.prompt), request)`.
+
+    `stateless`: the client keeps what a model needs back with its replies (signatures, encrypted reasoning), because the server
+    keeps no conversation.
+    """
+    return encode_run(VercelEncoder(request, stateless=stateless), events, b"data: [DONE]\n\n")
+
+
+class VercelEncoder:
+    """Turns the events of one run into chunks of a UI message stream, as dicts."""
+
+    def __init__(self, request: FrontEndRequest, *, stateless: bool = False) -> None:
+        self._is_stateless = stateless
+        # A run that continues after an approval continues the client's message, too.
+        self._message = {"messageId": request.message_id} if request.decisions and request.message_id else {}
+        self._is_in_step = False
+        self._replies = 0
+        self._open: dict[int, str] = {}  # parts that are not closed, by the index of the block
+
+    def start(self) -> list[Event]:
+        """Return what a message begins with."""
+        return [{"type": "start", **self._message}]
+
+    def fail(self, message: str, code: str) -> list[Event]:
+        """Return what a run that failed ends with."""
+        notice = {"type": "data-toolglot-error", "data": {"code": code, "message": message}, "transient": True}
+        return [notice, {"type": "error", "errorText": message}, *self._end_step(), {"type": "finish", "finishReason": "error"}]
+
+    def encode(self, event: RunEvent) -> list[Event]:
+        """Return an event of a run as any number of chunks."""
+        match event:
+            case ReplyStarted():
+                ended, self._is_in_step, self._open = self._end_step(), True, {}
+                self._replies += 1
+                return [*ended, {"type": "start-step"}]
+            case BlockStarted(index, block):
+                return self._open_block(index, block)
+            case TextDelta(index, text) | ThinkingDelta(index, text):
+                kind = "text" if isinstance(event, TextDelta) else "reasoning"
+                opened = [] if index in self._open else self._open_block(index, Text("") if kind == "text" else Thinking(""))
+                return [*opened, {"type": f"{kind}-delta", "id": self._open[index], "delta": text}]
+            case BlockReady(index, block):
+                return self._close_block(index, block)
+            case ToolCallStarted() | ToolCallDelta() | ToolCallReady():
+                return [self._encode_call(event)]
+            case ReplyDone(reply):
+                stored = store_original(reply.message) if self._is_stateless else None
+                return [{"type": "data-toolglot-reply", "data": {_STORED_KEY: stored}}] if stored is not None else []
+            case ToolProgress(call, text):
+                return [_notice("tool-progress", {"toolCallId": call.id, "text": text})]
+            case ToolFinished(outcome):
+                return [_encode_outcome(outcome)]
+            case ApprovalNeeded(requests):
+                return [
+                    {
+                        "type": "tool-approval-request",
+                        "approvalId": request.fingerprint,
+                        "toolCallId": request.call.id,
+                        "approvalDescriptor": describe_approval(request),
+                        **({"reason": request.reason} if request.reason else {}),
+                    }
+                    for request in requests
+                ]
+            case RunDone(result):
+                return self._finish_run(result)
+            case _:
+                return [_notice(_NOTICES[type(event)], msgspec.to_builtins(event))] if type(event) in _NOTICES else []
+
+    def _end_step(self) -> list[Event]:
+        is_in_step, self._is_in_step = self._is_in_step, False
+        return [{"type": "finish-step"}] if is_in_step else []
+
+    def _open_block(self, index: int, block: Text | Thinking) -> list[Event]:
+        id = self._open[index] = f"{self._replies}-{index}"
+        return [{"type": "text-start" if isinstance(block, Text) else "reasoning-start", "id": id}]
+
+    def _close_block(self, index: int, block: Block) -> list[Event]:
+        match block:
+            case Text(text) | Thinking(text):
+                if index not in self._open:  # nothing of it was streamed
+                    if not text:
+                        return []
+                    delta = TextDelta(index, text) if isinstance(block, Text) else ThinkingDelta(index, text)
+                    return [*self.encode(delta), *self._close_block(index, block)]
+                return [{"type": "text-end" if isinstance(block, Text) else "reasoning-end", "id": self._open.pop(index)}]
+            case Media():
+                return [{"type": "file", "url": media_url(block), "mediaType": block.media_type or "application/octet-stream"}]
+            case Foreign(wire, item):
+                return [_notice("foreign", {"wire": wire, "item": item})]
+            case _:
+                return []
+
+    def _encode_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> Event:
+        match event:
+            case ToolCallStarted(index, id, name, freeform):
+                self._open[index] = id
+                encoding = {"inputEncoding": "text"} if freeform else {}
+                return {"type": "tool-input-start", "toolCallId": id, "toolName": name, **encoding}
+            case ToolCallDelta(index, text):
+                return {"type": "tool-input-delta", "toolCallId": self._open[index], "inputTextDelta": text}
+            case ToolCallReady(_, call):
+                input = call.text if call.arguments is None else call.arguments
+                return {"type": "tool-input-available", "toolCallId": call.id, "toolName": call.name, "input": input}
+
+    def _finish_run(self, result: RunResult) -> list[Event]:
+        message, chunks = STOP_MESSAGES.get(result.stop), list[Event]()
+        if message is not None:
+            chunks.append({**_notice("stopped-early", {"stop": result.stop, "message": message}), "transient": False})
+        if result.stop in ("error", "timeout"):
+            chunks.append({"type": "error", "errorText": message})
+        if result.output is not None:
+            chunks.append({"type": "data-toolglot-output", "data": msgspec.to_builtins(result.output, enc_hook=str)})
+        return [*chunks, *self._end_step(), {"type": "finish", "finishReason": _FINISH_REASONS.get(result.stop, "other")}]
+
+
+def _notice(name: str, data: Any) -> Event:
+    """Return a data part that the client shows, but does not keep."""
+    return {"type": f"data-toolglot-{name}", "data": data, "transient": True}
+
+
+def _encode_outcome(outcome: ToolOutcome) -> Event:
+    call, result = outcome.call, outcome.result
+    if call.caller:  # the code that made it is the call that the client knows
+        value = {"toolCallId": call.caller, "name": call.name, "arguments": call.arguments, "result": result.text}
+        return _notice("inner-call", value)
+    if result.error_code == "not_approved":
+        return {"type": "tool-output-denied", "toolCallId": call.id}
+    if result.is_error:
+        return {"type": "tool-output-error", "toolCallId": call.id, "errorText": result.text}
+    output: Any = result.data if result.data is not None else result.text
+    if media := result_media(result):
+        output = {"text": result.text, "files": [{"mediaType": item.media_type, "url": media_url(item)} for item in media]}
+    return {"type": "tool-output-available", "toolCallId": call.id, "output": output}
+
+
+# ---- requests
+
+
+def read_request(body: Any) -> FrontEndRequest:
+    """Read what `useChat` sends: bytes, text or a dict. Raises MalformedRequest."""
+    fields, losses = read_body(body), list[Loss]()
+    items = read_items(fields.get("messages"), "messages")
+    messages: list[Message] = []
+    decisions: dict[str, Any] = {}
+    for number, item in enumerate(items):
+        parts, where = read_items(item.get("parts"), "parts"), f"messages[{number}]"
+        if item.get("role") == "assistant":
+            messages += _read_reply(parts, where, losses)
+            decisions = dict(filter(None, map(_read_approval, parts)))  # earlier ones have been used
+        else:
+            role = "system" if item.get("role") == "system" else "user"
+            messages.append(Message(role, tuple(_read_parts(parts, where, losses))))
+            decisions = {}
+    history, prompt = split_prompt(messages)
+    last = items[-1] if items else {}
+    return FrontEndRequest(
+        chat_id=read_text(fields, "id"),
+        history=history,
+        prompt=prompt,
+        decisions=decisions,
+        message_id=read_text(last, "id") if last.get("role") == "assistant" else "",
+        extras={name: value for name, value in fields.items() if name not in ("id", "messages")},
+        losses=tuple(losses),
+    )
+
+
+def _tool_name(part: Event) -> str:
+    """Return the name of the tool of a part; "" for other parts."""
+    kind = read_text(part, "type")
+    return read_text(part, "toolName") if kind == "dynamic-tool" else kind[5:] if kind.startswith("tool-") else ""
+
+
+def _read_approval(part: Event) -> tuple[str, Any] | None:
+    approval: Any = part.get("approval")
+    if not _tool_name(part) or part.get("state") != "approval-responded" or not isinstance(approval, dict):
+        return None
+    answer = cast(Event, approval)
+    return read_text(answer, "id"), read_decision(answer.get("approved"), reason=answer.get("reason"))
+
+
+def _read_reply(parts: list[Event], where: str, losses: list[Loss]) -> list[Message]:
+    """Return a message of the client as replies with the results of their calls: each step is one."""
+    steps: list[list[Event]] = [[]]
+    for part in parts:
+        if part.get("type") == "step-start":
+            steps.append([])
+        else:
+            steps[-1].append(part)
+    messages: list[Message] = []
+    for step in filter(None, steps):
+        stored = next((part.get("data") for part in step if part.get("type") == "data-toolglot-reply"), None)
+        blocks = _read_parts(step, where, losses)
+        reply = Message("assistant", tuple(blocks))
+        if isinstance(stored, dict):
+            reply = restore_original(cast(Event, stored).get(_STORED_KEY), reply)
+        if blocks:
+            messages.append(reply)
+        if results := [result for part in step if (result := _read_result(part)) is not None]:
+            messages.append(tool_results(*results))
+    return messages
+
+
+def _read_parts(parts: list[Event], where: str, losses: list[Loss]) -> list[Block]:
+    blocks: list[Block] = []
+    for part in parts:
+        kind = read_text(part, "type")
+        if kind == "text":
+            blocks.append(Text(read_text(part, "text")))
+        elif kind == "reasoning":
+            blocks.append(Thinking(read_text(part, "text")))
+        elif kind == "file":
+            name, url = read_text(part, "filename"), read_text(part, "url")
+            blocks.append(make_media(read_text(part, "mediaType"), url=url, name=name))
+        elif name := _tool_name(part):
+            if part.get("state") != "input-streaming":  # it never became a call
+                input: Any = part.get("input")
+                arguments = cast(Event, input) if isinstance(input, dict) else None
+                raw = None if arguments is not None else input if isinstance(input, str) else dumps_text(input)
+                blocks.append(ToolCall(read_text(part, "toolCallId"), name, arguments, raw=raw))
+        elif not kind.startswith("data-toolglot-"):
+            losses.append(Loss(f"part of the type {kind!r:.60}", where, "only the front end understands it"))
+    return blocks
+
+
+def _read_result(part: Event) -> ToolResult | None:
+    name, call_id = _tool_name(part), read_text(part, "toolCallId")
+    match name and part.get("state"):
+        case "output-available":
+            output: Any = part.get("output")
+            text = output if isinstance(output, str) else dumps_text(output)
+            return ToolResult(call_id, (Text(text),), name)
+        case "output-error":
+            return ToolResult(call_id, (Text(read_text(part, "errorText")),), name, is_error=True, error_kind="execution")
+        case "output-denied":
+            text = "The user did not approve the call. It did not run."
+            return ToolResult(call_id, (Text(text),), name, is_error=True, error_kind="rejected")
+        case _:
+            return None

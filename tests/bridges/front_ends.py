@@ -1,0 +1,139 @@
+"""Runs of every kind for the encoders of front ends, and a server that real clients talk to."""
+
+import asyncio
+import json
+import runpy
+import subprocess
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bridges.kit import PNG, add, remove
+from tests.loop.agents import Wiretap, agent
+from tests.npm.packages import node, npm_package
+
+from toolglot import (
+    ApprovalRequest,
+    ContextPolicy,
+    Conversation,
+    Media,
+    Orchestrator,
+    Overloaded,
+    Reply,
+    RetryConfig,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolError,
+    create_engine,
+    tool,
+    user,
+)
+from toolglot.bridges.event_streams import FrontEndRequest
+from toolglot.events import RunEvent
+from toolglot.tools.context import Context
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+Encode = Callable[..., AsyncGenerator[bytes]]
+
+
+@tool
+def draw() -> list[Text | Media]:
+    """Draw something."""
+    return [Text("a picture"), Media.from_bytes(PNG)]
+
+
+@tool
+async def work(ctx: Context) -> str:
+    """Work, and tell of it."""
+    ctx.report("half of it")
+    return "done"
+
+
+@tool
+def fail() -> str:
+    """Fail."""
+    raise ToolError("It cannot be done.")
+
+
+def refuse(_: ApprovalRequest) -> bool:
+    return False
+
+
+TOOLS = [add, remove, draw, work, fail]
+PARALLEL = (Thinking("Hm."), Text("Both."), ToolCall("c1", "add", {"a": 1, "b": 2}), ToolCall("c2", "draw", {}))
+
+
+def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
+    """Runs by what happens in them."""
+    failing = create_engine(
+        "simulator:anthropic", transport=Wiretap(errors=[Overloaded("busy")] * 9), retry=RetryConfig(max_retries=0)
+    )
+    long = Conversation([user("word " * 200), *[user(f"{number} " * 50) for number in range(5)]])
+    media = Reply((Text("Look:"), Media.from_bytes(PNG), Text("And more.")))
+    return {
+        "parallel": agent("anthropic", Wiretap(Reply(PARALLEL, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream("Go."),
+        "failure and progress": agent("gemini", tools=TOOLS).stream("call fail {} call work {}"),
+        "invalid": agent("openai-chat", tools=TOOLS).stream('call add {"a": "x"}'),
+        "approval": agent("openai-responses", tools=TOOLS).stream('call remove {"path": "a"}'),
+        "refusal": agent("anthropic", tools=TOOLS, approve=refuse).stream('call remove {"path": "a"}'),
+        "retry": agent("ollama", Wiretap(faults=["overloaded"])).stream("say hi"),
+        "switch": Orchestrator(failing, fallbacks=["simulator:openai-chat"]).stream("say hi"),
+        "truncation": agent("openai-chat", context=ContextPolicy(budget=200, when_full="trim"), conversation=long).stream("hi"),
+        "length": agent("anthropic").stream("say a long story\nstop length"),
+        "media": agent("gemini", Wiretap(media)).stream("Draw."),
+        "output": agent("openai-chat", output_type=dict[str, int]).stream('say {"a": 1}'),
+        "error": agent("anthropic", Wiretap(faults=["unauthorized"])).stream("hi"),
+        "broken stream": agent("anthropic", Wiretap(faults=["reset-mid-stream"])).stream("say one two three four five"),
+    }
+
+
+def encode_all(encode: Encode) -> dict[str, list[dict[str, Any]]]:
+    """The events of every run, as they were sent."""
+
+    async def read(events: AsyncGenerator[RunEvent]) -> list[dict[str, Any]]:
+        request = FrontEndRequest(chat_id="chat", run_id="run")
+        body = b"".join([frame async for frame in encode(events, request, stateless=True)])
+        lines = [frame.removeprefix(b"data: ") for frame in body.split(b"\n\n") if frame]
+        return [json.loads(line) for line in lines if line != b"[DONE]"]
+
+    async def read_all() -> dict[str, list[dict[str, Any]]]:
+        return {name: await read(events) for name, events in make_runs().items()}
+
+    return asyncio.run(read_all())
+
+
+@contextmanager
+def serve_example(name: str) -> Generator[str]:
+    """An example's server on loopback."""
+    uvicorn = pytest.importorskip("uvicorn", reason="pip install uvicorn")
+    pytest.importorskip("fastapi", reason="pip install fastapi")
+    app = runpy.run_path(str(EXAMPLES / name))["app"]
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off"))
+    started = threading.Event()
+    startup = server.startup
+
+    async def start(*arguments: Any, **options: Any) -> None:
+        await startup(*arguments, **options)
+        started.set()
+
+    server.startup = start
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert started.wait(20)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def run_client(script: str, package: str, url: str, *prompts: str) -> dict[str, Any]:
+    """What a front end of Node has seen after these prompts."""
+    path = Path(__file__).with_name(script)
+    done = subprocess.run([node(), path, npm_package(package), url, *prompts], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -1,0 +1,194 @@
+"""The UI message stream: the AI SDK's own chat understands it, and its requests become conversations."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.bridges.front_ends import encode_all, run_client, serve_example
+from tests.loop.agents import agent, check
+
+from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, tool
+from toolglot.bridges.event_streams import FrontEndRequest
+from toolglot.bridges.vercel import VercelEncoder, encode_events, read_request
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, list[dict[str, Any]]]:
+    return encode_all(encode_events)
+
+
+def types(chunks: list[dict[str, Any]]) -> list[str]:
+    return [chunk["type"] for chunk in chunks]
+
+
+def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) -> None:
+    for name, chunks in runs.items():
+        assert types(chunks)[0] == "start"
+        assert types(chunks)[-1] == "finish", name
+        assert types(chunks).count("start-step") == types(chunks).count("finish-step")
+    assert [kind for kind in types(runs["parallel"]) if "delta" not in kind] == [
+        "start",
+        "start-step",
+        "reasoning-start",
+        "reasoning-end",
+        "text-start",
+        "text-end",
+        "tool-input-start",
+        "tool-input-available",
+        "tool-input-start",
+        "tool-input-available",
+        "data-toolglot-reply",
+        "tool-output-available",
+        "tool-output-available",
+        "finish-step",
+        "start-step",
+        "text-start",
+        "text-end",
+        "finish-step",
+        "finish",
+    ]
+    outputs = {chunk["toolCallId"]: chunk["output"] for chunk in runs["parallel"] if chunk["type"] == "tool-output-available"}
+    assert outputs["c1"] == 3
+    assert outputs["c2"]["files"][0]["url"].startswith("data:image/png;base64,")
+    assert {"tool-output-error", "data-toolglot-tool-progress"} <= {*types(runs["failure and progress"])}
+    assert "tool-approval-request" in types(runs["approval"])
+    assert "tool-output-denied" in types(runs["refusal"])
+    assert "data-toolglot-retrying" in types(runs["retry"])
+    assert "data-toolglot-model-switched" in types(runs["switch"])
+    assert "data-toolglot-context-truncated" in types(runs["truncation"])
+    assert "file" in types(runs["media"])
+    assert {"type": "data-toolglot-output", "data": {"a": 1}} in runs["output"]
+    reasons = {name: chunks[-1]["finishReason"] for name, chunks in runs.items()}
+    assert (reasons["length"], reasons["approval"], reasons["error"], reasons["retry"]) == (
+        "length",
+        "tool-calls",
+        "error",
+        "stop",
+    )
+    assert "data-toolglot-stopped-early" in types(runs["length"])
+    assert "error" in types(runs["broken stream"])
+
+
+def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
+    @tool
+    def look(path: str) -> str:
+        """Look at a file."""
+        return f"{path}: empty"
+
+    async def converse() -> tuple[list[dict[str, Any]], Conversation]:
+        conversation, encoder = Conversation(), VercelEncoder(FrontEndRequest(chat_id="t"), stateless=True)
+        chunks: list[dict[str, Any]] = []
+        async for event in agent("anthropic", tools=[look]).stream(
+            'think Hm.\ncall look {"path": "a"}', conversation=conversation
+        ):
+            chunks += encoder.encode(event)
+        return chunks, conversation
+
+    chunks, conversation = asyncio.run(converse())
+    call = conversation[1].calls[0]
+    part = {
+        "type": "tool-look",
+        "toolCallId": call.id,
+        "state": "output-available",
+        "input": call.arguments,
+        "output": "a: empty",
+    }
+    stored = [chunk for chunk in chunks if chunk["type"] == "data-toolglot-reply"]
+    parts = [{"type": "step-start"}, {"type": "reasoning", "text": "Hm."}, part, stored[0], {"type": "step-start"}]
+    messages = [
+        {"id": "1", "role": "user", "parts": [{"type": "text", "text": conversation[0].text}]},
+        {"id": "2", "role": "assistant", "parts": [*parts, {"type": "text", "text": conversation[3].text}]},
+        {"id": "3", "role": "user", "parts": [{"type": "text", "text": "Thanks."}]},
+    ]
+    request = read_request({"id": "t", "messages": messages, "trigger": "submit-message"})
+    assert request.history[1] == conversation[1]
+    assert [message.role for message in request.history] == [message.role for message in conversation]
+    check([*request.history])
+    assert ([message.text for message in request.prompt], request.losses) == (["Thanks."], ())
+    assert request.extras == {"trigger": "submit-message"}
+
+
+def test_requests_become_messages() -> None:
+    def part(state: str, **fields: Any) -> dict[str, Any]:
+        return {"type": "tool-look", "toolCallId": f"c-{state}", "state": state, "input": {"path": "a"}, **fields}
+
+    image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk=", "filename": "a.png"}
+    link = {"type": "file", "mediaType": "application/pdf", "url": "https://x/y.pdf"}
+    parts = [
+        part("input-streaming"),
+        part("output-available", output={"a": 1}),
+        part("output-error", errorText="no"),
+        part("output-denied"),
+        part("approval-responded", approval={"id": "f1", "approved": True}),
+        {
+            **part("approval-responded", approval={"id": "f2", "approved": False, "reason": "no"}),
+            "type": "dynamic-tool",
+            "toolName": "x",
+        },
+        {"type": "source-url", "url": "https://x"},
+    ]
+    body = {
+        "id": "chat",
+        "messages": [
+            {"id": "0", "role": "system", "parts": [{"type": "text", "text": "Be brief."}]},
+            {"id": "1", "role": "user", "parts": [{"type": "text", "text": "Look:"}, image, link]},
+            {"id": "2", "role": "assistant", "parts": parts},
+        ],
+    }
+    request = read_request(body)
+    assert (request.chat_id, request.message_id, request.prompt) == ("chat", "2", ())
+    assert request.decisions == {"f1": Allow(), "f2": Deny("no")}
+    assert [message.role for message in request.history] == ["system", "user", "assistant", "tool"]
+    media = [block for block in request.history[1].blocks if isinstance(block, Media)]
+    assert [(block.kind, block.data, block.url, block.name) for block in media] == [
+        ("image", "aGk=", None, "a.png"),
+        ("file", None, "https://x/y.pdf", ""),
+    ]
+    calls = request.history[2].calls
+    assert [call.id for call in calls] == [f"c-{state}" for state in ("output-available", "output-error", "output-denied")] + [
+        "c-approval-responded"
+    ] * 2
+    assert calls[0] == ToolCall("c-output-available", "look", {"path": "a"})
+    results = request.history[3].results
+    assert [(result.text[:9], result.is_error) for result in results] == [('{"a":1}', False), ("no", True), ("The user ", True)]
+    assert [loss.subject for loss in request.losses] == ["part of the type 'source-url'"]
+    later = [*body["messages"], {"id": "3", "role": "user", "parts": [{"type": "text", "text": "Never mind."}]}]
+    assert read_request({**body, "messages": later}).decisions == {}
+    assert request.history[0].blocks == (Text("Be brief."),)
+
+
+@pytest.mark.parametrize("body", [
+    b"{", b"1", {"messages": "x"}, {"messages": [{"role": "user", "parts": [1]}]}, {"id": []},
+    {"messages": [{"role": "user", "parts": [{"type": "file", "url": "data:text/plain,x"}]}]},
+])  # fmt: skip
+def test_a_wrong_body_is_refused(body: Any) -> None:
+    with pytest.raises(MalformedRequest):
+        read_request(body)
+
+
+def test_the_sdks_own_chat_drives_a_conversation() -> None:
+    with serve_example("vercel_server.py") as url:
+        prompts = [
+            'call get_weather {"city": "Paris"}',
+            'think Hm.\ncall send_mail {"to": "a", "text": "b"}',
+            '{"approved": true}',
+            'call send_mail {"to": "a", "text": "b"}',
+            '{"approved": false, "reason": "not now"}',
+            "fault overloaded\nsay bye",
+            "say a long story\nstop length",
+            "fault unauthorized",
+        ]
+        seen = run_client("vercel_client.mjs", "ai", f"{url}/api/chat", *prompts)
+    assert [message["role"] for message in seen["messages"]] == [*["user", "assistant"] * 5, "user"]
+    parts = [part for message in seen["messages"] for part in message["parts"] if part["type"].startswith("tool-")]
+    assert [(part["type"], part["state"], part.get("output")) for part in parts] == [
+        ("tool-get_weather", "output-available", "Paris: 21 degrees"),
+        ("tool-send_mail", "output-available", "sent to a"),
+        ("tool-send_mail", "output-denied", None),
+    ]
+    assert [part["text"] for part in seen["messages"][3]["parts"] if part["type"] == "reasoning"] == ["Hm."]
+    assert seen["finishes"][:-1] == ["stop", "tool-calls", "stop", "tool-calls", "stop", "stop", "length"]
+    assert len(seen["errors"]) == 1
+    assert {"data-toolglot-retrying", "data-toolglot-stopped-early", "data-toolglot-error"} <= {
+        part["type"] for part in seen["data"]
+    }
