@@ -298,6 +298,7 @@ GENERATED_PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("docs/errors.md", "errors", render_errors),
     ("docs/performance.md", "speed", render_speed),
     ("docs/guides/fastapi.md", "fastapi", partial(render_example, "fastapi_sse.py")),
+    ("docs/guides/web-frontends.md", "vercel", partial(render_example, "vercel_server.py")),
 )
 GENERATED_PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "providers.md": render_providers,
