@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,9 @@ from cli_kit import json_lines, run_cli
 from editor_kit import WITH_BUFFERS, WITH_FORMS, Editor, Fields, open_editor, text
 
 from toolglot.acp.session_store import SessionInfo, SessionStore
-from toolglot.messages import save
+from toolglot.acp.tool_calls import describe_call, split_preview
+from toolglot.builtin.tools import coding_tools
+from toolglot.messages import ToolCall, save
 
 pytestmark = pytest.mark.usefixtures("isolated_home")
 
@@ -274,6 +277,39 @@ async def test_a_damaged_session_does_not_hide_the_others(tmp_path: Path) -> Non
                 await editor.connection.load_session(cwd=str(tmp_path), session_id=id, mcp_servers=[])
 
 
+async def test_a_session_that_cannot_be_saved_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "saved").write_bytes(b"")  # no directory
+    async with open_editor(tmp_path) as (editor, session):
+        assert (await editor.prompt(session, "say Hello.")).stop_reason == "end_turn"
+        assert editor.said == "Hello."
+        assert editor.thoughts.count("the session is not saved: cannot create the directory") == 1
+
+
+async def test_an_editor_that_goes_away_leaves_a_valid_session(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: None
+        running = asyncio.create_task(editor.prompt(session, EDIT))
+        await editor.asked.wait()
+    with pytest.raises((ConnectionError, RequestError)):
+        await running
+    async with open_editor(tmp_path) as (editor, _):
+        await editor.connection.load_session(cwd=str(note.parent), session_id=session, mcp_servers=[])
+        assert {call["status"] for call in editor.calls().values()} == {"completed", "failed"}
+        assert (await editor.prompt(session, "say Continued.")).stop_reason == "end_turn"
+    assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
+
+
+def test_sessions_without_a_prompt_do_not_pile_up(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "saved")
+    for name in ("old", "new"):
+        store.write(SessionInfo(id=name, cwd="/"), save([]))
+    old = tmp_path / "saved" / "old.session"
+    old.write_bytes(re.sub(rb'"updated":"[^"]*"', b'"updated":"2020-01-01T00:00:00"', old.read_bytes()))
+    assert store.list() == []
+    assert [path.name for path in old.parent.iterdir()] == ["new.session"]
+
+
 async def test_a_long_list_of_sessions_has_pages(tmp_path: Path) -> None:
     store = SessionStore(tmp_path / "state" / "saved")
     for number in range(60):
@@ -381,6 +417,50 @@ async def test_questions_of_the_model_are_a_form_where_the_editor_has_forms(tmp_
         await editor.prompt(session, f"call AskUserQuestion {QUESTION}\nthen say Thanks.")
         assert editor.requests == []
         assert "SQLite" in json.dumps(editor.calls())
+
+
+async def test_what_the_user_should_know_is_told_with_the_first_prompt(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "toolglot.toml").write_text('tools = ["own_tools"]\n', encoding="utf-8")
+    async with open_editor(tmp_path) as (editor, session):
+        await call_agent(editor, "session/close", {"sessionId": session})
+        params = {"cwd": str(tmp_path / "work"), "mcpServers": [], "additionalDirectories": [str(tmp_path)]}
+        session = (await call_agent(editor, "session/new", params))["sessionId"]
+        await editor.prompt(session, "say Hello.")
+        assert "ignoring tools in" in editor.thoughts
+        assert "run `toolglot trust" in editor.thoughts
+        assert "additional directories are not used" in editor.thoughts
+        await editor.prompt(session, "say Hello.")
+        assert editor.thoughts == ""
+
+
+async def test_output_of_a_command_is_shown_while_it_runs(tmp_path: Path) -> None:
+    command = json.dumps({"command": "echo first; echo second", "description": "Print"})
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.prompt(session, f"call Bash {command}")
+    contents = [update["content"][0]["content"]["text"] for update in editor.of("tool_call_update") if "content" in update]
+    assert contents[-1] == "```\nfirst\nsecond\n```"
+    assert [request["call"]["title"] for request in editor.requests] == ["`echo first; echo second`"]
+
+
+def test_a_preview_is_split_into_hunks() -> None:
+    preview = "update a.py\n--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n-- old\n+++ new\n same\n\\ No newline at end of file\n"
+    preview += "@@ -9 +9,2 @@\n x\n+y\ndelete b.py\n--- b.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
+    diffs, rest = split_preview(preview, "/root")
+    assert [(diff.path, diff.old_text, diff.new_text) for diff in diffs if diff.type == "diff"] == [
+        ("/root/a.py", "- old\nsame\n", "++ new\nsame\n"),
+        ("/root/a.py", "x\n", "x\ny\n"),
+        ("/root/b.py", "gone\n", ""),
+    ]
+    assert rest == "update a.py\ndelete b.py"
+    assert split_preview("$ make test", "/root") == ([], "$ make test")
+
+
+@pytest.mark.parametrize("command", ["echo `date` ``", "echo \u202egnp.exe"])
+def test_nothing_in_a_title_deceives(command: str, tmp_path: Path) -> None:
+    [shell] = coding_tools(tmp_path, names=["shell"])
+    title = describe_call(ToolCall("1", "shell", {"command": command}), shell, str(tmp_path)).title
+    assert title in ("``` echo `date` `` ```", "`echo ⟨U+202E⟩gnp.exe`")
 
 
 # ---- MCP servers

@@ -239,6 +239,10 @@ class EditorAgent:
         """Open a session, new or with a saved conversation. Raises UsageError, MalformedData, SignInRequired."""
         session = EditorSession(info, self._editor, self._store)
         servers, problems = read_servers(options.get("mcp_servers") or (), info.cwd)
+        if options.get("additional_directories"):
+            problems.append(
+                "additional directories are not used: name them in builtin.read or builtin.write of the configuration"
+            )
         for problem in problems:
             session.notify(problem)
         saved_model = load(saved)[1].get("model") if saved is not None else ""

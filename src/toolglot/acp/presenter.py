@@ -76,7 +76,7 @@ class RunPresenter:
                     view = await self.show_call(event.call)
                     await self.send(view.progress("in_progress"))
             case ToolProgress():
-                output = self._output[event.call.id] = (self._output.get(event.call.id, "") + event.text)[-_MAX_LIVE_CHARS:]
+                output = self._output[event.call.id] = f"{self._output.get(event.call.id, '')}{event.text}\n"[-_MAX_LIVE_CHARS:]
                 await self.send((await self.show_call(event.call)).progress("in_progress", text_content(output)))
             case ToolFinished():
                 await self.show_result(event.outcome.call, event.outcome.result)

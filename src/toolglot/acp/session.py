@@ -103,6 +103,7 @@ class EditorSession:
         self._shown_losses: set[Loss] = set()
         self._loop = asyncio.get_running_loop()
         self._notices: list[str] = []
+        self._is_unsaved = False
         self._is_ready = False  # whether the MCP servers were waited for
 
     def start(self, parts: AgentParts) -> None:
@@ -120,6 +121,7 @@ class EditorSession:
         self.cancel()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
+        await self.save()
         await self.agent.aclose()
         await asyncio.to_thread(self.parts.close)
 
@@ -217,6 +219,7 @@ class EditorSession:
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()
             await self.presenter.close_calls("the run has failed")
+            await self.save()
             raise RequestError(-32603, await describe_error(e, self.agent.engine)) from None
         if result is not None:
             await self._finish(result)
@@ -240,9 +243,14 @@ class EditorSession:
             await self.send(UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost))
 
     async def save(self) -> None:
-        """Write the session to its file."""
-        info = replace(self.info, mode=self.mode)
-        await asyncio.to_thread(self._store.write, info, self.agent.save())
+        """Write the session to its file; that it cannot be written is told once."""
+        info, saved = replace(self.info, mode=self.mode), self.agent.save()
+        try:
+            await asyncio.to_thread(self._store.write, info, saved)
+        except UsageError as e:
+            if not self._is_unsaved:
+                self.notify(f"the session is not saved: {e}")
+            self._is_unsaved = True
 
     # ---- questions to the user
 

@@ -5,7 +5,7 @@ A file is replaced atomically, so that a crash leaves the session as it was afte
 
 import os
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from logging import getLogger
 from pathlib import Path
 from uuid import uuid4
@@ -21,6 +21,7 @@ log = getLogger("toolglot.acp")
 _SUFFIX = ".session"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MAX_HEAD = 64_000
+_EMPTY_LIFETIME = timedelta(days=7)
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,12 +66,18 @@ class SessionStore:
         return _parse_head(head, path), conversation
 
     def list(self, cwd: str | None = None) -> list[SessionInfo]:
-        """Return the sessions that have begun, latest first; with a directory, only those that work in it."""
+        """Return the sessions that have begun, latest first; with a directory, only those that work in it.
+
+        Those in which nothing was said for a week are deleted.
+        """
         sessions: list[SessionInfo] = []
+        oldest = (datetime.now(UTC) - _EMPTY_LIFETIME).isoformat()
         for path in self._directory.glob(f"*{_SUFFIX}"):
             try:
                 with path.open("rb") as file:
                     info = _parse_head(file.readline(_MAX_HEAD), path)
+                if not info.title and info.updated < oldest:
+                    path.unlink()
             except (OSError, MalformedData) as e:
                 log.warning("left out of the list of sessions: %s", e)
                 continue

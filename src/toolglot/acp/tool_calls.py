@@ -74,7 +74,7 @@ _STATUS: dict[str, Literal["pending", "in_progress", "completed"]] = {
 }
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _NO_FILE = "/dev/null"
-_BACKTICKS = re.compile(r"`{3,}")
+_BACKTICKS = re.compile(r"`+")
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -155,18 +155,18 @@ def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall
         arguments = tool.bind(call).arguments if tool is not None else arguments
     kind: Kind = "other"
     verb = native.name
-    if tool is not None and BUILTIN_TAG in tool.tags and tool.name in _BASE_TOOLS:
-        kind, verb = _BASE_TOOLS[tool.name]
+    if call.name in _BASE_TOOLS and (tool is None or BUILTIN_TAG in tool.tags):  # the loop's own tools are in no registry
+        kind, verb = _BASE_TOOLS[call.name]
     elif tool is not None:
         kind = next(kind for effects, kind in _KINDS if tool.effects >= effects)
     target = ""
     if tool is not None and tool.target is not None:
         with suppress(Exception):  # the arguments may be anything
             target = str(tool.target(arguments)).removeprefix(f"{root}{os.sep}")
-    if kind == "execute" and not verb and target:
-        title = f"`{shorten(target, _MAX_TITLE)}`"
-    else:
-        title = shorten(f"{verb or native.name} {target or format_arguments(native)}", _MAX_TITLE)
+    target = target or format_arguments(native)
+    title = shorten(escape_deceptive(f"{verb} {target}".strip()), _MAX_TITLE)
+    if not verb:
+        title = _fence(title, block=False)
     line = arguments.get("start_line")
     subjects = find_subjects(tool.scope, arguments) if tool is not None and tool.scope is not None else ()
     locations = [
@@ -218,10 +218,12 @@ def _text(text: str) -> ContentToolCallContent:
     return ContentToolCallContent(type="content", content=TextContentBlock(type="text", text=text))
 
 
-def _fence(text: str) -> str:
-    """Return text as a code block of Markdown that nothing in it can end."""
-    fence = "`" * max([3, *(len(match) + 1 for match in _BACKTICKS.findall(text))])
-    return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
+def _fence(text: str, *, block: bool = True) -> str:
+    """Return text as code of Markdown that nothing in it can end."""
+    fence = "`" * max([3 if block else 1, *(len(match) + 1 for match in _BACKTICKS.findall(text))])
+    if block:
+        return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
+    return f"{fence}{text}{fence}" if len(fence) == 1 else f"{fence} {text} {fence}"
 
 
 def split_preview(preview: str, root: str) -> tuple[list[Content], str]:

@@ -4,13 +4,14 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
 from toolglot.cli.options import AGENT
+from toolglot.cli.printer import collect_notes, print_note
 from toolglot.cli.startup import Flags, logins_file, prepare, require_key
 from toolglot.engine.auth import describe_key_origin
 from toolglot.errors import UsageError
@@ -73,16 +74,18 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
     from toolglot.acp.session import AgentParts
 
     directory = options.directory
-    cli_setup = prepare(
-        replace(flags, root=flags.root or directory),
-        ask_user=options.ask_user,
-        use_demo_tools=True,
-        saved_model=options.saved_model,
-        directory=directory,
-    )
-    try:
+    with collect_notes() as notices, ExitStack() as stack:
+        cli_setup = stack.enter_context(
+            prepare(
+                replace(flags, root=flags.root or directory),
+                ask_user=options.ask_user,
+                use_demo_tools=True,
+                saved_model=options.saved_model,
+                directory=directory,
+            )
+        )
         try:
-            require_key(cli_setup.setup.engine(cli_setup.model))
+            require_key(cli_setup.setup.engine(cli_setup.model, **({"base_url": flags.base_url} if flags.base_url else {})))
         except UsageError as e:
             raise SignInRequired(str(e)) from None
         agent = cli_setup.create_agent(approve=options.approve, hooks=[options.hooks])
@@ -91,12 +94,13 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
             from toolglot.mcp.client import McpServers
 
             servers = McpServers(options.servers, on_change=options.notify, roots=[directory])
+            stack.callback(servers.close)
             servers.start()
             servers.watch(agent)
-    except BaseException:
-        cli_setup.__exit__()
-        raise
-    notices = cli_setup.builtins.notices if cli_setup.builtins is not None else []
+        cli_setup.print_notices()
+        if cli_setup.model_reason:
+            print_note(cli_setup.model_reason)
+        close = stack.pop_all().close
     return AgentParts(
         agent=agent,
         setup=cli_setup.setup,
@@ -104,8 +108,8 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
         models=_list_models(cli_setup.setup.settings.aliases),
         builtins=cli_setup.builtins,
         servers=servers,
-        notices=[*notices, *filter(None, [cli_setup.model_reason])],
-        close=cli_setup.__exit__,
+        notices=notices,
+        close=close,
     )
 
 

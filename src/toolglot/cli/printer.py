@@ -5,7 +5,9 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 import msgspec
@@ -17,6 +19,7 @@ from toolglot.sanitize import escape_controls, escape_invisible, escape_json
 Row = tuple[str, str]
 """A label and its value."""
 _MIN_VALUE_WIDTH = 16  # with fewer columns left, a value goes below its label
+_collected_notes: ContextVar[list[str] | None] = ContextVar("collected_notes", default=None)
 _MAX_LABEL_WIDTH = 24  # longer labels do not push the value column to the right
 
 
@@ -71,7 +74,19 @@ def print_line(text: str) -> None:
 
 def print_note(text: str) -> None:
     """Print a line about what happens to stderr."""
+    if (collected := _collected_notes.get()) is not None:
+        collected.append(text)
     print(f"toolglot: {escape_invisible(text)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def collect_notes() -> Generator[list[str]]:
+    """Collect what `print_note` prints, for somebody who does not see stderr."""
+    token = _collected_notes.set(notes := list[str]())
+    try:
+        yield notes
+    finally:
+        _collected_notes.reset(token)
 
 
 def format_json(value: Any) -> str:
