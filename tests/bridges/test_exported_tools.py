@@ -8,10 +8,10 @@ import pytest
 
 from toolglot import Allow, ApprovalRequest, Context, Deny, ToolConfig, coding_tools, tool, tool_from_definition
 from toolglot.bridges.exported_tools import ExportedTools, describe_request, read_answer
+from toolglot.bridges.imported_tools import ask_user
 from toolglot.definitions import ToolDefinition
 from toolglot.events import ToolOutcome
 from toolglot.tools.calls import AnyCall
-from toolglot.tools.context import CallSuspended
 
 from .kit import TOOLS, remove
 
@@ -175,21 +175,22 @@ def test_a_cancelled_call_does_not_hold_up_those_after_it() -> None:
 
 def test_a_tool_that_asks_while_it_runs() -> None:
     @tool
-    def ask_back(context: Context[Any]) -> str:
+    async def ask_back(context: Context[Any]) -> str:
         """Ask back."""
-        ruling = context.inner_tools.ruling if context.inner_tools is not None else None
-        if ruling is None:
-            raise CallSuspended(ApprovalRequest(context.call, "ask_back", frozenset(), "", reason="really?", fingerprint="f"))
-        return f"the answer is {isinstance(ruling.answer, Allow)}"
+        await ask_user(context, {}, "really?")
+        return "yes"
 
     async def main() -> None:
         tools = ExportedTools([ask_back], framework_asks=True)
         call = tools.make_call("ask_back", {}, "call_1")
         assert (await ask(tools, call)).reason == "really?"
-        assert await run(tools, call, Allow()) == "the answer is True"
-        assert (await tools.run_or_refuse(call)).result.text == "the answer is False"
-        asking = ExportedTools([ask_back], approve=lambda request: request.reason == "really?")
-        assert await run(asking, asking.make_call("ask_back", {})) == "the answer is True"
+        assert await run(tools, call, Allow()) == "yes"
+        assert "Reason: nobody can be asked" in (await tools.run_or_refuse(call)).result.text
+        for decision, result in ((True, "yes"), (Deny("not now"), "not now")):
+            asking = ExportedTools([ask_back], approve=lambda request, decision=decision: decision)
+            assert result in await run(asking, asking.make_call("ask_back", {}))
+        later = ExportedTools([ask_back], approve=lambda request: "later")
+        assert (await ask(later, later.make_call("ask_back", {}))).reason == "really?"
 
     asyncio.run(main())
 

@@ -7,7 +7,6 @@ the names and results of the model's own harness.
 import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from inspect import isawaitable
 from typing import Any, TypedDict, cast
 from uuid import uuid4
 
@@ -161,20 +160,11 @@ class ExportedTools:
         done = await self._wait_for_turn() if tool is not None and tool.ordered else None
         try:
             executor.policy.begin_turn()
-            while True:
-                batch = CallBatch(executor, on_done=outcomes.__setitem__)
-                await run_turn(
-                    executor, [(0, call)], batch, rulings=rulings, defer=lambda _, request, __: pending.append(request)
-                )
-                if pending:
-                    return self._remember(pending[0])
-                if (request := outcomes[0].suspended) is None:
-                    return outcomes[0]
-                answer = executor.approve(request) if executor.approve is not None else "later"
-                answer = read_decision(await answer if isawaitable(answer) else answer)
-                if answer is None:
-                    return self._remember(request)
-                rulings[0] = Ruling(request.fingerprint, answer)
+            batch = CallBatch(executor, on_done=outcomes.__setitem__)
+            await run_turn(executor, [(0, call)], batch, rulings=rulings, defer=lambda _, request, __: pending.append(request))
+            if 0 in outcomes and outcomes[0].suspended is None:
+                return outcomes[0]
+            return self._remember(pending[0] if pending else outcomes[0].suspended)
         finally:
             if done is not None:
                 done.set_result(None)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from toolglot.approvals import Allow, ApprovalRequest
+from toolglot.approvals import ApprovalRequest, Deny
 from toolglot.errors import ToolError
 from toolglot.jsontext import digest
 from toolglot.tools.context import CallSuspended, Context
@@ -29,10 +29,16 @@ def make_tool(
 
 async def ask_user(context: Context[Any], arguments: dict[str, Any], reason: str) -> None:
     """Ask for a decision that a tool itself wants; it is called again if that comes later. Raises ToolError if it is no."""
-    ruling = context.inner_tools.ruling if context.inner_tools is not None else None
-    if context.approved or (ruling is not None and isinstance(ruling.answer, Allow)):
+    if context.approved:
         return
-    if ruling is not None:
-        raise ToolError("The user did not approve the call.", kind="rejected", code="not_approved")
+    inner = context.inner_tools
     request = ApprovalRequest(context.call, context.call.name, frozenset(), "", arguments, reason=reason, each_time=True)
-    raise CallSuspended(replace(request, fingerprint=digest(request)))
+    request = replace(request, fingerprint=digest(request))
+    answer = inner.ruling.answer if inner is not None and inner.ruling is not None else None
+    if answer is None and inner is not None and inner.can_ask:
+        answer = await inner.ask(request)
+    if answer is None:
+        raise CallSuspended(request)
+    if isinstance(answer, Deny):
+        reason = f" Reason: {answer.reason}" if answer.reason else ""
+        raise ToolError(f"The user did not approve the call.{reason}", kind="rejected", code="not_approved")

@@ -25,6 +25,7 @@ from toolglot.messages import (
     Usage,
 )
 from toolglot.messages import system as system_message
+from toolglot.wire.spec import ANTHROPIC_MESSAGES
 
 try:
     from langchain_core.messages import (
@@ -49,7 +50,7 @@ _ROLES: dict[str, Role] = {"human": "user", "system": "system", "ai": "assistant
 _CHAT_ROLES: dict[str, Role] = {"user": "user", "system": "system", "developer": "system", "assistant": "assistant"}
 _MEDIA_TYPES = ("image", "audio", "video", "file")
 # LangChain's providers whose opaque state is in its standard blocks: provider -> wire, profile.
-_KNOWN_PROVIDERS = {"anthropic": ("anthropic-messages", "anthropic")}
+_KNOWN_PROVIDERS = {"anthropic": (ANTHROPIC_MESSAGES, "anthropic")}
 
 
 # ---- from LangChain

@@ -29,6 +29,7 @@ from toolglot.messages import (
     Usage,
 )
 from toolglot.messages import system as system_message
+from toolglot.wire.spec import ANTHROPIC_MESSAGES
 
 try:
     from pydantic_ai.messages import (
@@ -65,7 +66,7 @@ ORIGINAL = "toolglot"
 _URL_KINDS: tuple[tuple[type, MediaKind], ...] = (
     (ImageUrl, "image"), (AudioUrl, "audio"), (VideoUrl, "video"), (DocumentUrl, "file")
 )  # fmt: skip
-_KNOWN_PROVIDERS = {"anthropic": ("anthropic-messages", "anthropic")}
+_KNOWN_PROVIDERS = {"anthropic": (ANTHROPIC_MESSAGES, "anthropic")}
 _FINISH_REASONS: dict[StopReason, FinishReason] = {
     "end": "stop",
     "tools": "tool_call",

@@ -32,6 +32,8 @@ class InnerTools(Protocol):
     """The decision on the call for which the tool was suspended."""
     suspension: CallSuspended | None
     """What the tool raised when it was suspended."""
+    can_ask: bool
+    """Whether somebody decides at once; otherwise a tool can raise `CallSuspended`, so that the run waits."""
 
     def call(
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = ...

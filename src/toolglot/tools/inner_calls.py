@@ -98,6 +98,7 @@ class InnerCalls:
     ) -> None:
         self._executor, self._batch, self._caller = executor, batch, caller
         self.definitions, self.ruling, self.suspension = executor.inner_tools, ruling, suspension
+        self.can_ask = executor.approve is not None
 
     @property
     def _queue(self) -> InnerCallQueue:
