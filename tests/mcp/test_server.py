@@ -333,6 +333,11 @@ async def test_an_approval_counts_only_for_the_call_that_was_shown() -> None:
         done = await client.session.call_tool("delete", {"path": "a"}, input_responses=given, request_state=again.request_state)
         assert isinstance(done, types.CallToolResult)
         assert text(done) == "deleted a"
+        for state in (first.request_state, again.request_state):  # an answer counts once
+            replayed = await client.session.call_tool(
+                "delete", {"path": "a"}, input_responses=given, request_state=state, allow_input_required=True
+            )
+            assert isinstance(replayed, types.InputRequiredResult)
 
 
 @both
@@ -358,6 +363,45 @@ async def test_a_running_tool_asks(mode: str) -> None:
     assert refused.is_error
     assert "cannot ask" in text(refused)
     assert released == ["released"]
+
+
+async def test_a_call_that_has_started_never_starts_again() -> None:
+    """Calls that wait for an answer are bounded. One that was ended is not repeated by a late answer."""
+    starts, released = list[str](), list[str]()
+
+    def ask(name: str, context: Context) -> str:
+        starts.append(name)
+        request = ApprovalRequest(context.call, "ask", frozenset(), "", reason="it wants a name")
+        raise CallSuspended(request, lambda: released.append(name))
+
+    given: Any = {"approval": types.ElicitResult(action="accept", content={})}
+    async with connect(server(ask), "auto", elicitation_callback=answers()) as client:
+        names = [str(number) for number in range(33)]
+        asked = [await client.session.call_tool("ask", {"name": name}, allow_input_required=True) for name in names]
+        assert released == ["0"]
+        assert isinstance(asked[0], types.InputRequiredResult)
+        with pytest.raises(MCPError, match="may have had effects"):
+            await client.session.call_tool("ask", {"name": "0"}, input_responses=given, request_state=asked[0].request_state)
+        assert starts == names
+    assert sorted(released) == sorted(names)
+
+
+async def test_a_question_that_is_cancelled_ends_the_call() -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    def ask(context: Context) -> str:
+        raise CallSuspended(ApprovalRequest(context.call, "ask", frozenset(), "", reason="it wants a name"), released.set)
+
+    async def wait(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with connect(server(ask), "legacy", elicitation_callback=wait) as client:
+        call = asyncio.create_task(client.call_tool("ask", {}))
+        await asked.wait()
+        call.cancel()
+        await released.wait()
 
 
 # ---- what is served

@@ -27,25 +27,23 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling
 from toolglot.errors import ToolglotError, UnknownName, UsageError
-from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
+from toolglot.events import ToolOutcome
 from toolglot.facades.bound_facade import BoundFacade, split_base_tools
 from toolglot.facades.catalog import find_base_tools
 from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps_text
+from toolglot.mcp.server_session import ToolSession, progress_reporter
 from toolglot.mcp.server_types import FREEFORM_PARAMETER, approval_form, legal_name, to_mcp_result, to_mcp_tool
 from toolglot.messages import Text, ToolCall
 from toolglot.request import ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.calls import AnyCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.execution import CallBatch
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks
-from toolglot.tools.inner_calls import release_suspended
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
-from toolglot.tools.turn import run_turn
 
 __all__ = ["McpToolServer", "current_request"]
 
@@ -54,8 +52,6 @@ current_request: ContextVar[ServerRequestContext[None]] = ContextVar("toolglot_m
 """The request that a tool runs for, while it runs: the client's session, headers and `_meta`."""
 PAGE_SIZE = 100
 _TTL_MS = 60_000  # how long a client may keep the list of tools without asking again
-_MAX_SUSPENDED = 32  # calls that wait for an answer which a stateless client may never send
-_MAX_REPORTS = 64  # that wait for a slow client; older ones are left out
 _ASKING = "approval"  # the key of the question in an input_required result
 _DEFAULT_CONFIG = ToolConfig()
 
@@ -84,34 +80,6 @@ class _SdkServer(Server[None]):
     ) -> InitializationOptions:
         """Add that the list of tools may change, which the SDK lets nobody say for HTTP."""
         return super().create_initialization_options(NotificationOptions(tools_changed=True), *args, **options)
-
-
-class _Session:
-    """The tools of one connection, and what they remember of it."""
-
-    def __init__(self, executor: ToolExecutor, resources: ExitStack) -> None:
-        self.executor, self._resources = executor, resources
-
-    async def run(self, call: AnyCall, ruling: Ruling | None, report: Callable[[str], None]) -> ToolOutcome | ApprovalRequest:
-        """Run a call; returns the request if it has to wait for a decision."""
-        outcomes, requests = dict[int, ToolOutcome](), list[ApprovalRequest]()
-
-        def emit(event: ToolStarted | ToolProgress | ToolFinished) -> None:
-            if isinstance(event, ToolProgress):
-                report(event.text)
-
-        batch = CallBatch(self.executor, emit=emit, on_done=outcomes.__setitem__)
-        rulings = {} if ruling is None else {0: ruling}
-        await run_turn(
-            self.executor, [(0, call)], batch, rulings=rulings, defer=lambda index, request, is_held: requests.append(request)
-        )
-        while len(suspended := self.executor.suspended) > _MAX_SUSPENDED:
-            suspended.pop(next(iter(suspended)))[1].release()
-        return requests[0] if requests else outcomes[0].suspended or outcomes[0]
-
-    async def close(self) -> None:
-        release_suspended(self.executor)
-        await asyncio.to_thread(self._resources.close)  # commands are ended, which may take a moment
 
 
 class McpToolServer:
@@ -166,9 +134,10 @@ class McpToolServer:
         self._offer: _Offer | None = None
         self.bus = InMemorySubscriptionBus()
         """Tells stateless clients of changes: `await server.bus.publish(…)`. Those of the tools are told by themselves."""
-        self._sessions: dict[Connection | None, asyncio.Task[_Session]] = {}  # None: of all stateless requests
+        self._sessions: dict[Connection | None, asyncio.Task[ToolSession]] = {}  # None: of all stateless requests
         self._call_numbers = count(1)
         self._running = set[asyncio.Task[Any]]()
+        self._lifespans = 0  # several transports may serve it
         note = offer.facade.note if (offer := self._current_offer()).facade is not None else ""
         self.sdk = self._create_sdk_server(name, version, "\n\n".join(filter(None, (instructions, note))))
         """The server of the SDK, for handlers of other methods: prompts, resources …"""
@@ -198,11 +167,13 @@ class McpToolServer:
                 loop.call_soon_threadsafe(self._announce_change)
 
         unwatch = self.registry.watch(announce)
+        self._lifespans += 1
         try:
             yield None
         finally:
             unwatch()
-            for connection in [*self._sessions]:
+            self._lifespans -= 1
+            for connection in [*self._sessions] if not self._lifespans else ():
                 await self._close_session(connection)
 
     # ---- what is served
@@ -269,27 +240,28 @@ class McpToolServer:
 
     # ---- connections
 
-    def _find_session(self, context: ServerRequestContext[None]) -> "asyncio.Task[_Session]":
+    def _find_session(self, context: ServerRequestContext[None]) -> "asyncio.Task[ToolSession]":
         """Return the session of a request, which is opened by the first one."""
         connection: Connection | None = None
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             # The one object that lives as long as the client's session; the SDK shows it nowhere else.
             connection = context.session._connection  # pyright: ignore[reportPrivateUsage]
         opening = self._sessions.get(connection)
-        if opening is None or (opening.done() and opening.exception() is not None):
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
             opening = self._sessions[connection] = asyncio.create_task(self._open_session(connection is not None))
+            opening.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever waits for it is told
             if connection is not None:
                 connection.exit_stack.push_async_callback(self._close_session, connection)
         return opening
 
-    async def _open_session(self, is_connection: bool) -> _Session:
+    async def _open_session(self, is_connection: bool) -> ToolSession:
         resources, registry = ExitStack(), self.registry
         if self._open_tools is not None and is_connection:
             try:
                 registry = ToolRegistry(await asyncio.to_thread(resources.enter_context, self._open_tools()))
             except ToolglotError as e:
                 raise MCPError(types.INTERNAL_ERROR, f"the tools cannot be used: {e}") from None
-        return _Session(self._create_executor(registry), resources)
+        return ToolSession(self._create_executor(registry), resources)
 
     async def _close_session(self, connection: Connection | None) -> None:
         if (opening := self._sessions.pop(connection, None)) is not None:
@@ -333,25 +305,31 @@ class McpToolServer:
             executor.configure(offer.config)
             executor.visible_names = offer.facade.visible_names if offer.facade is not None else None
         asked, ruling = _read_answer(params)
+        if asked is None or not session.take_answer(asked.call_id):  # a new call, or an answer that was used before
+            asked, ruling = None, None
         definition = offer.definitions.get(params.name)
         call = _make_call(asked.call_id if asked is not None else f"mcp_{next(self._call_numbers)}", params, definition)
         interpreted = call if offer.facade is None else offer.facade.interpret(call)
-        async with _progress_reporter(context) as report:
+        async with progress_reporter(context) as report:
             while True:
                 outcome = await session.run(interpreted, ruling, report)
                 if isinstance(outcome, ToolOutcome):
                     break
                 if not _can_ask(context):
-                    if (suspended := executor.suspended.pop(call.id, None)) is not None:
-                        suspended[1].release()
+                    session.release(call.id)
                     outcome = self._refuse(executor, interpreted, outcome)
                     break
                 form = approval_form(outcome)
                 if is_modern:
+                    session.expect_answer(call.id)
                     state = dumps_text({"call_id": call.id, "fingerprint": outcome.fingerprint})
                     question = types.ElicitRequest(params=form)
                     return types.InputRequiredResult(input_requests={_ASKING: question}, request_state=state)
-                ruling = Ruling(outcome.fingerprint, await _ask(context, form))
+                try:
+                    ruling = Ruling(outcome.fingerprint, await _ask(context, form))
+                except asyncio.CancelledError:
+                    session.release(call.id)
+                    raise
         if outcome.result.error_code == "unknown_tool" and not outcome.ran:
             hint = UnknownName("tool", params.name, offer.definitions).hint
             raise MCPError(types.INVALID_PARAMS, f"There is no such tool: {hint}")
@@ -414,32 +392,3 @@ def _read_answer(params: types.CallToolRequestParams) -> tuple[_Asked | None, Ru
     if not isinstance(answer, types.ElicitResult):
         return asked, None  # the question comes again
     return asked, Ruling(asked.fingerprint, _to_decision(answer))
-
-
-# ---- progress
-
-
-@asynccontextmanager
-async def _progress_reporter(context: ServerRequestContext[None]) -> AsyncGenerator[Callable[[str], None]]:
-    """Yield a function that reports progress to the client. What was reported arrives before the result."""
-    reports: asyncio.Queue[str | None] = asyncio.Queue()
-
-    def report(text: str) -> None:
-        if reports.qsize() >= _MAX_REPORTS:
-            reports.get_nowait()
-        reports.put_nowait(text)
-
-    async def send() -> None:
-        for number in count(1):
-            if (text := await reports.get()) is None:
-                return
-            with suppress(Exception):  # the client has left, or does not understand it: the call goes on
-                await context.session.report_progress(number, None, text)
-
-    sender = asyncio.create_task(send())
-    try:
-        yield report
-        reports.put_nowait(None)
-        await sender
-    finally:
-        sender.cancel()
