@@ -62,7 +62,7 @@ class ToolSession:
         has_started = self._waiting.pop(call_id, None)
         if has_started and call_id not in self.executor.suspended:  # it must not start again
             message = "the call ended while it waited for the answer, and may have had effects: make a new call to repeat it"
-            raise MCPError(types.INVALID_PARAMS, message)
+            raise MCPError(INVALID_PARAMS, message)
         return has_started is not None
 
     async def close(self) -> None:
