@@ -7,6 +7,7 @@ from itertools import count
 
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 
 from toolglot.approvals import ApprovalRequest, Ruling
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
