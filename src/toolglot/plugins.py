@@ -85,8 +85,8 @@ def describe_conflicts(own_names: Mapping[PluginKind, Collection[str]]) -> list[
     """Return a sentence for every name that several packages have. `own_names`: those of toolglot, by kind."""
     packages: dict[tuple[PluginKind, str], list[str]] = {}
     for plugin in list_plugins():
-        own = ["toolglot"] if plugin.name in own_names.get(plugin.kind, ()) else []
-        packages.setdefault((plugin.kind, plugin.name), own).append(plugin.origin)
+        origins = ["toolglot"] if plugin.name in own_names.get(plugin.kind, ()) else list[str]()
+        packages.setdefault((plugin.kind, plugin.name), origins).append(plugin.origin)
     return [_describe_conflict(kind, name, origins) for (kind, name), origins in packages.items() if len(origins) > 1]
 
 
@@ -100,9 +100,9 @@ def _read_entry_points() -> dict[Plugin, Any]:
     """Return every plug-in with its entry point."""
     from importlib.metadata import entry_points  # not at the top: it takes longer to import than all of this package
 
-    found: dict[Plugin, Any] = {}
+    plugins: dict[Plugin, Any] = {}
     for kind in PLUGIN_KINDS:
         for entry in entry_points(group=f"toolglot.{kind}"):
             package, version = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("unknown", "")
-            found[Plugin(kind, entry.name, package, version, entry.value)] = entry
-    return found
+            plugins[Plugin(kind, entry.name, package, version, entry.value)] = entry
+    return plugins

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from toolglot.errors import UsageError
-from toolglot.textutil import pluralize, truncate
+from toolglot.textutil import truncate
 
 __all__ = ["SKILL_FILE", "Skill", "find_skills", "list_skill_files", "read_skill", "read_skill_text", "render_skill_list"]
 
@@ -133,8 +133,8 @@ def render_skill_list(skills: Iterable[Skill]) -> str:
         text = "\n".join(lines)
         if len(text) <= MAX_LIST_CHARS:
             return text
-    shown = text[:MAX_LIST_CHARS].rpartition("\n")[0]
-    return f"{shown}\n(and {pluralize(len(listed) - shown.count(chr(10)) - 1, 'skill')} more)"
+    lines = text[:MAX_LIST_CHARS].split("\n")[:-1]  # the last one may be incomplete
+    return "\n".join([*lines, f"(and {len(listed) - len(lines)} more)"])
 
 
 def _read_file(directory: Path, within: Path | None) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolglot.config.instructions import Instructions, configured_instructions
+from toolglot.config.instructions import Instructions, load_instructions
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import refuse_trust, trust_directory
 from toolglot.skills import MAX_LIST_CHARS, Skill, render_skill_list
@@ -32,7 +32,7 @@ def add_skill(directory: Path, name: str, text: str = SKILL) -> None:
 
 
 def read(root: Path, **settings: Any) -> Instructions:
-    return configured_instructions(root, InstructionSettings(**settings))
+    return load_instructions(root, InstructionSettings(**settings))
 
 
 def names(instructions: Instructions) -> list[str]:

@@ -28,7 +28,7 @@ from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.servers import describe_entry
 from toolglot.cli.startup import require_key
-from toolglot.config.instructions import configured_instructions
+from toolglot.config.instructions import load_instructions
 from toolglot.config.layers import DEFAULT, PROJECT_FILE, Configuration, SettingValue, WithheldSetting, read_configuration
 from toolglot.config.mcp_servers import find_servers
 from toolglot.config.settings import Settings
@@ -234,16 +234,17 @@ def _describe_instructions(settings: Settings, workspace: Root, problems: list[s
     if not settings.instructions.enabled:
         return {"AGENTS.md and skills": "off: instructions.enabled is false"}
     try:
-        found = configured_instructions(workspace.path, settings.instructions)
+        instructions = load_instructions(workspace.path, settings.instructions)
     except ToolglotError as e:  # the list of trusted directories is damaged
         problems.append(str(e))
         return {}
-    rows = {str(path): f"{len(text):,} characters" for path, text in found.files.items()}
+    rows = {str(path): f"{len(text):,} characters" for path, text in instructions.files.items()}
     rows |= {
-        f"skill {skill.name}": "; ".join((f"{skill.origin}: {skill.directory}", *skill.problems)) for skill in found.skills
+        f"skill {skill.name}": "; ".join((f"{skill.origin}: {skill.directory}", *skill.problems))
+        for skill in instructions.skills
     }
-    rows |= {str(path): "ignored: the directory is not trusted" for path in found.withheld}
-    return rows | {f"problem {number}": problem for number, problem in enumerate(found.problems, 1)}
+    rows |= {str(path): "ignored: the directory is not trusted" for path in instructions.withheld}
+    return rows | {f"problem {number}": problem for number, problem in enumerate(instructions.problems, 1)}
 
 
 def _describe_sandbox(workspace: Root, *, is_wanted: bool) -> dict[str, str]:

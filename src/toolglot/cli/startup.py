@@ -19,7 +19,7 @@ from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.printer import Printer, print_note
 from toolglot.cli.servers import CliServers, UseServers
 from toolglot.cli.styled import CONTINUATION, Line
-from toolglot.config.instructions import Instructions, configured_instructions
+from toolglot.config.instructions import Instructions, load_instructions
 from toolglot.config.layers import PROJECT_FILE, Configuration, read_configuration
 from toolglot.config.loading import load_tools
 from toolglot.config.mcp_servers import ServerCatalog, find_servers
@@ -226,7 +226,7 @@ def _read_project(flags: Flags, directory: Path | None) -> tuple[Configuration, 
         lists = {"policy.deny": (*policy.deny, *flags.deny), "policy.approve": (*policy.approve, *flags.approve)}
         configuration = read_configuration(directory=directory, flags={**flags.to_settings(), **lists})
     settings = configuration.settings
-    instructions = configured_instructions(Path(settings.builtin.root or directory or "."), settings.instructions)
+    instructions = load_instructions(Path(settings.builtin.root or directory or "."), settings.instructions)
     return configuration, instructions, find_servers(configuration, files=flags.mcp_config, directory=directory)
 
 

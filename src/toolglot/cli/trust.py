@@ -6,7 +6,7 @@ import click
 
 from toolglot.cli.config import show_withheld
 from toolglot.cli.printer import print_line, print_note
-from toolglot.config.instructions import configured_instructions
+from toolglot.config.instructions import load_instructions
 from toolglot.config.layers import PROJECT_FILE, find_project_file, read_configuration
 from toolglot.config.mcp_servers import find_servers
 from toolglot.config.settings import InstructionSettings
@@ -58,7 +58,7 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
 
 def _show_effects(directory: Path, *, is_removed: bool) -> None:
     """Print everything in a directory that needs trust."""
-    for path in configured_instructions(directory, InstructionSettings()).withheld:
+    for path in load_instructions(directory, InstructionSettings()).withheld:
         print_line(f"{path} {'is now ignored' if is_removed else 'has instructions for models'}")
     effect = "are now ignored" if is_removed else "need trust"
     configuration = read_configuration(directory=directory, trusted=False)

@@ -15,7 +15,7 @@ from toolglot.config.trust import is_trusted
 from toolglot.skills import Skill, find_skills, render_skill_list
 from toolglot.user_dirs import config_file
 
-__all__ = ["Instructions", "configured_instructions", "read_instructions"]
+__all__ = ["Instructions", "load_instructions", "read_instructions"]
 
 USER_FILE = "AGENTS.md"
 NAMES, MAX_CHARS = InstructionSettings().files, InstructionSettings().max_chars
@@ -68,7 +68,7 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
         return parts | ({"the list of skills": listed} if (listed := self.render_skills()) else {})
 
 
-def configured_instructions(root: Path, settings: InstructionSettings) -> Instructions:
+def load_instructions(root: Path, settings: InstructionSettings) -> Instructions:
     """Return what the settings let count for a workspace. Raises MalformedData, UsageError."""
     if not settings.enabled:
         return Instructions()
@@ -92,7 +92,7 @@ def read_instructions(
         return Instructions()
     directories = _project_directories(root)
     top, problems = directories[0], list[str]()
-    own = [Path(os.path.realpath(os.path.expanduser("~")), name) for name in SKILL_DIRECTORIES] if skills else []
+    user_directories = [Path(os.path.realpath(os.path.expanduser("~")), name) for name in SKILL_DIRECTORIES] if skills else []
     # What there is -> the directory that it belongs to.
     found_files = {
         file: each for each in directories if (file := next(filter(os.path.isfile, (each / name for name in names)), None))
@@ -101,14 +101,14 @@ def read_instructions(
         path: each
         for each in reversed(directories)
         for name in (SKILL_DIRECTORIES if skills else ())
-        if os.path.isdir(path := each / name) and path not in own
+        if os.path.isdir(path := each / name) and path not in user_directories
     }
     trusted = {each for each in {*found_files.values(), *found_skills.values()} if is_trusted(each)}
     used_files = [config_file().parent / USER_FILE, *(path for path, each in found_files.items() if each in trusted)]
     files = {path: text for path in used_files if (text := _read_file(path, top, max_chars, problems))}
     used_directories = [path for path, each in found_skills.items() if each in trusted]
     project_skills, project_problems = find_skills(used_directories, "project", top)
-    user_skills, user_problems = find_skills(own, "user")
+    user_skills, user_problems = find_skills(user_directories, "user")
     known = {skill.name for skill in project_skills}
     return Instructions(
         files=files,

@@ -119,10 +119,10 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> 
         screen.note(f"built-in tools work in {cli_setup.builtins.state.workspace.root}{note}", "dim")
         if unusable := ", ".join(cli_setup.builtins.unusable):
             screen.note(f"without {unusable}: toolglot doctor says what is missing", "dim")
-    told = [str(path) for path in cli_setup.instructions.files]
-    told += [pluralize(len(skills), "skill")] if (skills := cli_setup.instructions.skills) else []
-    if told:
-        screen.note(f"follows {', '.join(told)}", "dim")
+    sources = [str(path) for path in cli_setup.instructions.files]
+    sources += [pluralize(len(skills), "skill")] if (skills := cli_setup.instructions.skills) else []
+    if sources:
+        screen.note(f"follows {', '.join(sources)}", "dim")
     if reason:
         screen.note(reason, "yellow")
     if cli_setup.has_demo_tools:
