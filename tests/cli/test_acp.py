@@ -478,7 +478,7 @@ async def test_the_editors_mcp_servers_can_be_used(tmp_path: Path) -> None:
     async with open_editor(tmp_path, capabilities=WITH_FORMS, servers=servers) as (editor, session):
         await editor.prompt(session, 'call mcp__demo__echo {"text": "hello"}\nthen say Echoed.')
         assert editor.said == "Echoed."
-        assert "MCP server broken: " in editor.thoughts
+        assert editor.thoughts.count("MCP server broken cannot be used: ") == 1
         assert "the MCP server old is not used: its transport (sse) is not supported" in editor.thoughts
         [call] = editor.calls().values()
         assert (call["status"], call["content"][0]["content"]["text"]) == ("completed", "```\nhello\n```")
@@ -491,6 +491,19 @@ async def test_the_editors_mcp_servers_can_be_used(tmp_path: Path) -> None:
         assert "decline" in json.dumps(editor.calls())
         await editor.prompt(session, "/tools")
         assert "`mcp__demo__echo`" in editor.said
+
+
+async def test_configured_mcp_servers_can_be_used(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
+    settings = f"[mcp.servers.own]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps([str(script), str(tmp_path)])}\n"
+    (tmp_path / "user" / "config.toml").write_text(settings, encoding="utf-8")
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.connection.set_session_mode(session_id=session, mode_id="read-only")
+        await editor.prompt(session, 'call mcp__own__echo {"text": "hello"}\nthen say Echoed.')
+        assert editor.said == "Echoed."
+        await editor.prompt(session, "/tools")
+        assert "`mcp__own__echo`" in editor.said
+        assert "`mcp__own__write`" not in editor.said  # it came after the mode was chosen, and obeys it
 
 
 async def test_prompts_of_mcp_servers_are_slash_commands(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ class EditorSession:
         self._shown_losses: set[Loss] = set()
         self._loop = asyncio.get_running_loop()
         self._notices: list[str] = []
+        self._told: set[str] = set()
         self._is_unsaved = False
         self._is_ready = False  # whether the MCP servers were waited for
 
@@ -177,13 +178,18 @@ class EditorSession:
         await self._tell_notices()
         if servers is not None and not self._is_ready:
             await servers.wait_ready_async()
-            self._notices += [f"MCP server {each.name}: {each.error}" for each in servers.status() if each.state == "failed"]
+            failed = {
+                f"MCP server {each.name} cannot be used: {each.error}" for each in servers.status() if each.state == "failed"
+            }
+            self._notices += sorted(failed - self._told - {*self._notices})  # a server may fail before anybody listens
         self._is_ready = True
         await self._tell_notices()
 
     async def _tell_notices(self) -> None:
         while self._notices:
-            await self.presenter.note(self._notices.pop(0))
+            notice = self._notices.pop(0)
+            self._told.add(notice)
+            await self.presenter.note(notice)
 
     def notify(self, notice: str) -> None:
         """Tell the user something: now if a prompt runs, else with the next one. Can be called in any thread."""

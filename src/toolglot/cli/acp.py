@@ -82,6 +82,8 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
                 use_demo_tools=True,
                 saved_model=options.saved_model,
                 directory=directory,
+                use_servers="start",
+                extra_servers=options.servers,
             )
         )
         try:
@@ -89,14 +91,8 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
         except UsageError as e:
             raise SignInRequired(str(e)) from None
         agent = cli_setup.create_agent(approve=options.approve, hooks=[options.hooks])
-        servers = None
-        if options.servers:
-            from toolglot.mcp.client import McpServers
-
-            servers = McpServers(options.servers, on_change=options.notify, roots=[directory])
-            stack.callback(servers.close)
-            servers.start()
-            servers.watch(agent)
+        if cli_setup.servers is not None:
+            cli_setup.servers.notify = options.notify
         cli_setup.print_notices()
         if cli_setup.model_reason:
             print_note(cli_setup.model_reason)
@@ -107,7 +103,7 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
         require_key=require_key,
         models=_list_models(cli_setup.setup.settings.aliases),
         builtins=cli_setup.builtins,
-        servers=servers,
+        servers=cli_setup.servers.client if cli_setup.servers is not None else None,
         notices=notices,
         close=close,
     )

@@ -8,7 +8,7 @@ import click
 
 from toolglot.cli.printer import print_note
 from toolglot.config.mcp_files import ServerInput
-from toolglot.config.mcp_servers import AskInput, ServerCatalog, ServerEntry
+from toolglot.config.mcp_servers import AskInput, ServerCatalog, ServerEntry, remember_secrets
 from toolglot.config.settings import Settings
 from toolglot.errors import UnknownName, UsageError
 from toolglot.mcp.servers import McpServer
@@ -46,6 +46,8 @@ class CliServers:
         """Tells the user of changes and sign-ins; called in any thread."""
         self.problems: dict[str, str] = {}
         servers = dict(extra or {})
+        for server in servers.values():
+            remember_secrets(server.env, server.headers)
         wanted = None if only is None else set(only)
         entries = [entry for entry in catalog.servers if entry.name not in servers and (wanted is None or entry.name in wanted)]
         for entry in entries:

@@ -26,7 +26,7 @@ from toolglot.mcp.servers import McpOAuth, McpServer
 from toolglot.redact import redact
 from toolglot.user_dirs import config_file
 
-__all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers"]
+__all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers", "remember_secrets"]
 
 AskInput = Callable[[ServerInput], str | None]
 """Asks the user for an input of VS Code; None: not answered."""
@@ -79,7 +79,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
                 reason = getattr(e, "strerror", None) or "it is not UTF-8 text"
                 raise UsageError(f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {reason}") from None
         headers = {name: expand(value) for name, value in settings.headers.items()}
-        _remember_secrets(env, headers)
+        remember_secrets(env, headers)
         oauth = replace(settings.oauth, **{n: expand(getattr(settings.oauth, n)) for n in ("client_id", "client_secret")})
         values: dict[str, Any] = {
             **asdict(settings),
@@ -281,7 +281,7 @@ class _Expander:
         return self._inputs[id]
 
 
-def _remember_secrets(env: Mapping[str, str], headers: Mapping[str, str]) -> None:
+def remember_secrets(env: Mapping[str, str], headers: Mapping[str, str]) -> None:
     """Have what may be a secret hidden wherever text is shown: headers, and variables that are named or look like secrets."""
     for value in headers.values():
         scheme, space, token = value.partition(" ")
