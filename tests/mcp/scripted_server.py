@@ -44,6 +44,7 @@ TOOLS: dict[str, dict[str, Any]] = {
         "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]},
     },
     "hologram": {"annotations": READ_ONLY},
+    "half": {"annotations": READ_ONLY},
     "fail": {"annotations": READ_ONLY},
     "refuse": {"annotations": READ_ONLY},
     "progress": {"annotations": READ_ONLY},
@@ -129,6 +130,8 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
             return text_result("the text", structuredContent={"sum": "three"})
         case "hologram":
             return {"content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "and text"}]}
+        case "half":
+            return text_result("half \ud83d \U0001f600")
         case "fail":
             return text_result("it went wrong", isError=True)
         case "progress":

@@ -40,7 +40,7 @@ def test_a_server_is_described_with_its_problems(servers: McpServers) -> None:
     assert status.state == "ready"
     assert status.protocol in ("2025-11-25", "2026-07-28")
     assert status.instructions == "Be kind."
-    assert status.tool_count == len(servers.tools) == 22
+    assert status.tool_count == len(servers.tools) == 23
     assert status.problems.keys() == {"broken_schema", "no_schema"}
     assert "not a JSON Schema" in status.problems["broken_schema"]
 
@@ -83,6 +83,11 @@ def test_a_call_passes_every_argument(servers: McpServers) -> None:
     assert call(servers, "echo", text="hé\n").text == "hé\n"
     assert call(servers, "context", context="c", self=1, arguments=[2]).text == '{"arguments": [2], "context": "c", "self": 1}'
     assert call(servers, "any_of", c=1).error_kind == "validation", "the whole schema is enforced, also what providers ignore"
+
+
+def test_half_of_a_character_does_not_lose_a_result(servers: McpServers) -> None:
+    assert call(servers, "echo", text="\U0001f600").text == "\U0001f600"
+    assert call(servers, "half").text == "half \ufffd \U0001f600"
 
 
 def test_a_result_can_be_anything(servers: McpServers) -> None:
@@ -353,6 +358,15 @@ def test_a_server_can_be_restarted_and_closed_ones_say_so(tmp_path: Path) -> Non
 
 
 def test_the_sdk_is_only_imported_when_a_server_starts() -> None:
-    code = "import sys, toolglot.mcp; toolglot.mcp.McpServers({}); print([m for m in sys.modules if m.split('.')[0] == 'mcp'])"
+    code = """
+import sys
+sys.modules["mcp"] = sys.modules["anyio"] = None  # as if they were not installed
+from toolglot.mcp import McpServer, McpServers
+McpServers({})
+try:
+    McpServers({"s": McpServer(command="x")})
+except Exception as e:
+    print(f"{type(e).__name__}: {e}")
+"""
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "[]\n"
+    assert result.stdout == "UsageError: MCP servers need the package mcp; install it with: pip install 'toolglot[mcp]'\n"

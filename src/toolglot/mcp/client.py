@@ -12,16 +12,18 @@ from contextlib import suppress
 from importlib.util import find_spec
 from logging import NullHandler, getLogger
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from toolglot.errors import ToolglotError, UnknownName, UsageError
-from toolglot.mcp.connection import Connection
 from toolglot.mcp.content import Part
 from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus
 from toolglot.mcp.servers import McpServer
 from toolglot.messages import Message
 from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolglot.mcp.connection import Connection
 
 __all__ = ["McpServers"]
 
@@ -76,19 +78,23 @@ class McpServers:
         self._on_change = on_change
         self._agents: weakref.WeakKeyDictionary[Any, dict[str, Tool]] = weakref.WeakKeyDictionary()
         addresses = [Path(root).absolute().as_uri() for root in roots]
-        self._connections = {
-            name: Connection(
-                name,
-                server,
-                loop=self._loop,
-                launch=launch,
-                on_change=self._note_change,
-                roots=addresses,
-                sign_in=sign_in,
-                authenticate=authenticate,
-            )
-            for name, server in servers.items()
-        }
+        self._connections: dict[str, Connection] = {}
+        if servers:
+            from toolglot.mcp import connection  # which needs the package
+
+            self._connections = {
+                name: connection.Connection(
+                    name,
+                    server,
+                    loop=self._loop,
+                    launch=launch,
+                    on_change=self._note_change,
+                    roots=addresses,
+                    sign_in=sign_in,
+                    authenticate=authenticate,
+                )
+                for name, server in servers.items()
+            }
         self._finalizer = weakref.finalize(self, _close_loop, self._loop)
 
     # ---- start and end
@@ -208,7 +214,7 @@ class McpServers:
         """Return the messages of a prompt. Raises UnknownName for the server, ToolError if there are none."""
         return await asyncio.wrap_future(self._submit(self._get(server).calls.get_prompt(name, dict(arguments or {}))))
 
-    def _get(self, name: str) -> Connection:
+    def _get(self, name: str) -> "Connection":
         if name not in self._connections:
             raise UnknownName("MCP server", name, self._connections)
         return self._connections[name]
@@ -234,7 +240,7 @@ class McpServers:
                     log.warning("the tools of an agent could not be updated: %s", e)
                 self._agents[agent] = tools
 
-    def _note_change(self, connection: Connection, added: dict[str, Tool], removed: dict[str, Tool]) -> None:
+    def _note_change(self, connection: "Connection", added: dict[str, Tool], removed: dict[str, Tool]) -> None:
         """Tell of a change, in the thread of the servers."""
         self._update_agents()
         state, text = connection.status.state, ""

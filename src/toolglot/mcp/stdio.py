@@ -34,6 +34,10 @@ _TAIL_SECONDS = 0.5
 _EXIT_SECONDS = 1.5  # to exit when stdin is closed, and again when asked to
 # Besides what the SDK passes on (HOME, PATH …): what says how to write text and where to put temporary files.
 _MORE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+# Half of a character, which JSON in Python and JavaScript may contain and the SDK refuses.
+_HALF = re.compile(
+    rb"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}", re.IGNORECASE
+)
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\b')
 
 
@@ -178,11 +182,15 @@ class _LineReader:
             ids = _ID.findall(line[:200])[:1] or _ID.findall(end[-200:])[-1:]
             error = ErrorData(code=INTERNAL_ERROR, message=f"the result has {size >> 20} MB, over {MAX_MESSAGE >> 20} MB")
             return JSONRPCError(jsonrpc="2.0", id=int(ids[0]), error=error) if ids else None
-        try:
-            return jsonrpc_message_adapter.validate_json(line, by_name=False) if line.strip() else None
-        except ValueError:  # a banner, or output that somebody forgot
-            self._tail.add(line[:_CHUNK])
+        if not line.strip():
             return None
+        with suppress(ValueError):
+            return jsonrpc_message_adapter.validate_json(line, by_name=False)
+        with suppress(ValueError):
+            repaired = _HALF.sub(rb"\\ufffd", line.decode(errors="replace").encode())
+            return jsonrpc_message_adapter.validate_json(repaired, by_name=False)
+        self._tail.add(line[:_CHUNK])  # a banner, or output that somebody forgot
+        return None
 
 
 async def _start_process(server: McpServer, tail: OutputTail) -> Any:
