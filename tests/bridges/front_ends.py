@@ -27,6 +27,7 @@ from toolglot import (
     Text,
     Thinking,
     ToolCall,
+    ToolConfig,
     ToolError,
     create_engine,
     tool,
@@ -63,7 +64,14 @@ def refuse(_: ApprovalRequest) -> bool:
     return False
 
 
-TOOLS = [add, remove, draw, work, fail]
+@tool(effects="read")
+async def peek() -> str:
+    """Look at something."""
+    return "empty"
+
+
+TOOLS = [add, remove, draw, work, fail, peek]
+EAGER = Reply((ToolCall("c1", "peek", {}), Text("This text comes after the call. " * 5), ToolCall("c2", "peek", {})), "tools")
 PARALLEL = (Thinking("Hm."), Text("Both."), ToolCall("c1", "add", {"a": 1, "b": 2}), ToolCall("c2", "draw", {}))
 
 
@@ -76,6 +84,9 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
     media = Reply((Text("Look:"), Media.from_bytes(PNG), Text("And more.")))
     return {
         "parallel": agent("anthropic", Wiretap(Reply(PARALLEL, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream("Go."),
+        "eager": agent(
+            "anthropic", Wiretap(EAGER, Reply((Text("Done."),))), tools=TOOLS, config=ToolConfig(eager_start=True)
+        ).stream("Go."),
         "failure and progress": agent("gemini", tools=TOOLS).stream("call fail {} call work {}"),
         "invalid": agent("openai-chat", tools=TOOLS).stream('call add {"a": "x"}'),
         "approval": agent("openai-responses", tools=TOOLS).stream('call remove {"path": "a"}'),
@@ -91,19 +102,32 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
     }
 
 
-def encode_all(encode: Encode) -> dict[str, list[dict[str, Any]]]:
-    """The events of every run, as they were sent."""
+def encode_all(encode: Encode) -> dict[str, str]:
+    """Every run as it is sent."""
 
-    async def read(events: AsyncGenerator[RunEvent]) -> list[dict[str, Any]]:
+    async def read(events: AsyncGenerator[RunEvent]) -> str:
         request = FrontEndRequest(chat_id="chat", run_id="run")
-        body = b"".join([frame async for frame in encode(events, request, stateless=True)])
-        lines = [frame.removeprefix(b"data: ") for frame in body.split(b"\n\n") if frame]
-        return [json.loads(line) for line in lines if line != b"[DONE]"]
+        return b"".join([frame async for frame in encode(events, request, stateless=True)]).decode()
 
-    async def read_all() -> dict[str, list[dict[str, Any]]]:
+    async def read_all() -> dict[str, str]:
         return {name: await read(events) for name, events in make_runs().items()}
 
     return asyncio.run(read_all())
+
+
+def parse(body: str) -> list[dict[str, Any]]:
+    """The events of a stream."""
+    lines = [frame.removeprefix("data: ") for frame in body.split("\n\n") if frame]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+async def leave(encode: Encode, talker: Orchestrator) -> None:
+    """Read the first events of a run, and go."""
+    request = FrontEndRequest(chat_id="chat", run_id="run")
+    frames = encode(talker.stream("say one two three four five six seven eight"), request)
+    for _ in range(3):
+        await anext(frames)
+    await frames.aclose()
 
 
 @contextmanager

@@ -1,13 +1,15 @@
 """AG-UI: every event is one of the protocol, its own client understands them, and its requests become conversations."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ag_ui.core import Event, RunAgentInput
 from pydantic import TypeAdapter
-from tests.bridges.front_ends import encode_all, run_client, serve_example
+from tests.bridges.front_ends import encode_all, leave, parse, run_client, serve_example
 from tests.loop.agents import agent, check
 
 from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, tool
@@ -19,8 +21,13 @@ EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 
 
 @pytest.fixture(scope="module")
-def runs() -> dict[str, list[dict[str, Any]]]:
+def bodies() -> dict[str, str]:
     return encode_all(encode_events)
+
+
+@pytest.fixture(scope="module")
+def runs(bodies: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+    return {name: parse(body) for name, body in bodies.items()}
 
 
 def test_every_event_is_one_of_the_protocol(runs: dict[str, list[dict[str, Any]]]) -> None:
@@ -216,3 +223,24 @@ def test_the_protocols_own_client_drives_a_conversation() -> None:
     failures = [[failure.get("code") for failure in run["failures"]] for run in seen["runs"]]
     assert failures == [[]] * 6 + [["AuthenticationFailed"]]
     assert any(event.get("name") == "toolglot.retrying" for event in seen["runs"][5]["events"])
+
+
+def test_a_reader_that_leaves_interrupts_the_run() -> None:
+    talker = agent("anthropic")
+    asyncio.run(leave(encode_events, talker))
+    check(talker.conversation)
+    assert not talker._state.is_busy  # pyright: ignore[reportPrivateUsage]
+
+
+def test_the_protocols_own_client_accepts_every_run(bodies: dict[str, str], tmp_path: Path) -> None:
+    (file := tmp_path / "runs.json").write_text(json.dumps(bodies), encoding="utf-8")
+    seen = run_client("ag_ui_client.mjs", "@ag-ui/client", str(file))
+    failed = {name: [failure.get("code") for failure in run["failures"]] for name, run in seen.items() if run["failures"]}
+    assert failed == {"error": ["AuthenticationFailed"], "broken stream": ["ConnectionLost"]}
+    for name, run in seen.items():
+        assert len(run["events"]) == len(parse(bodies[name])), name
+    parallel = seen["parallel"]["messages"]
+    assert [message["role"] for message in parallel] == ["reasoning", "assistant", "tool", "tool", "assistant"]
+    assert parallel[1]["content"] == "Both."
+    assert [call["id"] for call in parallel[1]["toolCalls"]] == ["c1", "c2"]
+    assert "encryptedValue" in parallel[1]

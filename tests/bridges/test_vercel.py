@@ -1,10 +1,12 @@
 """The UI message stream: the AI SDK's own chat understands it, and its requests become conversations."""
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bridges.front_ends import encode_all, run_client, serve_example
+from tests.bridges.front_ends import encode_all, leave, parse, run_client, serve_example
 from tests.loop.agents import agent, check
 
 from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, tool
@@ -13,8 +15,13 @@ from toolglot.bridges.vercel import VercelEncoder, encode_events, read_request
 
 
 @pytest.fixture(scope="module")
-def runs() -> dict[str, list[dict[str, Any]]]:
+def bodies() -> dict[str, str]:
     return encode_all(encode_events)
+
+
+@pytest.fixture(scope="module")
+def runs(bodies: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+    return {name: parse(body) for name, body in bodies.items()}
 
 
 def types(chunks: list[dict[str, Any]]) -> list[str]:
@@ -192,3 +199,32 @@ def test_the_sdks_own_chat_drives_a_conversation() -> None:
     assert {"data-toolglot-retrying", "data-toolglot-stopped-early", "data-toolglot-error"} <= {
         part["type"] for part in seen["data"]
     }
+
+
+def test_a_reader_that_leaves_interrupts_the_run() -> None:
+    talker = agent("anthropic")
+    asyncio.run(leave(encode_events, talker))
+    check(talker.conversation)
+    assert not talker._state.is_busy  # pyright: ignore[reportPrivateUsage]
+
+
+def test_the_sdks_own_chat_accepts_every_run(bodies: dict[str, str], tmp_path: Path) -> None:
+    (file := tmp_path / "runs.json").write_text(json.dumps(bodies), encoding="utf-8")
+    seen = run_client("vercel_client.mjs", "ai", str(file))
+    failed = {name: len(run["errors"]) for name, run in seen.items() if run["errors"]}
+    assert failed == {"error": 1, "broken stream": 1}
+    parts = seen["parallel"]["messages"][1]["parts"]
+    assert [part["type"] for part in parts if part["type"] != "step-start"] == [
+        "reasoning",
+        "text",
+        "tool-add",
+        "tool-draw",
+        "data-toolglot-reply",
+        "text",
+    ]
+    assert [part["state"] for part in seen["eager"]["messages"][1]["parts"] if "state" in part] == [
+        "output-available",
+        "done",
+        "output-available",
+        "done",
+    ]

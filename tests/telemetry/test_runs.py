@@ -147,6 +147,15 @@ def test_runs_in_parallel_do_not_mix(sync: bool) -> None:
     assert len({span.context.trace_id for span in recorder.spans if span.context is not None}) == count
 
 
+def test_calls_that_code_makes_are_below_the_call_that_runs_it() -> None:
+    pytest.importorskip("pydantic_monty", reason="pip install 'toolglot[code]'")
+    recorder = Recorder()
+    call = ToolCall("1", "run_code", {"code": "print(add(a=1, b=2))"})
+    tap = Wiretap(Reply((call,), "tools"), Reply((Text("Done."),)))
+    asyncio.run(agent("anthropic", tap, tools=[add], code_mode="python", telemetry=recorder.telemetry()).run("Go."))
+    assert recorder.tree()[-1] == "invoke_agent > execute_tool run_code > execute_tool add"
+
+
 def test_a_conversation_has_one_id_and_others_have_theirs() -> None:
     recorder = Recorder()
     talker = agent("anthropic", telemetry=recorder.telemetry())

@@ -8,9 +8,9 @@ and HTTP clients do.
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from functools import lru_cache
+from functools import lru_cache, partial
 from logging import getLogger
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.context import Context, attach, detach
@@ -153,21 +153,25 @@ class RunTelemetry:
 
     # ---- calls
 
-    def start_tool(self, tool: ToolDefinition, call: ToolCall, shown_name: str, *, is_approved: bool) -> ToolSpan:
-        """Start the span of a call in a task of its own; everything that the task does is below it."""
+    def start_tool(
+        self, tool: ToolDefinition, call: ToolCall, shown_name: str, *, is_approved: bool
+    ) -> Callable[[ToolOutcome | None], None]:
+        """Start the span of a call in a task of its own; everything that the task does is below it.
+
+        Returns the function that ends it; its argument is None if the call was interrupted.
+        """
         # The task may have been started by that of another call. One that code makes belongs to the call that runs the code.
         parent = None if call.caller or self._run is None else self._run.context
         span = ToolSpan(self._signals, self._agent, tool, call, shown_name, parent)
         attach(span.context)
         if is_approved:
-            self._add_event("approval_decided", call, decision="allow")
+            self.note_decision(call, "allow")
         if self.content is not None and self._captures_spans:
             arguments = call.text if call.arguments is None else call.arguments
             span.set({"gen_ai.tool.call.arguments": self.content.to_json(arguments)})
-        return span
+        return partial(self._end_tool, span)
 
-    def end_tool(self, span: ToolSpan, outcome: ToolOutcome | None) -> None:
-        """End the span of a call; `outcome` is None if it was interrupted."""
+    def _end_tool(self, span: ToolSpan, outcome: ToolOutcome | None) -> None:
         if outcome is not None and self.content is not None and self._captures_spans:
             result = outcome.result
             is_text = all(hasattr(block, "text") for block in result.content)
@@ -180,10 +184,14 @@ class RunTelemetry:
         """Note that somebody is asked about a call."""
         self._add_event("approval_asked", request.call, reason=request.reason)
 
+    def note_decision(self, call: ToolCall, decision: Literal["allow", "deny"]) -> None:
+        """Note what was decided on a call."""
+        self._add_event("approval_decided", call, decision=decision)
+
     def note_refusal(self, outcome: ToolOutcome, *, is_denied: bool, reason: str) -> None:
         """Note that a call does not run."""
         if is_denied:  # the reason is what the user tells the model
-            self._add_event("approval_decided", outcome.call, decision="deny")
+            self.note_decision(outcome.call, "deny")
             return
         error_type = outcome.result.error_code or outcome.result.error_kind or ""
         self._add_event("tool_refused", outcome.call, **{"error.type": error_type, "reason": reason})

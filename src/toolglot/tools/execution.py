@@ -37,7 +37,6 @@ from toolglot.tools.tool import Tool
 from toolglot.wire.repair import make_interrupted_result
 
 if TYPE_CHECKING:
-    from toolglot.telemetry.spans import ToolSpan
     from toolglot.tools.executor import ToolExecutor
 
 __all__ = ["CallBatch", "CallWork", "Emit", "PreparedCall", "error_outcome"]
@@ -225,7 +224,7 @@ class Execution:
         self._in_attempt = self._expired = False
         self._returned: Any = None  # the content as the tool itself returned it
         self.is_abandoned = False  # whatever the call still does is ignored
-        self._span: ToolSpan | None = None
+        self._end_span: Callable[[ToolOutcome | None], None] | None = None
         self._started_at = batch.executor.clock()
         self.task = asyncio.get_running_loop().create_task(self._run())
 
@@ -242,7 +241,7 @@ class Execution:
         executor = batch.executor
         if (telemetry := executor.telemetry) is not None:
             is_approved = prepared.approved is True
-            self._span = telemetry.start_tool(
+            self._end_span = telemetry.start_tool(
                 prepared.tool.definition, prepared.call, prepared.shown_name, is_approved=is_approved
             )
         if batch.emit is not None:
@@ -274,8 +273,8 @@ class Execution:
 
     def _record(self, outcome: ToolOutcome | None) -> None:
         """Record an outcome; None: the call was interrupted."""
-        if self._span is not None and not self.is_abandoned and self._batch.executor.telemetry is not None:
-            self._batch.executor.telemetry.end_tool(self._span, outcome)
+        if self._end_span is not None and not self.is_abandoned:
+            self._end_span(outcome)
         if not self.is_abandoned and (outcome is None or outcome.suspended is None):
             prepared, verdict, executor = self._prepared, self._prepared.verdict, self._batch.executor
             if outcome is None:

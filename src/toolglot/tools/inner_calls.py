@@ -109,10 +109,14 @@ class InnerCalls:
 
     async def ask(self, request: ApprovalRequest) -> Allow | Deny | None:
         """Ask for a decision while the tool runs; None means later. Where nobody can be asked, it is denied."""
-        if self._executor.telemetry is not None:
-            self._executor.telemetry.note_approval_request(request)
+        telemetry = self._executor.telemetry
+        if telemetry is not None:
+            telemetry.note_approval_request(request)
         async with self._queue.asking:
-            return await ask_approver(self._executor.approve, request)
+            answer = await ask_approver(self._executor.approve, request)
+        if telemetry is not None and answer is not None:
+            telemetry.note_decision(request.call, "allow" if isinstance(answer, Allow) else "deny")
+        return answer
 
     async def call(
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = lambda is_asking: None
