@@ -506,33 +506,23 @@ async def test_configured_mcp_servers_can_be_used(tmp_path: Path) -> None:
         assert "`mcp__own__write`" not in editor.said  # it came after the mode was chosen, and obeys it
 
 
-async def test_prompts_of_mcp_servers_are_slash_commands(tmp_path: Path) -> None:
+async def test_prompts_and_questions_of_mcp_servers(tmp_path: Path) -> None:
     async with open_editor(tmp_path, servers=[scripted_server(tmp_path)]) as (editor, session):
-        await editor.prompt(session, "say Hello.")
-        updates = [*editor.of("available_commands_update")]
-        names = [command["name"] for update in updates for command in update["availableCommands"]]
-        assert "demo:explain" in names
+        await editor.prompt(session, "call mcp__demo__ask {}\nthen say Fine.")
+        assert "this editor has no forms" in editor.thoughts
+        assert "decline" in json.dumps(editor.calls())
+        commands = [command["name"] for command in editor.of("available_commands_update")[-1]["availableCommands"]]
+        assert "demo:explain" in commands
+        await editor.prompt(session, "call mcp__demo__ask_url {}\nthen say Done.")
+        [request] = editor.requests
+        assert request["options"] == {"yes": "allow_once", "no": "reject_once"}
+        assert "https://" in json.dumps(request["call"]["content"])
+        assert {call["status"] for call in editor.calls().values()} == {"completed"}
         await editor.prompt(session, "/demo:explain gravity")
         with pytest.raises(RequestError, match="the prompt needs 'topic': /demo:explain TOPIC"):
             await editor.prompt(session, "/demo:explain")
     saved = (tmp_path / "state" / "saved" / f"{session}.session").read_text(encoding="utf-8")
     assert "Explain gravity." in saved
-
-
-async def test_an_address_of_an_mcp_server_is_shown(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, servers=[scripted_server(tmp_path)]) as (editor, session):
-        await editor.prompt(session, "call mcp__demo__ask_url {}\nthen say Done.")
-    [request] = editor.requests
-    assert request["options"] == {"yes": "allow_once", "no": "reject_once"}
-    assert "https://" in json.dumps(request["call"]["content"])
-    assert {call["status"] for call in editor.calls().values()} == {"completed"}
-
-
-async def test_an_editor_without_forms_declines_what_needs_values(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, servers=[scripted_server(tmp_path)]) as (editor, session):
-        await editor.prompt(session, "call mcp__demo__ask {}\nthen say Fine.")
-        assert "this editor has no forms" in editor.thoughts
-        assert "decline" in json.dumps(editor.calls())
 
 
 # ---- what goes wrong

@@ -134,7 +134,10 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         if request.preview_error:
             content.append(_text(f"As things are now, this fails: {escape_deceptive(request.preview_error)}"))
         if request.reason:
-            content.append(_text(f"{'⚠️ ' if request.each_time else ''}{escape_deceptive(request.reason)}"))
+            reason = escape_deceptive(request.reason)
+            if not request.effects:  # the words of an MCP server, in which nothing may look like ours
+                reason = _fence(reason)
+            content.append(_text(f"⚠️ {reason}" if request.each_time and request.effects else reason))
         return ToolCallUpdate(status="pending", content=[*content], **self._fields())
 
     def _fields(self) -> dict[str, Any]:
