@@ -19,6 +19,7 @@ import click
 import pytest
 
 import toolglot
+import toolglot.mcp
 from toolglot.cli.main import app
 from toolglot.engine.signin.environment import KEY_VARIABLES
 
@@ -157,7 +158,7 @@ def test_the_reference_describes_every_public_name() -> None:
         for page in (ROOT / "docs" / "reference").glob("*.md")
         for name in re.findall(r"^::: toolglot\.(\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
-    assert sorted(entries) == toolglot.__all__
+    assert sorted(entries) == sorted([*toolglot.__all__, *(f"mcp.{name}" for name in toolglot.mcp.__all__)])
     index = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| \[`\w+`\]\(\S+\) \|\s*\|$", index, re.MULTILINE) == [], "a public name without a docstring"
 
