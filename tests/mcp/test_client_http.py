@@ -76,7 +76,6 @@ class Handler(BaseHTTPRequestHandler):
     sessions: set[str]
     log: list[str]
     oauth: bool
-    protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -174,11 +173,11 @@ class QuietServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve(*, oauth: bool = False) -> Generator[tuple[str, list[str]]]:
+def serve(*, oauth: bool = False, port: int = 0) -> Generator[tuple[str, list[str]]]:
     """Serve at an address; yields it, and what has happened."""
     log: list[str] = []
     handler = type("BoundHandler", (Handler,), {"sessions": set[str](), "log": log, "oauth": oauth})
-    server = QuietServer(("127.0.0.1", 0), handler)
+    server = QuietServer(("127.0.0.1", port), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -195,6 +194,23 @@ def test_headers_are_sent_and_a_session_that_expires_is_renewed() -> None:
         assert call(servers, "expire").text == "expire"
         assert call(servers, "who").text == "me", "the server has refused the call, so it can be made again"
         assert log == ["initialize", "who", "expire", "initialize", "who"]
+
+
+def test_a_server_that_is_away_for_a_while() -> None:
+    """Nothing was sent while it was away, so nothing can have run."""
+    with serve() as (url, _):
+        servers = McpServers({"s": McpServer(url=url)})
+        servers.start()
+        servers.wait_ready()
+    try:
+        away = call(servers, "fail")
+        assert "s is not connected: http" in away.text
+        assert away.text.endswith("The call did not run.")
+        with serve(port=int(url.split(":")[2].partition("/")[0])) as (_, log):
+            assert call(servers, "who").text == "?"
+        assert log == ["initialize", "who"]
+    finally:
+        servers.close()
 
 
 def test_answers_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ __all__ = ["HTTP_ERROR", "ServerCalls", "first_error"]
 log = getLogger("toolglot.mcp")
 _current_call: ContextVar[RemoteCall | None] = ContextVar("toolglot_mcp_call", default=None)
 _URL_ELICITATION_REQUIRED = -32042
+_CAUSE_SECONDS = 0.5
 HTTP_ERROR = "Server returned an error response"
 """The SDK's words for any status that is an error."""
 
@@ -85,7 +86,7 @@ class ServerCalls:
                         result = await client.call_tool(tool, arguments, progress_callback=call.report_progress)
                         return convert_result(result, call.notes)
                     except MCPError as e:
-                        if not self._may_repeat(e, is_repeatable) or attempt == 2:
+                        if not await self._may_repeat(e, client, is_repeatable) or attempt == 2:
                             raise self._make_error(e) from None
             raise AssertionError("the second attempt returns or raises")
         except TimeoutError:
@@ -102,34 +103,36 @@ class ServerCalls:
 
     async def _get_client(self) -> "Client":
         """Wait for the server, and start it again if it has died."""
-        if self._link.client is None:
+        if not self._link.is_connected:
             self._link.settled.clear()
             self._link.wanted.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._link.server.start_timeout):
                     await self._link.settled.wait()
-        if self._link.client is None:
+        if self._link.client is None or not self._link.is_connected:
             reason = self._link.status.error or "it did not start in time"
             raise ToolError(f"{self._link.name} is not connected: {reason}. The call did not run.", code="mcp_not_connected")
         return self._link.client
 
-    def _may_repeat(self, error: "mcp_types.ErrorData | Any", is_repeatable: bool) -> bool:
+    async def _may_repeat(self, error: Any, client: "Client", is_repeatable: bool) -> bool:
         """Return whether a call can be made once more: it did not run, or running it twice does no harm."""
         from mcp_types import CONNECTION_CLOSED
 
         if error.message == "Session terminated":  # the SDK's words for 404: the server has forgotten us
             self._link.end("its session has expired")
-            self._link.client = None
             return True
-        if error.code == CONNECTION_CLOSED and self._link.lost.is_set():
-            self._link.client = None
-        return error.code == CONNECTION_CLOSED and is_repeatable
+        if error.code != CONNECTION_CLOSED:
+            return False
+        deadline = self._link.loop.time() + _CAUSE_SECONDS
+        while self._link.client is client and not self._link.lost.is_set() and self._link.loop.time() < deadline:
+            await asyncio.sleep(0.01)  # the cause comes after the effect: the SDK ends calls first
+        return is_repeatable or self._link.is_unreachable
 
     def _make_error(self, error: Any) -> ToolError:
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
         if error.code == CONNECTION_CLOSED:
-            reason = self._link.end_reason or error.message
+            reason = self._link.end_reason or self._link.status.error or error.message
             message = f"The connection to {self._link.name} was lost while the call ran ({reason}): it may have run, or not. "
             message += "Find out before you repeat it."
             return ToolError(message, kind="unknown_outcome", code="mcp_connection_lost")

@@ -81,6 +81,8 @@ class Connection:
         self._log_lines = 0
         self.settled = asyncio.Event()
         """Set while it is ready or has failed; not while it is being connected."""
+        self.is_unreachable = False
+        """The last connection has ended because no request could be sent."""
         self.lost = asyncio.Event()
         """The connection has ended."""
         self.wanted = asyncio.Event()
@@ -97,6 +99,7 @@ class Connection:
             self.wanted.clear()
             self.lost.clear()
             self.end_reason, self.http_status, ready_at = "", 0, None
+            self.is_unreachable = False
             try:
                 async with self._connect() as client:
                     ready_at = loop.time()
@@ -110,6 +113,7 @@ class Connection:
                 raise
             except BaseException as e:  # also groups of exceptions, of the SDK's tasks
                 error = self._explain(e)
+                self.is_unreachable = type(first_error(e)).__name__ in ("ConnectError", "ConnectTimeout")
             self.client = None
             if ready_at is not None and loop.time() - ready_at > _STABLE_SECONDS:
                 attempt = 0
@@ -125,6 +129,11 @@ class Connection:
                     await self.wanted.wait()
             if self.wanted.is_set():
                 attempt = 0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether calls can be sent."""
+        return self.client is not None and not self.lost.is_set()
 
     def reconnect(self) -> None:
         """Connect again, now."""

@@ -65,7 +65,7 @@ def _describe_field(name: str, field: dict[str, Any], *, is_required: bool) -> s
         default,
         "required" if is_required else "",
     ]
-    title = " ".join(filter(None, [field.get("title"), field.get("description")]))
+    title = ": ".join(filter(None, [field.get("title"), field.get("description")]))
     return f"{name} ({', '.join(filter(None, details))})" + (f": {title}" if title else "")
 
 
