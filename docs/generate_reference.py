@@ -23,6 +23,7 @@ REFERENCE_PAGES = {
     "builtin": ("Built-in tools and facades", "builtin facades skills", "coding_tools builtins"),
     "errors": ("Errors", "errors", "ToolglotError"),
     "mcp": ("MCP", "toolglot.mcp", "McpServers McpServer McpToolServer"),
+    "bridges": ("Bridges", "toolglot.bridges", "export_messages import_messages"),
 }
 
 
@@ -41,8 +42,8 @@ def render_reference_index() -> str:
     """docs/reference/index.md: every public name in one line."""
     parts = [
         "# API reference",
-        "Everything that `from toolglot import …` offers, and `from toolglot.mcp import …`. Generated from the docstrings by "
-        "`make docs`.",
+        "Everything that `from toolglot import …` offers, `from toolglot.mcp import …` and `from toolglot.bridges import …`. "
+        "Generated from the docstrings by `make docs`.",
     ]
     for page, (title, *_) in REFERENCE_PAGES.items():
         rows = [(f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)]

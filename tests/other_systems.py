@@ -25,6 +25,8 @@ UNIX_NAMES = (
     "setpgid setpriority setsid setuid statvfs sync sysconf tcgetpgrp tcsetpgrp ttyname uname wait wait3 wait4 waitid"
 )
 UNIX_SIGNALS = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH"
+# Bridges import a framework, which chooses its own parts by the system.
+FRAMEWORKS = tuple(f"toolglot.bridges.{name}" for name in ("langchain", "pydantic_ai", "openai_agents", "smolagents"))
 LOADED = (asyncio, subprocess, tempfile, aiohttp)  # these have to choose their parts before anything is missing
 
 
@@ -51,7 +53,7 @@ def import_everything() -> list[str]:
     root, failures = Path(toolglot.__file__).parent, list[str]()
     for path in sorted(root.rglob("*.py")):
         name = ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
-        if not name.endswith(("__main__", ".supervisor")):
+        if not name.endswith(("__main__", ".supervisor")) and not name.startswith(FRAMEWORKS):
             try:
                 import_module(name)
             except Exception as e:
