@@ -46,6 +46,7 @@ class Editor:
     def __init__(self) -> None:
         self.connection: ClientSideConnection
         self.updates: list[Fields] = []
+        self.commands: list[str] = []
         self.requests: list[Fields] = []
         self.answer: Callable[[Fields], str | None] = lambda request: "yes"
         """The option for a permission; "": cancelled, None: no answer."""
@@ -57,7 +58,10 @@ class Editor:
     # ---- what the agent calls
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.updates.append(_plain(update) | {"session": session_id})
+        fields = _plain(update)
+        if fields["sessionUpdate"] == "available_commands_update":
+            self.commands = [command["name"] for command in fields["availableCommands"]]
+        self.updates.append(fields | {"session": session_id})
 
     async def request_permission(
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **_: Any

@@ -249,6 +249,34 @@ async def test_sessions_are_listed_loaded_resumed_forked_and_deleted(tmp_path: P
             await editor.connection.load_session(cwd=str(note.parent), session_id=session, mcp_servers=[])
 
 
+async def test_sessions_run_side_by_side(tmp_path: Path, note: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other_note = tmp_path / "other" / "note.txt"
+    other_note.write_text("two too\n", encoding="utf-8")
+    async with open_editor(tmp_path) as (editor, session):
+        other = (await editor.connection.new_session(cwd=str(other_note.parent), mcp_servers=[])).session_id
+        await editor.connection.set_session_mode(session_id=other, mode_id="accept-edits")
+        prompts = [editor.connection.prompt(session_id=id, prompt=[text(EDIT)]) for id in (session, other)]
+        assert [response.stop_reason for response in await asyncio.gather(*prompts)] == ["end_turn", "end_turn"]
+    assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
+    assert other_note.read_text(encoding="utf-8") == "TWO too\n"
+    assert len(editor.requests) == 1
+    for id, file in ((session, note), (other, other_note)):
+        paths = {place["path"] for update in editor.updates if update["session"] == id for place in update.get("locations", ())}
+        assert paths == {str(file)}
+
+
+async def test_a_session_continues_with_its_model(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path, model=None) as (editor, session):
+        await editor.prompt(session, "/model simulator:gemini")
+        await editor.prompt(session, "say Hello.")
+    async with open_editor(tmp_path, model=None) as (editor, _):
+        await editor.connection.resume_session(session_id=session, cwd=str(note.parent))
+        await editor.prompt(session, "/model")
+        assert "simulator:gemini" in editor.said
+        assert "the conversation was saved with it" in editor.thoughts
+
+
 async def test_a_session_is_saved_while_it_runs(tmp_path: Path, note: Path) -> None:
     async with open_editor(tmp_path) as (editor, session):
         editor.answer = lambda request: None
@@ -511,8 +539,7 @@ async def test_prompts_and_questions_of_mcp_servers(tmp_path: Path) -> None:
         await editor.prompt(session, "call mcp__demo__ask {}\nthen say Fine.")
         assert "this editor has no forms" in editor.thoughts
         assert "decline" in json.dumps(editor.calls())
-        commands = [command["name"] for command in editor.of("available_commands_update")[-1]["availableCommands"]]
-        assert "demo:explain" in commands
+        assert editor.commands == ["context", "tools", "model", "demo:explain"]
         await editor.prompt(session, "call mcp__demo__ask_url {}\nthen say Done.")
         [request] = editor.requests
         assert request["options"] == {"yes": "allow_once", "no": "reject_once"}

@@ -37,6 +37,8 @@ def acp(**flags: Any) -> int:
         if not (e.name or "").startswith("acp"):
             raise
         raise UsageError("editors need another package: pip install 'toolglot[acp]'") from None
+    if sys.stdin.isatty():
+        print_note("waiting for an editor on stdin: name this command in the configuration of your editor")
     own_flags = Flags(**flags)
     read_fd, write_fd = _take_streams()
 
