@@ -3,6 +3,8 @@
 The simulator refuses what a provider would refuse, so a turn that is answered proves that the conversation was valid.
 """
 
+import json
+import os
 import re
 import sys
 from collections import Counter
@@ -350,3 +352,38 @@ class TestWindow:
 
 def _squeezed(chat: Chat) -> str:
     return "".join(chat.everything.split())
+
+
+def test_mcp_servers_start_meanwhile_and_ask(tmp_path: Path) -> None:
+    server = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
+    os.mkfifo(tmp_path / "go")
+    servers = {
+        "local": {"command": sys.executable, "args": [str(server), str(tmp_path)]},
+        "late": {"command": "sh", "args": ["-c", f"read x < {tmp_path}/go; echo too bad >&2; exit 3"]},
+    }
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+    with Chat(tmp_path, "-m", "simulator:anthropic", "--mcp-config", "servers.json") as chat:
+        chat.wait_ready()
+        chat.type("call mcp__local__ask {}")
+        chat.wait_for("> call mcp__local__ask {}")
+        (tmp_path / "go").write_text("now\n")
+        chat.wait_for("MCP server late cannot be used: it exited with code 3; its last words: too bad")
+        chat.wait_for("> call mcp__local__ask {}")  # what was typed is still there, below
+        chat.press("enter")
+        chat.wait_for("y answer · n decline")
+        assert "local asks: " in chat.everything
+        chat.type("y")
+        for question, answer in (("name: ", "Ada"), ("age [30]: ", ""), ("color [-]: ", "green")):
+            chat.wait_for(question)
+            chat.wait_quiet()
+            chat.type(answer)
+            chat.press("enter")
+        chat.wait_ready()
+        assert "Ada" in chat.everything.rpartition("color [-]")[2]
+        chat.type("/loc")
+        chat.press("ctrl-i")  # Tab
+        chat.wait_for("> /local:explain")
+        chat.type(" tea")
+        chat.press("enter")
+        chat.wait_for("local:explain: Explain tea.")
+        chat.leave()

@@ -122,8 +122,8 @@ def add_command(
             print_note(note)
         fields = _list_changes(server.settings)
     elif words[0].startswith(("http://", "https://")):
-        if len(words) > 1:
-            raise UsageError(f"a URL has no arguments: remove {words[1]!r}")
+        if rest := words[1:]:
+            raise UsageError(f"a URL has no arguments: remove {rest[0]!r}")
         fields["url"] = words[0]
     else:
         fields |= {"command": words[0], "args": list(words[1:])} if words[1:] else {"command": words[0]}

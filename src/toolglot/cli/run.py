@@ -68,6 +68,8 @@ def _run_prompt(prompt: str, attach: tuple[Path, ...], yes: bool, json: bool, fl
         content = [prompt, *map(load_attachment, attach)]
         if cli_setup.model_reason:
             print_note(cli_setup.model_reason)
+        if (deferral := agent.deferral) is not None and deferral.is_automatic:
+            print_note(deferral.message)
         presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout)
 
         async def stream() -> int:

@@ -45,6 +45,7 @@ class CliServers:
         self.notify: Callable[[str], None] = print_note
         """Tells the user of changes and sign-ins; called in any thread."""
         self.problems: dict[str, str] = {}
+        self._told: set[str] = set()
         servers = dict(extra or {})
         for server in servers.values():
             remember_secrets(server.env, server.headers)
@@ -109,13 +110,15 @@ class CliServers:
             self.client.wait_ready()
 
     def list_notices(self) -> list[str]:
-        """Return what the user should know before a conversation; servers that fail are reported when they do."""
+        """Return what the user should know, each sentence once; servers that fail are reported when they do."""
         notes = [*self.catalog.notes, *self.problems.values()]
         for status in self.status():
             if status.problems:
                 count = pluralize(len(status.problems), "tool")
                 notes.append(f"MCP server {status.name}: {count} left out or changed (toolglot mcp test {status.name})")
-        return notes
+        new = [note for note in notes if note not in self._told]
+        self._told.update(new)
+        return new
 
     def restart(self, name: str) -> "McpServerStatus":
         """Start a server again; return how it is doing. Raises UnknownName, UsageError."""

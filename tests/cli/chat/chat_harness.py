@@ -12,7 +12,9 @@ from toolglot.approvals import ApprovalRequest, Decision
 from toolglot.cli.chat.app import Chat
 from toolglot.cli.chat.input import EndOfInput
 from toolglot.cli.chat.keyboard import Keyboard
+from toolglot.cli.chat.mcp_servers import ChatServers
 from toolglot.cli.chat.screen import Screen
+from toolglot.cli.servers import CliServers
 from toolglot.config.settings import ChatSettings, Settings
 from toolglot.config.setup import Setup
 from toolglot.tools.tool import tool
@@ -71,6 +73,9 @@ class Said:
     def drop_typeahead(self) -> bool:
         return False
 
+    def print_above(self, show: Callable[[], None]) -> None:
+        show()
+
     async def read(self) -> str:
         await asyncio.sleep(0)
         if not self.lines:
@@ -120,6 +125,7 @@ def talk(
     saved: bytes | None = None,
     moves: bool = False,
     setup: Setup | None = None,
+    servers: CliServers | None = None,
     **settings: Any,
 ) -> Talk:
     """Chats from the first line to the last."""
@@ -134,6 +140,9 @@ def talk(
     async def chatted() -> tuple[Chat, int]:
         agent = setup.create_agent(model, tools=tools, approve=approve)
         chat = reader.chat = Chat(setup, agent, screen, cast(Any, reader), Keyboard(io.BytesIO()))
+        chat.mcp = ChatServers(chat, servers)
+        if servers is not None and servers.client is not None:
+            servers.client.watch(agent)
         if saved is not None:
             chat.restore(saved)
         try:

@@ -18,8 +18,10 @@ from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.attachments import find_mentions
 from toolglot.cli.chat.approvals import show_approval
 from toolglot.cli.chat.commands import COMMANDS, find_command
+from toolglot.cli.chat.forms import fill_form, show_form
 from toolglot.cli.chat.input import EndOfInput, PipeReader, TerminalReader
 from toolglot.cli.chat.keyboard import Keyboard
+from toolglot.cli.chat.mcp_servers import ChatServers
 from toolglot.cli.chat.questions import parse_answer, show_question
 from toolglot.cli.chat.screen import PrintCapture, Screen
 from toolglot.cli.styled import Line
@@ -53,6 +55,7 @@ class Chat:
         """Ends what the tools of the last conversation still run."""
         self.instructions = Instructions()
         """What the system prompt has of AGENTS.md and skills."""
+        self.mcp = ChatServers(self, None)
         self.is_leaving = False
         self._turn_task: asyncio.Task[None] | None = None
         self._main_task: asyncio.Task[Any] | None = None
@@ -65,6 +68,7 @@ class Chat:
         self._main_task = asyncio.current_task()
         with _handle_signals({signal.SIGINT: self._interrupt, signal.SIGTERM: self._terminate}):
             try:
+                self.mcp.show_notices()
                 await self.update_context_usage()
                 await self.resume_pending()
                 if first_prompt:
@@ -98,11 +102,14 @@ class Chat:
     async def _handle_input(self, text: str) -> None:
         """Run a command, or send a prompt."""
         try:
+            if (blocks := await self.mcp.find_prompt(text)) is not None:
+                await self._send(blocks)
+                return
             if (match := find_command(text)) is not None:
                 command, argument = match
                 await command.handler(self, argument)
                 return
-            text = text[1:] if text.startswith("//") else text
+            text, resources = await self.mcp.read_mentions(text[1:] if text.startswith("//") else text)
             prompt, files = await self._attach_mentions(text)
         except ToolglotError as e:
             self.screen.note(str(e), "red")
@@ -110,13 +117,19 @@ class Chat:
         except KeyboardInterrupt:
             self.screen.note("not sent", "dim")
             return
+        await self._send([Text(prompt)], [*resources, *files])
+
+    async def _send(self, prompt: list[Text | Media], files: list[Text | Media] | None = None) -> None:
+        """Send a prompt with what is attached to it."""
         self._last_attachments = self.attachments
-        files, self.attachments = [*self.attachments, *files], []
+        files, self.attachments = [*self.attachments, *(files or ())], []
         if files:
             # A text file is a text block that starts with its name in brackets.
             names = [block.name if isinstance(block, Media) else block.text[1:].partition("]")[0] for block in files]
             self.screen.note(f"attached: {', '.join(names)}", "dim")
-        await self._run_turn(self.agent.stream([prompt, *files] if files else prompt))
+        self._turn_task = asyncio.create_task(self.mcp.wait())  # which Ctrl-C stops
+        await asyncio.wait({self._turn_task})
+        await self._run_turn(self.agent.stream([*prompt, *files]))
 
     async def _attach_mentions(self, text: str) -> tuple[str, list[Text | Media]]:
         """Return a prompt and the files that it mentions. Pasted text attaches nothing by itself. Raises UsageError."""
@@ -146,10 +159,12 @@ class Chat:
         if not self.keyboard.is_terminal:
             self.screen.note(f"{place} is not attached: /attach sends it", "yellow")
             return False
-        self.screen.print_rows(
-            [Line("? ", "bold yellow").append(f"send the file {escape_deceptive(place)}".replace("\n", "␊"))]
-        )
-        return await self.reader.choose("  y yes · n no: ", ("yes", "no")) == "yes"
+        return await self.confirm(f"send the file {place}")
+
+    async def confirm(self, question: str) -> bool:
+        """Ask the user a yes/no question between two turns; without a terminal, the answer is no."""
+        self.screen.print_rows([Line("? ", "bold yellow").append(escape_deceptive(question).replace("\n", "␊"))])
+        return self.keyboard.is_terminal and await self.reader.choose("  y yes · n no: ", ("yes", "no")) == "yes"
 
     # ---- a turn
 
@@ -189,6 +204,8 @@ class Chat:
     async def approve(self, approval: ApprovalRequest) -> Decision:
         """Ask the user to approve a call."""
         async with self._take_screen():
+            if approval.form is not None:
+                return await self._answer_form(approval, approval.form)
             is_complete = show_approval(approval, self.screen)
             edited = dumps_text(approval.arguments)
             choices = {"yes": "y yes", "no": "n no", "reason": "r no, with a reason"}
@@ -218,6 +235,19 @@ class Chat:
                     self.screen.note(str(e), "red")
                     is_complete = show_approval(approval, self.screen)
 
+    async def _answer_form(self, approval: ApprovalRequest, form: dict[str, Any]) -> Decision:
+        """Let the user fill in what a server asks for while its call runs."""
+        show_form(approval, self.screen)
+        try:
+            while not (answer := await self.reader.choose("  y answer · n decline: ", ("yes", "no"))):
+                self.screen.note("please answer y, n", "dim")
+            return Allow(await fill_form(form, self.reader.read_answer)) if answer == "yes" else Deny()
+        except (EndOfInput, KeyboardInterrupt) as e:
+            self.is_leaving = isinstance(e, EndOfInput)
+            if self.keyboard.has_line_editor or not self.is_leaving:
+                await self._stop_turn()
+            return Deny()
+
     def _parse_arguments(self, approval: ApprovalRequest, text: str) -> dict[str, Any]:
         """Parse arguments that the user changed. Raises UsageError, ToolError."""
         try:
@@ -239,6 +269,12 @@ class Chat:
         async with self._question_lock:
             with self.screen.pause():
                 yield
+        self.mcp.show_notices()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the user is being asked something."""
+        return self._question_lock.locked()
 
     async def _answer_question(self, question: UserQuestion) -> UserAnswer:
         show_question(question, self.screen)
@@ -305,9 +341,9 @@ class Chat:
         """Return the words that can stand at the end of a line."""
         name, *arguments = text.removeprefix("/").split(" ")
         if not text.startswith("/") or "\n" in text:
-            return ()
+            return self.mcp.completions(text)
         if not arguments:
-            return [f"/{name}" for name in COMMANDS]
+            return [*(f"/{name}" for name in COMMANDS), *self.mcp.completions(text)]
         command = COMMANDS.get(name)
         return command.completions(self) if command and command.completions else ()
 

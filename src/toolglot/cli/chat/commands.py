@@ -204,6 +204,8 @@ async def show_context(chat: "Chat", argument: str) -> None:
     if (deferral := agent.deferral) is not None:
         loaded = f"; {pluralize(len(agent.loaded_tools), 'tool')} loaded" if agent.loaded_tools else ""
         screen.note(f"  {deferral.message}{loaded}", "dim")
+    for line in chat.mcp.describe_tokens():
+        screen.note(f"  {line}", "dim")
     if usage.omitted_messages:
         screen.note(f"  {usage.omitted_messages} older messages are no longer sent", "yellow")
     if usage.window:
@@ -236,6 +238,15 @@ async def show_skills(chat: "Chat", name: str) -> None:
         screen.note("no skills; they are directories with a SKILL.md in .agents/skills of the project or your home", "dim")
     elif "load_skill" not in chat.agent.registry:
         screen.note("models are not told of them: the built-in tools are off, or not allowed", "yellow")
+
+
+@command(
+    "mcp [NAME]",
+    "show the MCP servers, or what one offers; /mcp restart NAME connects again",
+    lambda chat: chat.mcp.list_names(),
+)
+async def show_servers(chat: "Chat", argument: str) -> None:
+    await chat.mcp.show(argument)
 
 
 @command("save [FILE]", "save the conversation")

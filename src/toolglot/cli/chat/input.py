@@ -72,6 +72,10 @@ class PipeReader:
         """Drop what was typed ahead; return whether there was anything. Here the terminal itself drops it on Ctrl-C."""
         return False
 
+    def print_above(self, show: Callable[[], None]) -> None:
+        """Show something above the line that is being edited, if there is one."""
+        show()
+
 
 def _match_answer(text: str, answers: Sequence[str]) -> str:
     return next((answer for answer in answers if text and answer.startswith(text)), "")
@@ -205,6 +209,16 @@ class TerminalReader:
         self._save_typeahead()
         dropped, self._typeahead = self._typeahead, ""
         return bool(dropped)
+
+    def print_above(self, show: Callable[[], None]) -> None:
+        from prompt_toolkit.application import run_in_terminal
+        from prompt_toolkit.application.current import set_app
+
+        if not self._session.app.is_running:
+            show()
+            return
+        with set_app(self._session.app):
+            run_in_terminal(show)
 
     def _save_typeahead(self) -> bool:
         """Keep what was typed before a question appeared: it is not an answer, but the start of the next prompt.

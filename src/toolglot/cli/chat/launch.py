@@ -38,6 +38,7 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     """
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.input import PipeReader, TerminalReader
+    from toolglot.cli.chat.mcp_servers import ChatServers
     from toolglot.cli.chat.screen import Screen
 
     # The tools need these functions before there is a chat.
@@ -50,7 +51,9 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     saved, saved_model = read_saved(load) if load is not None else (None, "")
     has_user = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     confirm = _confirm if has_user else None
-    with prepare(Flags(**flags), confirm=confirm, ask_user=answer, use_demo_tools=True, saved_model=saved_model) as cli_setup:
+    options: dict[str, Any] = {"confirm": confirm, "ask_user": answer, "use_demo_tools": True, "saved_model": saved_model}
+    # MCP servers start while the user types the first prompt.
+    with prepare(Flags(**flags), use_servers="start", **options) as cli_setup:
         cli_setup.print_notices()
         agent = cli_setup.create_agent(approve=approve)
         screen = Screen(create_console(), cli_setup.setup.settings.chat)
@@ -69,6 +72,7 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
             session.instructions = cli_setup.instructions
             if cli_setup.builtins is not None:
                 session.begin_conversation = cli_setup.builtins.begin_conversation
+            session.mcp = ChatServers(session, cli_setup.servers)
             _print_greeting(screen, cli_setup, agent)
             try:
                 if saved is not None:
@@ -123,6 +127,9 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> 
     sources += [pluralize(len(skills), "skill")] if (skills := cli_setup.instructions.skills) else []
     if sources:
         screen.note(f"follows {', '.join(sources)}", "dim")
+    if cli_setup.servers is not None:
+        count = pluralize(len(cli_setup.servers.status()), "MCP server")
+        screen.note(f"{count} · /mcp shows how they are doing", "dim")
     if reason:
         screen.note(reason, "yellow")
     if cli_setup.has_demo_tools:

@@ -1,0 +1,45 @@
+"""Forms that MCP servers have filled in: what the user typed, as the values of a form."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from toolglot.approvals import ApprovalRequest
+from toolglot.cli.chat.screen import Screen
+from toolglot.cli.styled import Line
+from toolglot.sanitize import escape_deceptive
+
+__all__ = ["fill_form", "show_form"]
+
+_TRUE, _FALSE = frozenset({"y", "yes", "true", "1", "on"}), frozenset({"n", "no", "false", "0", "off"})
+_SKIP = "-"
+
+
+def show_form(approval: ApprovalRequest, screen: Screen) -> None:
+    """Print who asks, and for what."""
+    lines = escape_deceptive(approval.preview.expandtabs(4)).split("\n")
+    reason = escape_deceptive(approval.reason).replace("\n", "␊")
+    screen.print_rows([Line("? ", "bold yellow").append(reason, "bold"), *(Line(f"    {line}") for line in lines)])
+    screen.note("  your answer is sent to this MCP server", "dim")
+
+
+async def fill_form(form: dict[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
+    """Ask for each field; `read` shows a question and returns what was typed. Nothing, or `-`, leaves a field out."""
+    values: dict[str, Any] = {}
+    fields = cast(dict[str, dict[str, Any]], form.get("properties", {}))
+    for name, field in fields.items():
+        hint = f" [{field['default']}]" if "default" in field else "" if name in form.get("required", ()) else f" [{_SKIP}]"
+        label = escape_deceptive(f"  {name}{hint}: ".replace("\n", "␊"))
+        text = (await read(label)).strip()
+        if text and text != _SKIP:
+            values[name] = _parse_value(field, text)
+    return values
+
+
+def _parse_value(field: dict[str, Any], text: str) -> Any:
+    match field.get("type"):
+        case "array":
+            return [part.strip() for part in text.split(",") if part.strip()]
+        case "boolean" if text.lower() in _TRUE | _FALSE:
+            return text.lower() in _TRUE
+        case _:
+            return text  # whoever asked converts it, and asks again if it does not fit

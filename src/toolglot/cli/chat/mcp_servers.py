@@ -1,0 +1,215 @@
+"""MCP servers in a chat: their prompts as commands, their resources as attachments, and what is told about them."""
+
+import asyncio
+import re
+import shlex
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from toolglot.cli.servers import CliServers, describe_status
+from toolglot.cli.styled import Line
+from toolglot.definitions import MCP_TAG
+from toolglot.errors import UnknownName, UsageError
+from toolglot.messages import Media, Text
+from toolglot.providers.tokens import estimate_tool, token_factor
+from toolglot.sanitize import escape_deceptive, shorten
+from toolglot.textutil import pluralize
+
+if TYPE_CHECKING:
+    from toolglot.cli.chat.app import Chat
+    from toolglot.mcp.client import McpServers
+    from toolglot.mcp.listing import McpPrompt
+
+__all__ = ["ChatServers"]
+
+_RESOURCE = re.compile(r"(?<![\w@.])@([^\s:@]+):(\S+)")
+
+
+class ChatServers:
+    """The servers of a chat; without any, it has nothing to say."""
+
+    def __init__(self, chat: "Chat", servers: CliServers | None) -> None:
+        self._chat, self.servers = chat, servers
+        self._notices: deque[str] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._deferral = ""
+        if servers is not None:
+            servers.notify = self.notify
+
+    @property
+    def client(self) -> "McpServers | None":
+        return self.servers.client if self.servers is not None else None
+
+    # ---- news
+
+    def notify(self, text: str) -> None:
+        """Show a note, above the line that the user is editing; from any thread."""
+        self._notices.append(text)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the chat has ended
+                self._loop.call_soon_threadsafe(self.show_notices)
+
+    def show_notices(self) -> None:
+        """Show what has happened meanwhile, unless the user is being asked something."""
+        self._loop = asyncio.get_running_loop()
+        while self._notices and not self._chat.is_asking:
+            text = self._notices.popleft()
+            self._chat.reader.print_above(lambda text=text: self._chat.screen.note(text, "yellow"))
+
+    async def wait(self) -> None:
+        """Wait for servers that are still starting; cancelling this goes on without them."""
+        self.show_notices()
+        if self.servers is None:
+            return
+        starting = [status.name for status in self.servers.status() if status.state == "connecting"]
+        if starting and self.client is not None:
+            self._chat.screen.note(f"waiting for MCP servers: {', '.join(starting)} (Ctrl-C: go on without them)", "dim")
+            try:
+                await self.client.wait_ready_async()
+            except asyncio.CancelledError:
+                self._chat.screen.note("going on; their tools are added when they are ready", "yellow")
+        for notice in self.servers.list_notices():
+            self._chat.screen.note(notice, "yellow")
+        deferral = self._chat.agent.deferral
+        if deferral is not None and deferral.is_automatic and deferral.message != self._deferral:
+            self._deferral = deferral.message
+            self._chat.screen.note(deferral.message, "yellow")
+
+    # ---- prompts and resources
+
+    def completions(self, text: str) -> Iterable[str]:
+        """Return the prompts, or the resources, that a text may go on with."""
+        if self.client is None:
+            return ()
+        if text.startswith("/"):
+            return (f"/{prompt.server}:{prompt.name}" for prompt in self.client.prompts)
+        if text.rpartition(" ")[2].startswith("@"):
+            return (f"@{each.server}:{each.uri}" for each in self.client.resources if not each.is_template)
+        return ()
+
+    async def find_prompt(self, text: str) -> list[Text | Media] | None:
+        """Return what a line such as `/github:review 12` sends; None if it is no prompt of a server. Raises UsageError."""
+        word, _, rest = text.removeprefix("/").partition(" ")
+        server, colon, name = word.partition(":")
+        client = self.client
+        if not text.startswith("/") or not colon or client is None or server not in self.list_names():
+            return None
+        prompts = {prompt.name: prompt for prompt in client.prompts if prompt.server == server}
+        if name not in prompts:
+            raise UnknownName(f"prompt of {server}", name, prompts)
+        messages = await client.get_prompt(server, name, _parse_arguments(prompts[name], rest))
+        blocks: list[Text | Media] = []
+        for message in messages:
+            parts = [part for part in message.blocks if isinstance(part, Text | Media)]
+            if message.role == "assistant":
+                parts = [Text(f"[example of an answer]\n{part.text}") if isinstance(part, Text) else part for part in parts]
+            blocks += parts
+        shown = " ".join(block.text for block in blocks if isinstance(block, Text))
+        self._chat.screen.note(f"{server}:{name}: {shorten(shown, 300)}", "dim")
+        return blocks
+
+    async def read_mentions(self, text: str) -> tuple[str, list[Text | Media]]:
+        """Return the text without the resources that it mentions, and their contents. Raises ToolError."""
+        blocks: list[Text | Media] = []
+        client = self.client
+        for match in _RESOURCE.finditer(text) if client is not None else ():
+            server, uri = match[1], match[2].rstrip(".,;!?)]\"'")
+            if client is None or server not in self.list_names():
+                continue
+            text = text.replace(f"@{server}:{uri}", f"[{uri}]")
+            is_inserted = any(match[0] in inserted for inserted in self._chat.reader.inserted)
+            if is_inserted and not await self._chat.confirm(f"send the resource {uri} of the MCP server {server}"):
+                continue
+            blocks += await client.read_resource(server, uri)
+        return text, blocks
+
+    def list_names(self) -> set[str]:
+        """Return the names of all servers."""
+        return {status.name for status in self.servers.status()} if self.servers is not None else set()
+
+    # ---- commands
+
+    async def show(self, argument: str) -> None:
+        """Run `/mcp`. Raises UsageError, UnknownName."""
+        action, _, name = argument.partition(" ")
+        screen, servers = self._chat.screen, self.servers
+        if servers is None:
+            raise UsageError("no MCP servers are configured: add one with toolglot mcp add")
+        if action == "restart":
+            status = await asyncio.to_thread(servers.restart, name.strip())
+            screen.note(f"{status.name}: {describe(servers, status.name)}", "green" if status.state == "ready" else "red")
+            return
+        if argument:
+            self._show_one(argument)
+            return
+        for status in servers.status():
+            style = {"ready": "", "failed": "red"}.get(status.state, "dim")
+            screen.print_rows([Line(status.name, "bold").append(f"  {describe(servers, status.name)}", style)])
+        for entry in servers.catalog.withheld:
+            screen.note(f"{entry.name}  not trusted: run toolglot trust", "dim")
+        screen.note("/mcp NAME shows what a server offers; /mcp restart NAME connects again", "dim")
+
+    def _show_one(self, name: str) -> None:
+        client, screen = self.client, self._chat.screen
+        if client is None or name not in self.list_names():
+            raise UnknownName("MCP server", name, self.list_names())
+        for tool in self._chat.agent.registry:
+            if f"{MCP_TAG}:{name}" in tool.tags:
+                screen.note(f"{tool.name}  {shorten(tool.description, 200)}", "dim")
+        for prompt in client.prompts:
+            if prompt.server == name:
+                words = " ".join(each.name if each.required else f"[{each.name}]" for each in prompt.arguments)
+                screen.note(f"/{name}:{prompt.name} {words}  {shorten(prompt.description, 200)}", "dim")
+        for resource in client.resources:
+            if resource.server == name:
+                screen.note(f"@{name}:{resource.uri}  {shorten(resource.title or resource.name, 200)}", "dim")
+
+    def describe_tokens(self) -> list[str]:
+        """Return how much of a request the tools of each server take if they are not deferred."""
+        factor = token_factor(self._chat.agent.engine.profile.model)
+        rows: list[str] = []
+        for name in sorted(self.list_names()):
+            tools = [tool.definition for tool in self._chat.agent.registry if f"{MCP_TAG}:{name}" in tool.tags]
+            if tools:
+                tokens = int(factor * sum(map(estimate_tool, tools)))
+                rows.append(f"MCP server {name}: {pluralize(len(tools), 'tool')}, about {tokens:,} tokens")
+        return rows
+
+
+def describe(servers: CliServers, name: str) -> str:
+    """Return how a server is doing, what it is, and its sandbox."""
+    status = next(status for status in servers.status() if status.name == name)
+    entry = servers.catalog.find(name)
+    sandbox = servers.sandbox.label if servers.sandbox is not None and entry is not None and entry.is_sandboxed else ""
+    details = [f"{status.server_name} {status.server_version}".strip(), f"MCP {status.protocol}" if status.protocol else ""]
+    return " · ".join(filter(None, [describe_status(status), *details, sandbox and f"in {sandbox}"]))
+
+
+def _parse_arguments(prompt: "McpPrompt", text: str) -> dict[str, str]:
+    """Return the arguments of a prompt: NAME=VALUE, or values in their order, the last of which takes the rest."""
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote that does not end
+        words = text.split()
+    names, values = [argument.name for argument in prompt.arguments], dict[str, str]()
+    others: list[str] = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and name in names:
+            values[name] = value
+        else:
+            others.append(word)
+    free = [name for name in names if name not in values]
+    if others and not free:
+        raise UsageError(f"the prompt {prompt.name} takes {pluralize(len(names), 'argument')}: remove {others[0]!r}")
+    for index, name in enumerate(free[: len(others)]):
+        is_last = index == len(free) - 1
+        values[name] = " ".join(others[index:]) if is_last else others[index]
+    if missing := [argument for argument in prompt.arguments if argument.required and argument.name not in values]:
+        described = ", ".join(f"{each.name} ({each.description})" if each.description else each.name for each in missing)
+        raise UsageError(
+            f"the prompt {prompt.name} needs {escape_deceptive(described)}: write /{prompt.server}:{prompt.name} VALUE"
+        )
+    return values

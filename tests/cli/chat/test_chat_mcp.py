@@ -1,0 +1,154 @@
+"""MCP servers in a chat."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_harness import talk
+
+from toolglot.cli.chat.app import Chat
+from toolglot.cli.chat.forms import fill_form
+from toolglot.cli.chat.mcp_servers import ChatServers
+from toolglot.cli.servers import CliServers
+from toolglot.config.mcp_servers import ServerCatalog, ServerEntry
+from toolglot.config.settings import ServerSettings, Settings
+from toolglot.messages import Text
+
+SERVER = str(Path(__file__).parents[2] / "mcp" / "scripted_server.py")
+MakeServers = Callable[..., CliServers]
+
+
+@pytest.fixture
+def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
+    made: list[CliServers] = []
+
+    def make(**more: ServerSettings) -> CliServers:
+        local = ServerSettings(command=sys.executable, args=(SERVER, str(tmp_path)))
+        entries = [
+            ServerEntry(name=name, settings=settings, origin="a test", directory=tmp_path)
+            for name, settings in {"local": local, **more}.items()
+        ]
+        made.append(CliServers(ServerCatalog(servers=tuple(entries)), Settings(), root=tmp_path))
+        return made[-1]
+
+    yield make
+    for servers in made:
+        servers.close()
+
+
+def user_texts(chat: Chat) -> list[str]:
+    return [
+        block.text
+        for message in chat.agent.conversation
+        if message.role == "user"
+        for block in message.blocks
+        if isinstance(block, Text)
+    ]
+
+
+def test_the_first_prompt_waits_for_servers_and_uses_their_tools(make_servers: MakeServers) -> None:
+    servers = make_servers(bad=ServerSettings(command="no-such-program"), needy=ServerSettings(command="${NOT_SET_AT_ALL}"))
+    over = talk('call mcp__local__echo {"text": "hello"}', "/mcp", "/mcp local", "/context", servers=servers)
+    assert over.has("waiting for MCP servers: ")
+    assert over.has("mcp__local__echo: hello")
+    assert over.has("MCP server bad cannot be used: ")
+    assert over.has("the MCP server needy needs the variable NOT_SET_AT_ALL")
+    assert over.has("local  ready, 22 tools, 1 prompt, 2 resources · scripted 1.2 · MCP 2025-11-25")
+    assert over.has("bad  failed: ")
+    assert over.has("/local:explain topic", "Explain it.")
+    assert over.has("@local:note://1", "one")
+    assert over.has("MCP server local: 22 tools, about")
+
+
+def test_prompts_are_commands(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    servers.wait()
+    over = talk(
+        "/local:explain the universe", "/local:explain topic=cats", "/local:explain", "/local:explan x", servers=servers
+    )
+    assert user_texts(over.chat) == ["Explain the universe.", "Explain cats."]
+    assert over.has("the prompt explain needs topic: write /local:explain VALUE")
+    assert over.has("prompt of local", "explan", "did you mean 'explain'")
+    assert {"/local:explain", "/mcp"} <= {*over.chat.completions("/")}
+    assert list(over.chat.completions("look at @")) == ["@local:note://1"]
+    assert list(over.chat.completions("/mcp ")) == ["local"]
+
+
+def test_resources_are_attachments(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    servers.wait()
+
+    def pasted(chat: Chat) -> str:
+        chat.reader.inserted = ["@local:note://1"]  # type: ignore[misc]
+        return "and @local:note://1"
+
+    over = talk("what is @local:note://1?", "mail me@local:x and @other:note://1", pasted, servers=servers)
+    assert user_texts(over.chat)[:2] == ["what is [note://1]?", "[note://1]\nthe note"]
+    assert user_texts(over.chat)[2] == "mail me@local:x and @other:note://1"
+    assert over.has("send the resource note://1 of the MCP server local")
+    assert "the note" not in user_texts(over.chat)[3:]
+    assert over.has("attached: note://1")
+
+
+def test_a_server_asks_the_user(make_servers: MakeServers, tmp_path: Path) -> None:
+    servers = make_servers()
+    servers.wait()
+    over = talk("call mcp__local__ask {}", "yes", "Ada", "-", "green", "call mcp__local__ask {}", "no", servers=servers)
+    assert over.has("? local asks: ")
+    assert over.has("name (string, required): Your name")
+    assert over.has("your answer is sent to this MCP server")
+    assert [question for question in over.reader.questions if question.startswith("  name")] == ["  name: "]
+    assert "  age [30]: " in over.reader.questions
+    assert over.has("Ada")
+    assert over.has("decline")
+
+
+def test_changes_and_failures_are_told(make_servers: MakeServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    servers, told, notify = make_servers(), threading.Event(), ChatServers.notify
+    servers.wait()
+
+    def note(self: ChatServers, text: str) -> None:
+        notify(self, text)
+        told.set()
+
+    def wait_for_change(chat: Chat) -> str:
+        assert told.wait(30)
+        return "/mcp"
+
+    monkeypatch.setattr(ChatServers, "notify", note)
+    lines = ["call mcp__local__change {}", wait_for_change, "/mcp restart local", "/mcp restart none", "/mcp none"]
+    over = talk(*lines, servers=servers)
+    assert over.has("MCP server local: ", "added or changed")
+    assert over.has("local: ready, ")
+    assert over.has("MCP server", "none", "local")
+
+
+def test_without_servers() -> None:
+    over = talk("/mcp", "/other:prompt x", "@other:uri/x hi")
+    assert over.has("no MCP servers are configured: add one with toolglot mcp add")
+    assert over.chat.mcp.describe_tokens() == []
+
+
+async def test_values_of_forms() -> None:
+    typed = iter(["Ada", "", "yes", "maybe", "a, b", "7"])
+
+    async def read(question: str) -> str:
+        questions.append(question)
+        return next(typed)
+
+    questions: list[str] = []
+    kinds: dict[str, dict[str, Any]] = {
+        "name": {"type": "string"},
+        "empty": {"type": "string", "default": "x"},
+        "yes": {"type": "boolean"},
+        "maybe": {"type": "boolean"},
+        "list": {"type": "array"},
+        "count\n> fake": {"type": "integer"},
+    }
+    values = await fill_form({"properties": kinds, "required": ["name"]}, read)
+    assert values == {"name": "Ada", "yes": True, "maybe": "maybe", "list": ["a", "b"], "count\n> fake": "7"}
+    assert questions[:3] == ["  name: ", "  empty [x]: ", "  yes [-]: "]
+    assert "\n" not in questions[-1]
