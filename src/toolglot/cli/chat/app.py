@@ -18,7 +18,7 @@ from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.attachments import find_mentions
 from toolglot.cli.chat.approvals import show_approval
 from toolglot.cli.chat.commands import COMMANDS, find_command
-from toolglot.cli.chat.forms import fill_form, show_form
+from toolglot.cli.chat.forms import answer_form
 from toolglot.cli.chat.input import EndOfInput, PipeReader, TerminalReader
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.mcp_servers import ChatServers
@@ -61,7 +61,8 @@ class Chat:
         self._main_task: asyncio.Task[Any] | None = None
         self._was_interrupted = False  # Ctrl-C was the last thing that the user pressed
         self._context_usage = ""
-        self._question_lock = asyncio.Lock()
+        self.question_lock = asyncio.Lock()
+        """Held while the user is asked something."""
 
     async def run(self, first_prompt: str | None = None) -> int:
         """Chat until the user leaves; return the exit code."""
@@ -147,19 +148,16 @@ class Chat:
                 self.screen.note(f"no such file: {mention.text[1:]!r}; it is sent as text", "yellow")
             else:
                 is_outside = not is_resent and not path.is_relative_to(root)
-                if (is_inserted or is_outside) and not await self._confirm_attachment(path, is_outside=is_outside):
+                place = f"{path}, which is outside the workspace" if is_outside else str(path)
+                if (is_inserted or is_outside) and not self.keyboard.is_terminal:
+                    self.screen.note(f"{place} is not attached: /attach sends it", "yellow")
+                    continue
+                if (is_inserted or is_outside) and not await self.confirm(f"send the file {place}"):
                     continue
                 files.append(load_attachment(mention.path))
                 self._last_mentions.add(path)
                 prompt = f"[{mention.path.name}]" if mention.is_prompt else prompt
         return prompt, files
-
-    async def _confirm_attachment(self, path: Path, *, is_outside: bool) -> bool:
-        place = f"{path}, which is outside the workspace" if is_outside else str(path)
-        if not self.keyboard.is_terminal:
-            self.screen.note(f"{place} is not attached: /attach sends it", "yellow")
-            return False
-        return await self.confirm(f"send the file {place}")
 
     async def confirm(self, question: str) -> bool:
         """Ask the user a yes/no question between two turns; without a terminal, the answer is no."""
@@ -205,7 +203,11 @@ class Chat:
         """Ask the user to approve a call."""
         async with self._take_screen():
             if approval.form is not None:
-                return await self._answer_form(approval, approval.form)
+                try:
+                    return await answer_form(approval, approval.form, self.screen, self.reader)
+                except (EndOfInput, KeyboardInterrupt) as e:
+                    self.is_leaving = isinstance(e, EndOfInput)
+                    await self._stop_turn()
             is_complete = show_approval(approval, self.screen)
             edited = dumps_text(approval.arguments)
             choices = {"yes": "y yes", "no": "n no", "reason": "r no, with a reason"}
@@ -235,19 +237,6 @@ class Chat:
                     self.screen.note(str(e), "red")
                     is_complete = show_approval(approval, self.screen)
 
-    async def _answer_form(self, approval: ApprovalRequest, form: dict[str, Any]) -> Decision:
-        """Let the user fill in what a server asks for while its call runs."""
-        show_form(approval, self.screen)
-        try:
-            while not (answer := await self.reader.choose("  y answer · n decline: ", ("yes", "no"))):
-                self.screen.note("please answer y, n", "dim")
-            return Allow(await fill_form(form, self.reader.read_answer)) if answer == "yes" else Deny()
-        except (EndOfInput, KeyboardInterrupt) as e:
-            self.is_leaving = isinstance(e, EndOfInput)
-            if self.keyboard.has_line_editor or not self.is_leaving:
-                await self._stop_turn()
-            return Deny()
-
     def _parse_arguments(self, approval: ApprovalRequest, text: str) -> dict[str, Any]:
         """Parse arguments that the user changed. Raises UsageError, ToolError."""
         try:
@@ -266,15 +255,10 @@ class Chat:
     @asynccontextmanager
     async def _take_screen(self) -> AsyncGenerator[None]:
         """Hold back everything else while the user is asked: other output, and the questions of calls that run in parallel."""
-        async with self._question_lock:
+        async with self.question_lock:
             with self.screen.pause():
                 yield
         self.mcp.show_notices()
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether the user is being asked something."""
-        return self._question_lock.locked()
 
     async def _answer_question(self, question: UserQuestion) -> UserAnswer:
         show_question(question, self.screen)

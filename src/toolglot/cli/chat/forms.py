@@ -3,23 +3,29 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from toolglot.approvals import ApprovalRequest
+from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
+from toolglot.cli.chat.input import PipeReader, TerminalReader
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.styled import Line
 from toolglot.sanitize import escape_deceptive
 
-__all__ = ["fill_form", "show_form"]
+__all__ = ["answer_form", "fill_form"]
 
 _TRUE, _FALSE = frozenset({"y", "yes", "true", "1", "on"}), frozenset({"n", "no", "false", "0", "off"})
 _SKIP = "-"
 
 
-def show_form(approval: ApprovalRequest, screen: Screen) -> None:
-    """Print who asks, and for what."""
+async def answer_form(
+    approval: ApprovalRequest, form: dict[str, Any], screen: Screen, reader: PipeReader | TerminalReader
+) -> Decision:
+    """Let the user fill in what a server asks for while its call runs. Raises EndOfInput, KeyboardInterrupt."""
     lines = escape_deceptive(approval.preview.expandtabs(4)).split("\n")
     reason = escape_deceptive(approval.reason).replace("\n", "␊")
     screen.print_rows([Line("? ", "bold yellow").append(reason, "bold"), *(Line(f"    {line}") for line in lines)])
     screen.note("  your answer is sent to this MCP server", "dim")
+    while not (answer := await reader.choose("  y answer · n decline: ", ("yes", "no"))):
+        screen.note("please answer y, n", "dim")
+    return Allow(await fill_form(form, reader.read_answer)) if answer == "yes" else Deny()
 
 
 async def fill_form(form: dict[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:

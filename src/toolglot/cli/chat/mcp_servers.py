@@ -54,7 +54,7 @@ class ChatServers:
     def show_notices(self) -> None:
         """Show what has happened meanwhile, unless the user is being asked something."""
         self._loop = asyncio.get_running_loop()
-        while self._notices and not self._chat.is_asking:
+        while self._notices and not self._chat.question_lock.locked():
             text = self._notices.popleft()
             self._chat.reader.print_above(lambda text=text: self._chat.screen.note(text, "yellow"))
 
