@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckedStream", "repair_result"]
 
 _LISTS = {"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list"}
-_CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _WINDOW_SECONDS = 0.25
 _MAX_NOTIFICATIONS = 250
 """Per window: 1,000 in a second."""
@@ -82,6 +81,7 @@ class CheckedStream:
 
 def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[str, str, str], None]) -> None:
     """Change a result in place so that the SDK accepts it."""
+    from mcp_types import CallToolResult
     from mcp_types.methods import validate_server_result
 
     for key, method in _LISTS.items():
@@ -104,12 +104,14 @@ def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[st
         result[key] = kept
     content = result.get("content")
     if isinstance(content, list):
-        parts: list[Any] = [
-            part
-            if isinstance(part, dict) and cast(dict[str, Any], part).get("type") in _CONTENT_TYPES
-            else {"type": "text", "text": part if isinstance(part, str) else dumps_text(part)}
-            for part in cast(list[Any], content)
-        ]
+        parts: list[Any] = []
+        for part in cast(list[Any], content):
+            try:
+                validate_server_result("tools/call", version, {"content": [part], "resultType": "complete"})
+                CallToolResult.model_validate({"content": [part]}, by_name=False)
+                parts.append(part)
+            except ValueError:  # of a kind that is not known, or incomplete
+                parts.append({"type": "text", "text": part if isinstance(part, str) else dumps_text(part)})
         data = result.get("structuredContent")
         if data is not None and not isinstance(data, dict) and version < "2026":  # any JSON is allowed only since then
             parts += [] if parts else [{"type": "text", "text": dumps_text(data)}]

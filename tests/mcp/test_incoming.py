@@ -1,0 +1,56 @@
+"""Whatever a server sends, only what is wrong is lost."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import CallToolResult, ListToolsResult
+from mcp_types.methods import validate_server_result
+
+from toolglot.mcp.content import convert_result
+from toolglot.mcp.incoming import repair_result
+from toolglot.mcp.listing import make_tools
+from toolglot.mcp.servers import McpServer
+
+VERSIONS = ("2024-11-05", "2025-11-25", "2026-07-28")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons", "execution")
+SCHEMAS = st.fixed_dictionaries({}, optional={"type": VALUES, "properties": VALUES, "anyOf": VALUES, "$ref": VALUES})
+ODD_TOOLS = st.dictionaries(st.sampled_from(FIELDS), VALUES | SCHEMAS, max_size=4) | VALUES
+GOOD_TOOL = {"name": "good", "inputSchema": {"type": "object"}}
+PARTS = ("type", "text", "data", "mimeType", "uri", "name", "resource", "annotations")
+KINDS = st.sampled_from(["text", "image", "audio", "resource", "resource_link", "hologram"])
+ODD_PARTS = st.dictionaries(st.sampled_from(PARTS), VALUES | KINDS, max_size=4) | VALUES
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(odd=st.lists(ODD_TOOLS, max_size=3))
+def test_odd_tools_do_not_hide_the_good_one(version: str, odd: list[Any]) -> None:
+    result: dict[str, Any] = {"tools": [*odd, dict(GOOD_TOOL)], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    problems: dict[str, str] = {}
+    repair_result(result, version, lambda kind, name, reason: problems.update({name: reason}))
+    validate_server_result("tools/list", version, result)
+    items = ListToolsResult.model_validate(result, by_name=False).tools
+
+    async def call(*_: Any) -> Any: ...
+
+    tools = make_tools("s", McpServer(command="x"), items, call, {}, problems)
+    assert "good" in tools
+    assert {tool.definition.name for _, tool in tools.values()}, "and its definition can be made"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(odd=st.lists(ODD_PARTS, max_size=3), data=VALUES)
+def test_odd_parts_of_a_result_do_not_hide_the_good_one(version: str, odd: list[Any], data: Any) -> None:
+    good = {"type": "text", "text": "good"}
+    result: dict[str, Any] = {"content": [*odd, good], "structuredContent": data, "resultType": "complete"}
+    repair_result(result, version, lambda kind, name, reason: None)
+    validate_server_result("tools/call", version, json.loads(json.dumps(result)))
+    output = convert_result(CallToolResult.model_validate(result, by_name=False))
+    assert any(getattr(part, "text", "").endswith("good") for part in output.content)
