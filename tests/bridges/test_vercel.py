@@ -142,6 +142,8 @@ def test_requests_become_messages() -> None:
             {"id": "2", "role": "assistant", "parts": parts},
         ],
     }
+    edited = read_request({**body, "approvalArguments": {"f1": {"path": "b"}, "f2": {}}})
+    assert edited.decisions == {"f1": Allow({"path": "b"}), "f2": Deny("no")}
     request = read_request(body)
     assert (request.chat_id, request.message_id, request.prompt) == ("chat", "2", ())
     assert request.decisions == {"f1": Allow(), "f2": Deny("no")}

@@ -25,13 +25,14 @@ from toolglot import (
     Text,
     ToolCall,
     ToolConfig,
+    ToolError,
     UsageError,
     create_engine,
     tool,
     user,
 )
 from toolglot.telemetry import content
-from toolglot.telemetry.options import start_run
+from toolglot.telemetry.options import ContentMode, start_run
 from toolglot.tools.config import RetryConfig
 
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -324,6 +325,25 @@ def test_content_is_recorded_only_where_the_environment_says(monkeypatch: pytest
     recorder = Recorder()
     asyncio.run(agent("ollama", telemetry=recorder.telemetry()).run("hi"))
     assert "gen_ai.input.messages" not in recorder.details[0]
+
+
+@pytest.mark.parametrize("mode", ["NO_CONTENT", "SPAN_ONLY"])
+def test_without_content_no_event_quotes_a_call(mode: ContentMode) -> None:
+    recorder = Recorder()
+
+    @tool(always_ask=lambda arguments: f"it sends {arguments['texts']}")
+    def send(texts: list[str]) -> str:
+        """Send texts."""
+        raise ToolError(f"{texts} was refused")
+
+    options: dict[str, Any] = {"tools": [send], "telemetry": recorder.telemetry(content=mode)}
+    asyncio.run(agent("anthropic", approve=lambda _: True, **options).run('call send {"texts": "private words"}'))
+    asyncio.run(agent("anthropic", approve=lambda _: False, **options).run('call send {"texts": "private words"}'))
+    told = [event.name for span in recorder.spans for event in span.events]
+    assert {"toolglot.approval_asked", "toolglot.approval_decided", "toolglot.repair"} <= {*told}
+    everything = str([[span.name, span.attributes, span.status.description] for span in recorder.spans])
+    everything += str([(event.name, event.attributes) for span in recorder.spans for event in span.events])
+    assert ("private words" in everything) == (mode == "SPAN_ONLY")
 
 
 def test_keys_are_hidden_and_odd_text_is_exported() -> None:

@@ -24,6 +24,7 @@ from toolglot.bridges.event_streams import (
     split_prompt,
 )
 from toolglot.bridges.messages import restore_original, store_original
+from toolglot.definitions import Schema
 from toolglot.errors import MalformedRequest
 from toolglot.events import (
     BlockReady,
@@ -67,15 +68,6 @@ from toolglot.messages import (
 __all__ = ["AgUiEncoder", "encode_events", "read_request"]
 
 _PROTOCOL_VERSION = "1.0"
-_DECISION_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "approved": {"type": "boolean"},
-        "editedArgs": {"type": "object", "description": "Arguments to use instead."},
-        "reason": {"type": "string", "description": "Told to the model if the call is not approved."},
-    },
-    "required": ["approved"],
-}
 _NOTICES = (Retrying, RequestDelayed, ModelSwitched, ContextTruncated)
 
 
@@ -223,10 +215,10 @@ class AgUiEncoder:
             interrupts = [
                 {
                     "id": request.fingerprint,
-                    "reason": "tool_call",
+                    "reason": "tool_call" if request.form is None else "input_required",
                     "message": f"Allow {request.tool}? {request.reason}".rstrip(),
                     "toolCallId": request.call.id,
-                    "responseSchema": _DECISION_SCHEMA,
+                    "responseSchema": _decision_schema(request.form),
                     "metadata": {"toolglot": describe_approval(request)},
                 }
                 for request in result.pending
@@ -242,6 +234,20 @@ class AgUiEncoder:
 
 def _custom(name: str, value: Any) -> Event:
     return {"type": "CUSTOM", "name": f"toolglot.{name}", "value": value}
+
+
+def _decision_schema(form: Schema | None) -> Schema:
+    """Return the schema of an answer. `form`: what a server of the tool asks for."""
+    properties = {
+        "approved": {"type": "boolean"},
+        "editedArgs": form or {"type": "object", "description": "Arguments to use instead."},
+        "reason": {"type": "string", "description": "Told to the model if the call is not approved."},
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["approved"] if form is None else ["approved", "editedArgs"],
+    }
 
 
 def _snake(event: object) -> str:

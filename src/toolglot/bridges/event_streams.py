@@ -137,6 +137,7 @@ def describe_approval(request: ApprovalRequest) -> dict[str, Any]:
         "effects": sorted(request.effects),
         "preview": request.preview or request.preview_error,
         "reason": request.reason,
+        "form": request.form,
     }
     return {name: value for name, value in fields.items() if value}
 

@@ -221,16 +221,21 @@ def _encode_outcome(outcome: ToolOutcome) -> Event:
 
 
 def read_request(body: Any) -> FrontEndRequest:
-    """Read what `useChat` sends: bytes, text or a dict. Raises MalformedRequest."""
+    """Read what `useChat` sends: bytes, text or a dict. Raises MalformedRequest.
+
+    An answer to an approval has no place for arguments: they can be in the body, as `approvalArguments`, by the approval's id.
+    """
     fields, losses = read_body(body), list[Loss]()
     items = read_items(fields.get("messages"), "messages")
     messages: list[Message] = []
     decisions: dict[str, Any] = {}
+    arguments = fields.get("approvalArguments")
+    arguments = cast(Event, arguments) if isinstance(arguments, dict) else {}
     for number, item in enumerate(items):
         parts, where = read_items(item.get("parts"), "parts"), f"messages[{number}]"
         if item.get("role") == "assistant":
             messages += _read_reply(parts, where, losses)
-            decisions = dict(filter(None, map(_read_approval, parts)))  # earlier ones have been used
+            decisions = dict(filter(None, (_read_approval(part, arguments) for part in parts)))  # earlier ones have been used
         else:
             role = "system" if item.get("role") == "system" else "user"
             messages.append(Message(role, tuple(_read_parts(parts, where, losses))))
@@ -254,12 +259,13 @@ def _tool_name(part: Event) -> str:
     return read_text(part, "toolName") if kind == "dynamic-tool" else kind[5:] if kind.startswith("tool-") else ""
 
 
-def _read_approval(part: Event) -> tuple[str, Any] | None:
+def _read_approval(part: Event, arguments: Event) -> tuple[str, Any] | None:
     approval: Any = part.get("approval")
     if not _tool_name(part) or part.get("state") != "approval-responded" or not isinstance(approval, dict):
         return None
     answer = cast(Event, approval)
-    return read_text(answer, "id"), read_decision(answer.get("approved"), reason=answer.get("reason"))
+    id = read_text(answer, "id")
+    return id, read_decision(answer.get("approved"), arguments.get(id), answer.get("reason"))
 
 
 def _read_reply(parts: list[Event], where: str, losses: list[Loss]) -> list[Message]:

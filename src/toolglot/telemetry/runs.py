@@ -177,12 +177,12 @@ class RunTelemetry:
             is_text = all(hasattr(block, "text") for block in result.content)
             text = self.content.redact(result.text) if is_text else self.content.to_json(result.content)
             span.set({"gen_ai.tool.call.result": text})
-        span.describe_outcome(outcome)
+        span.describe_outcome(outcome, with_content=self.content is not None)
         span.end()
 
     def note_approval_request(self, request: ApprovalRequest) -> None:
         """Note that somebody is asked about a call."""
-        self._add_event("approval_asked", request.call, reason=request.reason)
+        self._add_event("approval_asked", request.call, request.reason)
 
     def note_decision(self, call: ToolCall, decision: Literal["allow", "deny"]) -> None:
         """Note what was decided on a call."""
@@ -194,10 +194,12 @@ class RunTelemetry:
             self.note_decision(outcome.call, "deny")
             return
         error_type = outcome.result.error_code or outcome.result.error_kind or ""
-        self._add_event("tool_refused", outcome.call, **{"error.type": error_type, "reason": reason})
+        self._add_event("tool_refused", outcome.call, reason, **{"error.type": error_type})
 
-    def _add_event(self, name: str, call: ToolCall, **attributes: str) -> None:
+    def _add_event(self, name: str, call: ToolCall, reason: str = "", **attributes: str) -> None:
         if self._run is not None:
+            if reason and self.content is not None:  # it may quote what the call is about
+                attributes["reason"] = reason
             self._run.add_event(name, {"gen_ai.tool.name": call.qualified_name, "gen_ai.tool.call.id": call.id, **attributes})
 
 

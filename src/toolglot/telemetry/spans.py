@@ -295,16 +295,17 @@ class ToolSpan(_Span):
             attributes |= {"mcp.method.name": "tools/call", "toolglot.mcp.server": server}
         super().__init__(signals, f"execute_tool {name}", SpanKind.INTERNAL, attributes, measures, parent)
 
-    def describe_outcome(self, outcome: ToolOutcome | None) -> None:
+    def describe_outcome(self, outcome: ToolOutcome | None, *, with_content: bool) -> None:
         """Add how the call went; None: it was interrupted."""
         if outcome is None:
             self.fail("interrupted")
             return
         if outcome.suspended is not None:
-            self.add_event("suspended", {"reason": outcome.suspended.reason})
+            self.add_event("suspended", {"reason": outcome.suspended.reason} if with_content else {})
         if outcome.retries:
             self.set({"toolglot.tool.retries": outcome.retries})
-        for repair in outcome.repairs:
-            self.add_event("repair", {"subject": repair.subject, "where": repair.where, "reason": repair.reason})
+        for repair in outcome.repairs:  # the reason quotes the arguments
+            fields = {"subject": repair.subject, "where": repair.where}
+            self.add_event("repair", {**fields, "reason": repair.reason} if with_content else fields)
         if outcome.result.is_error:  # its text may quote what must not be recorded
             self.fail(outcome.result.error_code or outcome.result.error_kind or "execution")
