@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from toolglot import Allow, ApprovalRequest, Context, Deny, ToolConfig, coding_tools, tool, tool_from_definition
+from toolglot import Allow, ApprovalRequest, Context, Deny, ToolConfig, ToolRegistry, coding_tools, tool, tool_from_definition
 from toolglot.bridges.exported_tools import ExportedTools, describe_request, read_answer
 from toolglot.bridges.imported_tools import ask_user
 from toolglot.definitions import ToolDefinition
 from toolglot.events import ToolOutcome
 from toolglot.tools.calls import AnyCall
 
-from .kit import TOOLS, remove
+from .kit import TOOLS, add, remove
 
 
 async def run(tools: ExportedTools, call: AnyCall, decision: Any = None) -> str:
@@ -101,6 +101,16 @@ def test_freeform_tools_and_namespaces_have_forms_that_frameworks_accept() -> No
     assert (definitions["patch"].parameters or {})["required"] == ["input"]
     assert asyncio.run(run(tools, tools.make_call("patch", {"input": "+x"}))) == "applied +x"
     assert asyncio.run(run(tools, tools.make_call("crm__find", {}))) == "found"
+
+
+def test_tools_that_come_and_go_are_seen() -> None:
+    registry = ToolRegistry([add])
+    tools = ExportedTools(registry)
+    assert list(tools.definitions(read_result=False)) == ["add"]
+    registry.register(remove)
+    registry.unregister("add")
+    assert list(tools.definitions(read_result=False)) == ["remove"]
+    assert "There is no such tool" in asyncio.run(run(tools, tools.make_call("add", {"a": 1, "b": 2})))
 
 
 def test_long_results_can_be_read_on() -> None:

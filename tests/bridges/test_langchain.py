@@ -1,14 +1,19 @@
 """LangChain: tools both ways, messages, and the chat model, with the real package."""
 
 import asyncio
+from contextlib import aclosing
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 
 pytest.importorskip("langchain_core", reason="pip install langchain-core")
 
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
 from langchain_core.tools import tool as langchain_tool
@@ -270,6 +275,66 @@ def test_structured_output() -> None:
     raw = broken.with_structured_output(Point, method="json_schema", include_raw=True).invoke("go")
     assert raw["parsed"] is None
     assert raw["parsing_error"] is not None
+
+
+def test_json_mode_and_forms_of_openai() -> None:
+    requests: list[Request] = []
+
+    def reply(request: Request) -> str:
+        requests.append(request)
+        return 'say {"x": 1, "y": 2}'
+
+    model = ChatToolglot("simulator:openai-chat/gpt-4o", transport=transport(reply))
+    assert model.with_structured_output(Point, method="json_mode").invoke("JSON, please") == Point(x=1, y=2)
+    shape = {"name": "point", "schema": Point.model_json_schema()}
+    model.invoke("go", response_format={"type": "json_schema", "json_schema": shape})
+    outputs = [request.output for request in requests]
+    assert [output is not None and output.schema is not None for output in outputs] == [False, True]
+    with pytest.raises(UnknownName, match="unknown method 'json'"):
+        model.with_structured_output(Point, method="json")
+
+
+def test_chains_callbacks_caches_and_batches_work() -> None:
+    seen: list[str] = []
+
+    class Watch(BaseCallbackHandler):
+        def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
+            seen.append(kwargs["invocation_params"]["model"])
+
+        def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
+            seen.append(token)
+
+        def on_llm_end(self, response: Any, **kwargs: Any) -> None:
+            seen.append("end")
+
+    model = ChatToolglot("simulator", cache=InMemoryCache())
+    chain: Any = ChatPromptTemplate.from_messages([("user", "say {word}")]) | model | StrOutputParser()
+    assert chain.invoke({"word": "hi"}) == "hi"
+    assert chain.batch([{"word": "a"}, {"word": "b"}]) == ["a", "b"]
+    assert model.invoke("say hi").response_metadata == model.invoke("say hi").response_metadata  # with its id
+    config: RunnableConfig = {"callbacks": [Watch()]}
+    assert [chunk.text for chunk in ChatToolglot("simulator").stream("say hi", config=config)] == ["hi", ""]
+    assert seen == ["simulator:anthropic/claude-sonnet-4-5", "hi", "", "end"]
+
+    async def list_events() -> list[str]:
+        return [event["event"] async for event in ChatToolglot("simulator").astream_events("hi", version="v2")]
+
+    assert asyncio.run(list_events())[-1] == "on_chat_model_end"
+    assert ChatToolglot("simulator", base_url="http://x", key="secret-key-123").__repr__().count("secret") == 0
+
+
+def test_a_stream_that_is_left_is_closed() -> None:
+    words = " ".join(map(str, range(200)))
+    stream = ChatToolglot("simulator").stream(f"say {words}")
+    assert next(stream).text
+    stream.close()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+    async def leave() -> None:
+        async with aclosing(cast(Any, ChatToolglot("simulator").astream(f"say {words}"))) as chunks:
+            async for _ in chunks:
+                break
+
+    asyncio.run(leave())
 
 
 @pytest.mark.parametrize(

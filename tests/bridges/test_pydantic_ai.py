@@ -314,6 +314,16 @@ def test_a_stream_is_the_reply(wire: str) -> None:
     asyncio.run(main())
 
 
+def test_a_stream_that_is_left_is_closed() -> None:
+    async def main() -> None:
+        model = ToolglotModel("simulator", transport=transport("say " + " ".join(map(str, range(200)))))
+        async with Agent(model).run_stream("go") as stream:
+            async for _ in stream.stream_text(delta=True):
+                break
+
+    asyncio.run(main())
+
+
 def test_structured_output_in_all_modes() -> None:
     called = ToolglotModel("simulator", transport=transport('call final_result {"x": 1, "y": 2}'))
     assert run_agent(Agent(called, output_type=Point), "go").output == Point(x=1, y=2)

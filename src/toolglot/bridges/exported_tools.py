@@ -83,7 +83,7 @@ class ExportedTools:
         self._last_ordered: Future[None] | None = None
         self._shared: dict[str, Any] = {"approve": approve, "hooks": tuple(as_items(hooks)), "audit": audit}
         self._shared |= {"metrics": ToolMetrics(), "store": ResultStore(), "find_base_tools": find_base_tools}
-        self._framework_asks = framework_asks
+        self._framework_asks, self._facade = framework_asks, facade
         self._executor = self._create_executor(registry, config, model, data)
 
     def _create_executor(self, registry: ToolRegistry, config: ToolConfig, model: str, data: Any) -> ToolExecutor:
@@ -113,8 +113,10 @@ class ExportedTools:
         return len(self._executor.store) > 0
 
     def definitions(self, *, read_result: bool = True) -> dict[str, ToolDefinition]:
-        """Return the tools by the names that frameworks accept; all of them are functions."""
-        registry = self._executor.registry
+        """Return the tools, as they are now, by the names that frameworks accept; all of them are functions."""
+        registry, view = self._executor.registry, self._view
+        if view.is_outdated:  # tools were added or removed, by an MCP server for example
+            self._view = ModelView(view.profile, registry, facade=self._facade, config=view.config, defer=False)
         extra = (self._executor.read_result_tool,) if read_result and "read_result" not in registry else ()
         definitions: dict[str, ToolDefinition] = {}
         for tool in self._view.tools(extra):

@@ -30,7 +30,7 @@ from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.background_loop import iterate_sync, run_sync
 from toolglot.losses import Loss
 from toolglot.messages import Media
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.tools.context import Context
 from toolglot.tools.options import SchemaToolOptions
 from toolglot.tools.results import ToolOutput
@@ -38,6 +38,7 @@ from toolglot.tools.tool import Tool
 from toolglot.value_checks import as_items
 from toolglot.wire.codec import decode_request
 from toolglot.wire.converters import decode_tools
+from toolglot.wire.spec import OPENAI_CHAT
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -202,11 +203,19 @@ class ChatToolglot(BaseChatModel):
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, method: str = "function_calling", **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """Let the model answer with data: by a call, or (`method="json_schema"`) as the provider's own JSON output."""
-        if method != "json_schema":
+        """Let the model answer with data: by a call (`method="function_calling"`), or as JSON.
+
+        `json_schema`: the provider's own output of that schema; `json_mode`: any JSON object, which the prompt describes.
+        """
+        if method not in ("function_calling", "json_schema", "json_mode"):
+            raise UnknownName("method", method, ("function_calling", "json_schema", "json_mode"))
+        if method == "function_calling":
             return cast(Any, super().with_structured_output(schema, include_raw=include_raw, **kwargs))
-        function = convert_to_openai_tool(schema)["function"]
-        output = {"name": function["name"], "schema": function["parameters"], "description": function.get("description", "")}
+        output: dict[str, Any] = {"type": "json_object"}
+        if method == "json_schema":
+            function = convert_to_openai_tool(schema)["function"]
+            shape = {"name": function["name"], "description": function.get("description", ""), "schema": function["parameters"]}
+            output = {"type": "json_schema", "json_schema": {**shape, "strict": kwargs.get("strict")}}
         trace = {"kwargs": {"method": method}, "schema": schema}
         model = self.bind(response_format=output, ls_structured_output_format=trace)
         is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
@@ -240,7 +249,7 @@ class ChatToolglot(BaseChatModel):
             tool_choice=read_choice(choice),
             parallel=parallel,
             options=options,
-            output=None if output is None else Output(output["schema"], output["name"], output["description"]),
+            output=None if output is None else decode_request(OPENAI_CHAT, {"response_format": output}).output,
             extras=extras,
         )
 
