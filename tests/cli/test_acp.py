@@ -58,6 +58,8 @@ async def test_a_conversation_with_an_edit_and_an_approval(tmp_path: Path, note:
     assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
     assert editor.said == "It is done."
     assert editor.thoughts.startswith("I read it first")
+    began = editor.of("tool_call")[0]  # before its arguments are known
+    assert (began["title"], began["kind"], began["status"], "rawInput" in began) == ("Read", "read", "pending", False)
     calls = editor.calls()
     assert calls["Read note.txt"]["kind"] == "read"
     assert calls["Read note.txt"]["status"] == "completed"

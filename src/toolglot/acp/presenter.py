@@ -24,6 +24,7 @@ from toolglot.events import (
     TextDelta,
     ThinkingDelta,
     ToolCallReady,
+    ToolCallStarted,
     ToolFinished,
     ToolProgress,
     ToolStarted,
@@ -68,9 +69,8 @@ class RunPresenter:
                 await self.say(event.text)
             case ThinkingDelta():
                 await self.think(event.text)
-            case ToolCallReady():
-                if (base := self._interpret(event.call)).name != _PLAN_TOOL:
-                    await self.show_call(base, event.call)
+            case ToolCallStarted() | ToolCallReady():
+                await self.announce_call(event)
             case ToolStarted():
                 if event.call.name != _PLAN_TOOL:
                     view = await self.show_call(event.call)
@@ -90,6 +90,19 @@ class RunPresenter:
             case _:
                 pass
 
+    async def announce_call(self, event: ToolCallStarted | ToolCallReady) -> None:
+        """Show a call that the model makes: first its name, as its arguments may take a while, then all of it."""
+        if isinstance(event, ToolCallReady):
+            if (base := self._interpret(event.call)).name != _PLAN_TOOL:
+                is_shown = self._open.pop(base.id, None) is not None
+                await self.show_call(base, event.call, is_shown=is_shown)
+            return
+        base = self._interpret(ToolCall(event.id, event.name, {}, namespace=event.namespace))
+        if event.id and base.name != _PLAN_TOOL:
+            kind = describe_call(base, self._find_tool(base), self._root).kind
+            view = self._open[event.id] = CallView(id=event.id, title=event.name, kind=kind, locations=[], raw_input=None)
+            await self.send(view.start("pending"))
+
     async def say(self, text: str) -> None:
         """Show a piece of an answer."""
         if text:
@@ -106,11 +119,11 @@ class RunPresenter:
         """Tell the user something that is no part of the answer; the protocol has no other place for it."""
         await self.think(f"\n[{text}]\n")
 
-    async def show_call(self, call: ToolCall, native: ToolCall | None = None) -> CallView:
-        """Show a base call, unless it is shown already. `native`: as the model made it."""
+    async def show_call(self, call: ToolCall, native: ToolCall | None = None, *, is_shown: bool = False) -> CallView:
+        """Show a base call, unless it is known already. `native`: as the model made it. `is_shown`: without its arguments."""
         if (view := self._open.get(call.id)) is None:
             view = self._open[call.id] = describe_call(call, self._find_tool(call), self._root, native)
-            await self.send(view.start("pending"))
+            await self.send(view.complete() if is_shown else view.start("pending"))
         return view
 
     async def show_result(self, call: ToolCall, result: ToolResult) -> None:

@@ -104,6 +104,10 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         """Return the update that shows the call for the first time."""
         return ToolCallStart(session_update="tool_call", status=status, **self._fields())
 
+    def complete(self) -> ToolCallProgress:
+        """Return the update that shows the arguments, of a call that was shown when it began."""
+        return ToolCallProgress(session_update="tool_call_update", **self._fields())
+
     def progress(
         self,
         status: Status,
@@ -165,7 +169,8 @@ def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall
     target = ""
     if tool is not None and tool.target is not None:
         with suppress(Exception):  # the arguments may be anything
-            target = str(tool.target(arguments)).removeprefix(f"{root}{os.sep}")
+            target = str(tool.target(arguments))
+            target = "." if target == root else target.removeprefix(f"{root}{os.sep}")
     target = target or format_arguments(native)
     title = shorten(escape_deceptive(f"{verb} {target}".strip()), _MAX_TITLE)
     if not verb:
