@@ -68,6 +68,8 @@ def _remove(module: object, names: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["import"]:
+        import_module("mcp.server.stdio")  # the SDK chooses its own parts by the system as well
     become(sys.argv[1])
     if sys.argv[2:] == ["import"]:
         print(*import_everything(), sep="\n")

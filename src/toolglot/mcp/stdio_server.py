@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any, cast
 
 import anyio
+from mcp.server.stdio import stdio_server
 
 from toolglot.mcp.server import McpToolServer
 
@@ -18,8 +19,6 @@ __all__ = ["serve_stdio"]
 
 async def serve_stdio(server: McpToolServer) -> None:
     """Serve one client until it closes our stdin. A cancellation ends it at once. Raises OSError if it cannot be answered."""
-    from mcp.server.stdio import stdio_server  # not at the top: it depends on the system
-
     with _claim_streams() as (stdin, stdout):
         # The SDK's own reader blocks in a thread that nothing can interrupt, so that Ctrl-C would wait for the client.
         lines = cast(Any, _read_lines(stdin))
