@@ -163,8 +163,10 @@ def test_a_conversation_has_one_id_and_others_have_theirs() -> None:
     asyncio.run(talker.run("hi"))
     asyncio.run(talker.run("hi again"))
     asyncio.run(talker.run("hi", conversation=Conversation()))
+    loaded = Orchestrator.load(talker.save(), telemetry=recorder.telemetry())  # perhaps in another process
+    asyncio.run(loaded.run("hi"))
     ids = [(span.attributes or {})["gen_ai.conversation.id"] for span in recorder.spans]
-    assert ids[0] == ids[1] == ids[2] == ids[3] != ids[4] == ids[5]
+    assert ids[0] == ids[1] == ids[2] == ids[3] == ids[6] == ids[7] != ids[4] == ids[5]
 
 
 # ---- what goes wrong

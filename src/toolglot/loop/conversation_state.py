@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -41,6 +41,8 @@ class _SavedState(msgspec.Struct, frozen=True):
     allowed_tools: frozenset[str] | None = None
     """The tools that this run may call, if it has fewer than the agent."""
     context: Truncation = Truncation()
+    id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")] | None = None
+    """Of the conversation in the audit log and in telemetry."""
     results: list[str] = []
     """Texts that were too long for the model to see whole; it can still read them."""
 
@@ -215,6 +217,8 @@ class ConversationState:
                 header["allowed_tools"] = sorted(self.settings.allowed_tools)
         if self.meter.truncation.start:
             header["context"] = self.meter.truncation
+        if id := vars(self.executor).get("run_id"):  # made on demand
+            header["id"] = id
         if results := self.executor.store.texts:
             header["results"] = results
         return header
@@ -231,6 +235,8 @@ class ConversationState:
             raise MalformedData("line 1: the saved context does not fit the conversation")
         self.executor.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
         self.meter, self.settings = ContextMeter(saved.context), RunSettings(allowed_tools=saved.allowed_tools)
+        if saved.id is not None:
+            self.executor.run_id = saved.id
         for text in saved.results:
             self.executor.store.put(text)
         return saved.run
