@@ -115,7 +115,8 @@ class ExportedTools:
     def definitions(self, *, read_result: bool = True) -> dict[str, ToolDefinition]:
         """Return the tools, as they are now, by the names that frameworks accept; all of them are functions."""
         registry, view = self._executor.registry, self._view
-        if view.is_outdated:  # tools were added or removed, by an MCP server for example
+        if not view.is_current(view.profile, self._facade, view.config, False):
+            # Tools were added or removed, by an MCP server for example.
             self._view = ModelView(view.profile, registry, facade=self._facade, config=view.config, defer=False)
         extra = (self._executor.read_result_tool,) if read_result and "read_result" not in registry else ()
         definitions: dict[str, ToolDefinition] = {}

@@ -73,18 +73,13 @@ class ModelView:
     ) -> bool:
         """Return whether this is still what the model sees."""
         return (
-            not self.is_outdated
+            self.registry.version == self._version
             and config is self.config
             and facade is self._facade
             and defer is self._defer
             and code_language == self.code_language
             and (profile is self.profile or (profile.wire, profile.model) == (self.profile.wire, self.profile.model))
         )
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether tools were added or removed since."""
-        return self.registry.version != self._version
 
     @cached_property
     def facade(self) -> BoundFacade | None:
