@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from toolglot.mcp.connection import Connection
 
-__all__ = ["HTTP_ERROR", "ServerCalls", "first_error"]
+__all__ = ["HTTP_ERROR", "ServerCalls", "explain_error", "first_error"]
 
 log = getLogger("toolglot.mcp")
 _current_call: ContextVar[RemoteCall | None] = ContextVar("toolglot_mcp_call", default=None)
@@ -37,6 +37,15 @@ def first_error(error: BaseException) -> Exception:
     while isinstance(error, BaseExceptionGroup):
         error = cast(BaseExceptionGroup[Exception], error).exceptions[0]
     return cast(Exception, error)
+
+
+def explain_error(error: BaseException) -> str:
+    """Say in a few words what went wrong; of an answer that is not valid, what is wrong with it first."""
+    error = first_error(error)
+    if type(error).__module__.startswith("pydantic"):
+        issue = cast(Any, error).errors()[0]
+        return f"its answer is not valid MCP ({'.'.join(map(str, issue['loc']))}: {issue['msg']})"
+    return describe_error(error)
 
 
 class ServerCalls:
@@ -95,8 +104,7 @@ class ServerCalls:
         except ToolError:
             raise
         except Exception as e:  # a result that is not valid MCP, or endless questions
-            reason = truncate(describe_error(first_error(e)), 300)
-            message = f"{self._link.name} ran the call, but its answer cannot be used: {reason}"
+            message = f"{self._link.name} may have run the call, but {truncate(explain_error(e), 300)}."
             raise ToolError(redact(message, self._link.server.secrets), code="mcp_error") from None
         finally:
             self._running.remove(call)
@@ -186,4 +194,4 @@ class ServerCalls:
         except MCPError as e:
             raise self._make_error(e) from None
         except ValueError as e:
-            raise ToolError(f"{self._link.name}: its answer is not valid MCP: {truncate(describe_error(e), 300)}") from None
+            raise ToolError(f"{self._link.name}: {truncate(explain_error(e), 300)}") from None

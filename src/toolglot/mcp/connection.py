@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps_text
-from toolglot.mcp.calls import HTTP_ERROR, ServerCalls, first_error
+from toolglot.mcp.calls import HTTP_ERROR, ServerCalls, explain_error, first_error
 from toolglot.mcp.http_transport import http_transport
 from toolglot.mcp.incoming import CheckedStream
 from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus, list_all, list_prompts, list_resources, make_tools
@@ -228,10 +228,11 @@ class Connection:
             reason = f"{self.server.url} cannot be reached: {describe_error(error)}"
         elif module.startswith("mcp.client.auth"):
             reason = f"signing in failed: {error}"
-        elif module.startswith("pydantic"):
-            reason = f"its answer is not valid MCP: {describe_error(error)}"
+        elif module.startswith("mcp"):
+            # When something else is wrong, we end it: that is not the reason.
+            reason = self.end_reason if str(error) == "Connection closed" and self.end_reason else str(error)
         else:
-            reason = self.end_reason or (str(error) if module.startswith("mcp") else describe_error(error))
+            reason = explain_error(error)
         return self._complete(reason)
 
     def _explain_end(self) -> str:
@@ -267,7 +268,9 @@ class Connection:
                 async with asyncio.timeout(self.server.start_timeout):
                     await self._refresh(client)
             except Exception as e:
-                log.warning("MCP server %s: its lists cannot be refreshed: %s", self.name, self._explain(e))
+                self._log_lines += 1
+                level = WARNING if self._log_lines <= _MAX_LOG_LINES else DEBUG
+                log.log(level, "MCP server %s: its lists cannot be refreshed: %s", self.name, self._explain(e))
             await asyncio.sleep(_REFRESH_SECONDS)
 
     async def _listen(self, client: "Client") -> None:

@@ -28,7 +28,7 @@ __all__ = ["MAX_MESSAGE", "OutputTail", "stdio_transport"]
 log = getLogger("toolglot.mcp")
 MAX_MESSAGE = 32 << 20
 """Bytes of one message of a server."""
-_MAX_TAIL_LINES, _MAX_TAIL_LINE = 20, 400
+_MAX_TAIL_LINES, _MAX_TAIL_LINE = 20, 300
 _CHUNK = 1 << 16
 _TAIL_SECONDS = 0.5
 _EXIT_SECONDS = 1.5  # to exit when stdin is closed, and again when asked to
@@ -50,7 +50,8 @@ class OutputTail:
 
     def add(self, line: bytes, *, is_error: bool = False) -> None:
         """Keep a line, and write it to the log."""
-        if text := line.decode(errors="replace").strip()[:_MAX_TAIL_LINE]:
+        text = line[: 4 * _MAX_TAIL_LINE].decode(errors="replace")
+        if text := "".join(character if character.isprintable() else " " for character in text).strip()[:_MAX_TAIL_LINE]:
             if is_error:
                 self._error = text
             else:
@@ -189,7 +190,7 @@ class _LineReader:
         with suppress(ValueError):
             repaired = _HALF.sub(rb"\\ufffd", line.decode(errors="replace").encode())
             return jsonrpc_message_adapter.validate_json(repaired, by_name=False)
-        self._tail.add(line[:_CHUNK])  # a banner, or output that somebody forgot
+        self._tail.add(line)  # a banner, or output that somebody forgot
         return None
 
 
