@@ -7,8 +7,8 @@ pytest.importorskip("pydantic_ai", reason="pip install pydantic-ai-slim")
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.properties.strategies import conversations, legal_conversations
+
 from toolglot import Message, Request, encode_request, resolve_profile
 from toolglot.bridges import export_messages, import_messages
 
