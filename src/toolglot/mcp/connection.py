@@ -106,7 +106,7 @@ class Connection:
                     self.client = client
                     self._set_state("ready")
                     await self._serve(client)
-                error = self._explain_end()
+                error = self._complete(f"the connection has ended: {self.end_reason or 'it was closed'}")
             except asyncio.CancelledError:
                 self.client = None
                 self._set_state("stopped")
@@ -234,9 +234,6 @@ class Connection:
         else:
             reason = explain_error(error)
         return self._complete(reason)
-
-    def _explain_end(self) -> str:
-        return self._complete(f"the connection has ended: {self.end_reason or 'it was closed'}")
 
     def _complete(self, reason: str) -> str:
         """Add what the server said last, and hide what nobody may see."""
