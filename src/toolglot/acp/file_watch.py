@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from toolglot.acp.tool_calls import FileChange
 from toolglot.errors import ToolError
-from toolglot.messages import ToolCall
+from toolglot.events import ToolOutcome
+from toolglot.messages import Text, ToolCall
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.rules import find_subjects
@@ -14,10 +17,12 @@ from toolglot.tools.tool import Tool
 __all__ = ["FileWatch"]
 
 _MAX_BYTES = 1_000_000  # of a file that is shown as a diff
+_READ = "read"
+_STALE = "\n\n[The user's editor has unsaved changes of this file; this is the saved version.]"
 
 
 class FileWatch(Hooks):
-    """Remembers files before calls change them, and refuses changes of files that are not saved.
+    """Remembers files before calls change them, and refuses changes of files that are not saved; one that is read is marked.
 
     Args:
         find_tool: Returns the tool of a base call.
@@ -29,11 +34,14 @@ class FileWatch(Hooks):
     ) -> None:
         self._find_tool, self._read_buffer = find_tool, read_buffer
         self._before: dict[str, dict[str, str | None]] = {}
+        self._stale: set[str] = set()
 
     async def before_tool(self, call: ToolCall) -> Veto | None:
-        """Remember the files of a call; the calls before it that change files have finished by now."""
+        """Look at the files of a call; the calls before it that change files have finished by now."""
         tool = self._find_tool(call)
-        if tool is None or tool.scope is None or "write" not in tool.effects or BUILTIN_TAG not in tool.tags:
+        if tool is None or tool.scope is None or BUILTIN_TAG not in tool.tags:
+            return None
+        if not (is_change := "write" in tool.effects) and tool.name != _READ:
             return None
         try:
             arguments = tool.bind(call).arguments
@@ -47,10 +55,25 @@ class FileWatch(Hooks):
             before[path] = text
             buffer = await self._read_buffer(path) if text is not None else None
             if buffer is not None and _normalize(buffer) != _normalize(text or ""):
-                return Veto(f"{path} has unsaved changes in the editor; ask the user to save it, then read it again")
-        if before:
+                if is_change:
+                    return Veto(f"{path} has unsaved changes in the editor; ask the user to save it, then read it again")
+                self._stale.add(call.id)
+        if before and is_change:
             self._before[call.id] = before
         return None
+
+    def after_tool(self, outcome: ToolOutcome) -> ToolOutcome | None:
+        """Tell the model that it has read another version than the user sees."""
+        if outcome.call.id not in self._stale:
+            return None
+        self._stale.discard(outcome.call.id)
+        content = (*outcome.result.content, Text(_STALE))
+        return replace(outcome, result=replace(outcome.result, content=content))
+
+    def forget(self) -> None:
+        """Forget the files of calls that did not end."""
+        self._before.clear()
+        self._stale.clear()
 
     async def take_changes(self, call_id: str) -> list[FileChange]:
         """Return what a call has done to its files, and forget it."""

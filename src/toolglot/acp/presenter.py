@@ -147,6 +147,7 @@ class RunPresenter:
             await self.send(view.progress("failed", text_content(reason)))
         self._open.clear()
         self._output.clear()
+        self._files.forget()
 
     async def replay(self, messages: Iterable[Message]) -> None:
         """Show a conversation from its beginning."""
