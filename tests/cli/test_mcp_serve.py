@@ -75,9 +75,9 @@ async def test_built_in_tools_on_stdin_and_stdout(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "bye\n"
 
 
-async def test_another_facade_read_only_in_the_older_protocol(tmp_path: Path) -> None:
+async def test_the_names_of_a_model_read_only_in_the_older_protocol(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello\n")
-    words = ("--root", str(tmp_path), "--facade", "claude-code", "--read-only")
+    words = ("--root", str(tmp_path), "-m", "anthropic:claude-sonnet-5", "--read-only")
     async with client_of(*words, mode="legacy") as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert {"Read", "Grep", "Glob"} <= {*names}
@@ -89,7 +89,20 @@ async def test_another_facade_read_only_in_the_older_protocol(tmp_path: Path) ->
 
 
 async def test_http_clients_have_commands_of_their_own(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "toolglot.cli.main", "mcp", "serve", "--http", "0", "--root", str(tmp_path), "--yes"]
+    command = [
+        sys.executable,
+        "-m",
+        "toolglot.cli.main",
+        "mcp",
+        "serve",
+        "--http",
+        "0",
+        "--root",
+        str(tmp_path),
+        "--yes",
+        "--facade",
+        "neutral",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **PLAIN}, text=True)
     assert process.stdout is not None
     try:
