@@ -80,7 +80,7 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
 
     ask: Annotated[tuple[Effect, ...] | None, _SUPERSET] = None
     """Effects that need approval: read, write, execute, network; a tool's own declaration takes precedence. Unset: in a
-    conversation, built-in tools ask before they write, run commands or use the network; other tools if they say so."""
+    conversation, built-in tools and those of MCP servers ask before they do more than read; other tools if they say so."""
     approve: tuple[str, ...] = ()
     """Rules for calls that run without approval: `shell(pytest *)`, `write(src/**)`, `web_open(docs.python.org)`, or the name
     of a tool."""
