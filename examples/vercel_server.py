@@ -33,6 +33,9 @@ async def run_agent(http_request: Request) -> StreamingResponse:
         raise HTTPException(422, str(error)) from None
     # The client sends the history, too, but it could have changed it: the server has its own.
     conversation = conversations.setdefault(request.chat_id, Conversation())
+    if request.extras.get("trigger") == "regenerate-message":  # the last prompt comes again
+        prompts = [index for index, message in enumerate(conversation) if message.role == "user"]
+        conversation = conversations[request.chat_id] = Conversation(conversation[: prompts[-1] if prompts else 0])
     if request.decisions:
         events = agent.resume_stream(request.decisions, conversation=conversation)
     else:

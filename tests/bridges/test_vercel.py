@@ -184,6 +184,7 @@ def test_the_sdks_own_chat_drives_a_conversation() -> None:
             'call send_mail {"to": "a", "text": "b"}',
             '{"approved": false, "reason": "not now"}',
             "fault overloaded\nsay bye",
+            "regenerate",
             "say a long story\nstop length",
             "fault unauthorized",
         ]
@@ -196,7 +197,7 @@ def test_the_sdks_own_chat_drives_a_conversation() -> None:
         ("tool-send_mail", "output-denied", None),
     ]
     assert [part["text"] for part in seen["messages"][3]["parts"] if part["type"] == "reasoning"] == ["Hm."]
-    assert seen["finishes"][:-1] == ["stop", "tool-calls", "stop", "tool-calls", "stop", "stop", "length"]
+    assert seen["finishes"][:-1] == ["stop", "tool-calls", "stop", "tool-calls", "stop", "stop", "stop", "length"]
     assert len(seen["errors"]) == 1
     assert {"data-toolglot-retrying", "data-toolglot-stopped-early", "data-toolglot-error"} <= {
         part["type"] for part in seen["data"]

@@ -36,6 +36,8 @@ async function converse() {
       const part = chat.messages.at(-1).parts.find((part) => part.state === "approval-requested");
       await chat.addToolApprovalResponse({ id: part.approval.id, ...JSON.parse(prompt) });
       await chat.sendMessage();
+    } else if (prompt === "regenerate") {
+      await chat.regenerate();
     } else {
       await chat.sendMessage({ text: prompt });
     }
