@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,9 +24,12 @@ from acp.schema import (
 from cli_kit import json_lines, run_cli
 from editor_kit import WITH_BUFFERS, WITH_FORMS, Editor, Fields, open_editor, text
 
+from toolglot.acp.agent import EditorAgent
 from toolglot.acp.session_store import SessionInfo, SessionStore
 from toolglot.acp.tool_calls import describe_call, split_preview
 from toolglot.builtin.tools import coding_tools
+from toolglot.cli.acp import open_agent
+from toolglot.cli.startup import Flags
 from toolglot.messages import ToolCall, save
 
 pytestmark = pytest.mark.usefixtures("isolated_home")
@@ -576,6 +580,46 @@ async def test_wrong_requests_are_answered_with_a_sentence(tmp_path: Path) -> No
                 await call_agent(editor, method, params)
             assert "\n" not in str(error.value)
         assert (await editor.prompt(session, "say Fine.")).stop_reason == "end_turn"
+
+
+async def test_messages_without_sense_do_not_end_the_connection(tmp_path: Path) -> None:
+    reader, writer = os.pipe(), os.pipe()
+    agent = EditorAgent(
+        lambda options: open_agent(Flags(model="simulator"), options), SessionStore(tmp_path), reader[0], writer[1]
+    )
+    serving = asyncio.create_task(agent.serve())
+    nonsense: list[Any] = [
+        *("nonsense", 1, None, [], {}, {"id": {}}, {"id": 0, "error": "x"}, {"id": 0, "method": 5}, {"method": {}}),
+        *({"id": [], "method": "initialize"}, {"id": 0, "result": 1}, {"method": "session/cancel"}, {"method": "unknown"}),
+        *({"id": 1, "method": "session/prompt", "params": [1]}, {"id": 2, "method": "_unknown", "params": {}}),
+    ]
+    request = {"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": {"protocolVersion": 1}}
+    os.write(reader[1], json_lines(*map(json.dumps, nonsense), request).encode())
+    answers: list[Fields] = []
+    with os.fdopen(writer[0], "rb") as lines:
+        while not any("result" in answer for answer in answers):
+            answers.append(json.loads(await asyncio.to_thread(lines.readline)))
+        os.close(reader[1])
+        await serving
+    assert answers[-1]["id"] == 9
+    assert {answer["error"]["code"] for answer in answers[:-1]} == {-32600, -32601, -32602}
+    for descriptor in (reader[0], writer[1]):
+        os.close(descriptor)
+
+
+async def test_an_answer_without_sense_is_no_approval(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: "something else"
+        await editor.prompt(session, EDIT)
+        assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
+
+        def fail(request: Fields) -> str:
+            raise RequestError.method_not_found("session/request_permission")
+
+        editor.answer = fail
+        await editor.prompt(session, EDIT)
+        assert "the editor could not ask the user" in json.dumps(editor.calls())
+    assert note.read_text(encoding="utf-8") == "one\ntwo\nthree\n"
 
 
 async def test_a_missing_key_is_told_when_a_session_starts(tmp_path: Path) -> None:

@@ -70,7 +70,10 @@ class EditorConnection:
         """Ask the user about a call; the id of the option chosen, "" if the turn was cancelled. Raises RequestError."""
         request = RequestPermissionRequest(session_id=session_id, tool_call=call, options=options)
         answer = await self._request("session_request_permission", request)
-        outcome = RequestPermissionResponse.model_validate(answer).outcome
+        try:
+            outcome = RequestPermissionResponse.model_validate(answer).outcome
+        except ValueError:
+            raise RequestError(_INTERNAL_ERROR, "its answer has an unexpected form") from None
         return outcome.option_id if outcome.outcome == "selected" else ""
 
     async def fill_form(self, session_id: str, message: str, schema: ElicitationSchema) -> dict[str, Any] | None:

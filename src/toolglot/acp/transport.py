@@ -19,6 +19,13 @@ _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 Message = dict[str, Any]
 
 
+def _is_message(fields: Message) -> bool:
+    """Return whether the SDK can take a message: what it cannot take ends its connection."""
+    has_id, method = isinstance(fields.get("id"), int | str | None), fields.get("method")
+    is_response = "id" in fields and isinstance(fields.get("error"), dict | None)
+    return has_id and (isinstance(method, str) or (method is None and is_response))
+
+
 class LineTransport:
     """Reads in a thread of its own and writes in another, so that it works with pipes, files and terminals of any platform."""
 
@@ -40,9 +47,9 @@ class LineTransport:
             except ValueError as e:
                 await self._reject(_PARSE_ERROR, f"the message is not valid JSON: {e}")
                 continue
-            if isinstance(message, dict):
-                return cast(Message, message)
-            await self._reject(_INVALID_REQUEST, "a message must be a JSON object")
+            if isinstance(message, dict) and _is_message(fields := cast(Message, message)):
+                return fields
+            await self._reject(_INVALID_REQUEST, "a message must be a request, a notification or a response of JSON-RPC 2.0")
         return None
 
     async def send(self, message: Message) -> None:
