@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run, server
 
 from toolglot import Allow, ApprovalRequest, Orchestrator
@@ -72,6 +73,14 @@ def test_lists_are_fetched_again_when_they_expire(tmp_path: Path) -> None:
                 await run(servers, "echo")
 
         asyncio.run(asyncio.wait_for(call_until_changed(), 20))
+
+
+def test_a_callback_cannot_wait_for_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    servers = McpServers({"s": server(tmp_path)}, on_change=lambda sentence: servers.restart("s"))
+    with servers:
+        call(servers, "change")
+        asyncio.run(eventually(lambda: "cannot wait for the MCP servers that call it" in caplog.text))
+        assert call(servers, "extra").text == "nothing"
 
 
 def test_the_end_of_the_program_ends_the_servers(tmp_path: Path) -> None:

@@ -167,9 +167,14 @@ class McpServers:
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Any:
         """Run something in the event loop of the servers; returns a future of threads."""
+        problem = ""
         if self._thread is None or not self._finalizer.alive:
+            problem = "the MCP servers are not started; use `with servers:` or servers.start()"
+        elif threading.current_thread() is self._thread:  # it would wait for itself
+            problem = "on_change cannot wait for the MCP servers that call it; do it in a thread or task of your own"
+        if problem:
             work.close()
-            raise UsageError("the MCP servers are not started; use `with servers:` or servers.start()")
+            raise UsageError(problem)
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     # ---- what there is
