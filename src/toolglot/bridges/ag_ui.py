@@ -15,9 +15,9 @@ from toolglot.bridges.event_streams import (
     FrontEndRequest,
     describe_approval,
     encode_run,
+    make_decision,
     make_media,
     read_body,
-    read_decision,
     read_items,
     read_text,
     result_media,
@@ -298,7 +298,7 @@ def _read_resume(item: Event) -> tuple[str, Any]:
     payload = item.get("payload")
     answer = cast(Event, payload) if isinstance(payload, dict) else {"approved": payload}
     is_resolved = item.get("status") == "resolved"
-    decision = read_decision(is_resolved and answer.get("approved"), answer.get("editedArgs"), answer.get("reason"))
+    decision = make_decision(is_resolved and answer.get("approved"), answer.get("editedArgs"), answer.get("reason"))
     return read_text(item, "interruptId"), decision
 
 

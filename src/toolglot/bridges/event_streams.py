@@ -121,7 +121,7 @@ def split_prompt(messages: list[Message]) -> tuple[tuple[Message, ...], tuple[Me
     return tuple(messages[:end]), tuple(messages[end:])
 
 
-def read_decision(approved: object, arguments: object = None, reason: object = None) -> Decision:
+def make_decision(approved: object, arguments: object = None, reason: object = None) -> Decision:
     """Return the decision of a user. Whatever is not clearly a yes is a no."""
     if approved is not True:
         return Deny(reason if isinstance(reason, str) else "")

@@ -15,10 +15,10 @@ from toolglot.bridges.event_streams import (
     FrontEndRequest,
     describe_approval,
     encode_run,
+    make_decision,
     make_media,
     media_url,
     read_body,
-    read_decision,
     read_items,
     read_text,
     result_media,
@@ -265,7 +265,7 @@ def _read_approval(part: Event, arguments: Event) -> tuple[str, Any] | None:
         return None
     answer = cast(Event, approval)
     id = read_text(answer, "id")
-    return id, read_decision(answer.get("approved"), arguments.get(id), answer.get("reason"))
+    return id, make_decision(answer.get("approved"), arguments.get(id), answer.get("reason"))
 
 
 def _read_reply(parts: list[Event], where: str, losses: list[Loss]) -> list[Message]:
