@@ -193,14 +193,13 @@ def test_a_tool_that_asks_while_it_runs() -> None:
     async def main() -> None:
         tools = ExportedTools([ask_back], framework_asks=True)
         call = tools.make_call("ask_back", {}, "call_1")
-        assert (await ask(tools, call)).reason == "really?"
-        assert await run(tools, call, Allow()) == "yes"
-        assert "Reason: nobody can be asked" in (await tools.run_or_refuse(call)).result.text
+        # Frameworks would run it again from its start, with all that it did before it asked.
+        assert "Reason: nobody can be asked while the tool runs" in await run(tools, call)
         for decision, result in ((True, "yes"), (Deny("not now"), "not now")):
             asking = ExportedTools([ask_back], approve=lambda request, decision=decision: decision)
             assert result in await run(asking, asking.make_call("ask_back", {}))
         later = ExportedTools([ask_back], approve=lambda request: "later")
-        assert (await ask(later, later.make_call("ask_back", {}))).reason == "really?"
+        assert "nobody can be asked while the tool runs" in await run(later, later.make_call("ask_back", {}))
 
     asyncio.run(main())
 

@@ -24,6 +24,7 @@ from openai.types.shared import Reasoning
 from pydantic import BaseModel
 
 from toolglot import (
+    Context,
     ContextTooLong,
     Media,
     Orchestrator,
@@ -37,6 +38,7 @@ from toolglot import (
     Thinking,
     ToolCall,
     UsageError,
+    tool,
 )
 from toolglot.bridges.openai_agents import ToolglotModel, ToolglotProvider, export_tools, import_tools, unwrap_reply
 from toolglot.messages import Message
@@ -145,6 +147,18 @@ def test_our_tools_run_in_their_agent() -> None:
     assert (added, failed, data) == ("3", "ValueError: broken", "data mine")
     assert [part.type for part in seen] == ["text", "image"]
     assert "read_result" in much
+
+
+def test_limits_count_over_all_calls_of_a_run_with_a_context() -> None:
+    @tool(max_uses=1)
+    def draw_lot(context: Context[Any]) -> str:
+        """Draw a lot."""
+        return f"{context.data} draws"
+
+    model = ToolglotModel("simulator", transport=transport("call draw_lot {}", "call draw_lot {}", "say ok"))
+    first, second = outputs(run(Agent(name="a", model=model, tools=export_tools([draw_lot])), "go", "ada"))
+    assert first == "ada draws"
+    assert "has reached its limit of 1 use" in second
 
 
 def test_our_approvals_interrupt_their_run() -> None:

@@ -7,6 +7,8 @@ the names and results of the model's own harness.
 import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from copy import copy
+from threading import Lock
 from typing import Any, TypedDict, cast
 from uuid import uuid4
 
@@ -38,6 +40,7 @@ from toolglot.wire.tool_encoding import FREEFORM_SCHEMA
 __all__ = ["ExportOptions", "ExportedTools", "describe_request", "read_answer"]
 
 _DEFAULT_CONFIG = ToolConfig()
+_ORDER_LOCK = Lock()  # one for all: it is held for microseconds
 
 
 class ExportOptions(TypedDict, total=False):
@@ -80,7 +83,7 @@ class ExportedTools:
             profile = resolve_profile(provider, name)
         self._view = ModelView(profile, registry, facade=facade, config=config, defer=False)
         self._asked: dict[str, ApprovalRequest] = {}  # what somebody was shown, by id of the call
-        self._last_ordered: Future[None] | None = None
+        self._last_ordered: list[Future[None]] = []  # the last one, if any; shared with copies for other data
         self._shared: dict[str, Any] = {"approve": approve, "hooks": tuple(as_items(hooks)), "audit": audit}
         self._shared |= {"metrics": ToolMetrics(), "store": ResultStore(), "find_base_tools": find_base_tools}
         self._framework_asks, self._facade = framework_asks, facade
@@ -94,10 +97,19 @@ class ExportedTools:
 
     def fork(self, data: Any) -> "ExportedTools":
         """Return the tools for another run, with data of its own; results that were too long stay readable."""
-        other, executor = ExportedTools.__new__(ExportedTools), self._executor
-        vars(other).update(vars(self))
+        other, executor = copy(self), self._executor
         data = executor.data if data is None else data
         other._executor = self._create_executor(executor.registry, executor.config, executor.model, data)
+        other._last_ordered = []
+        return other
+
+    def with_data(self, data: Any) -> "ExportedTools":
+        """Return the same tools of the same conversation, with other data for the next call."""
+        if data is None:
+            return self
+        other = copy(self)
+        other._executor = copy(self._executor)
+        other._executor.data = data
         return other
 
     # ---- what a model sees
@@ -149,11 +161,15 @@ class ExportedTools:
         return self._remember(await self._executor.preview(call))
 
     async def run(self, call: AnyCall, decision: Decision | None = None) -> ToolOutcome | ApprovalRequest:
-        """Run a call; returns the request if it waits for a decision. `decision`: on the request that was returned before."""
+        """Run a call; returns the request if it has to wait for a decision, and has not started then.
+
+        `decision`: on the request that was returned before. What a tool asks while it runs must be answered by `approve`:
+        frameworks ask by running the call again from its start, and its effects would come twice.
+        """
         executor, outcomes, rulings, pending = self._executor, dict[int, ToolOutcome](), dict[int, Ruling](), list[Any]()
         id, answer = base_call(call).id, None if decision is None else read_decision(decision)
         if answer is not None:
-            asked, request = self._asked.pop(id, None), None if id in executor.suspended else await executor.preview(call)
+            asked, request = self._asked.pop(id, None), await executor.preview(call)
             # An answer counts for what was shown, unless it came with other arguments.
             is_changed = asked is None or (request is not None and request.arguments != asked.arguments)
             shown = request if is_changed else asked
@@ -163,11 +179,14 @@ class ExportedTools:
         done = await self._wait_for_turn() if tool is not None and tool.ordered else None
         try:
             executor.policy.begin_turn()
-            batch = CallBatch(executor, on_done=outcomes.__setitem__)
-            await run_turn(executor, [(0, call)], batch, rulings=rulings, defer=lambda _, request, __: pending.append(request))
-            if 0 in outcomes and outcomes[0].suspended is None:
-                return outcomes[0]
-            return self._remember(pending[0] if pending else outcomes[0].suspended)
+            while True:
+                batch = CallBatch(executor, on_done=outcomes.__setitem__)
+                await run_turn(executor, [(0, call)], batch, rulings=rulings, defer=lambda _, it, __: pending.append(it))
+                if pending:
+                    return self._remember(pending[0])
+                if (question := outcomes[0].suspended) is None:
+                    return outcomes[0]
+                rulings[0] = Ruling(question.fingerprint, Deny("nobody can be asked while the tool runs"))
         finally:
             if done is not None:
                 done.set_result(None)
@@ -175,8 +194,6 @@ class ExportedTools:
     async def run_or_refuse(self, call: AnyCall) -> ToolOutcome:
         """Run a call where nobody can be asked but by `approve`."""
         outcome = await self.run(call)
-        if isinstance(outcome, ApprovalRequest) and base_call(call).id in self._executor.suspended:
-            outcome = await self.run(call, Deny("nobody can be asked"))
         return self._executor.deny(call, None) if isinstance(outcome, ApprovalRequest) else outcome
 
     def _remember(self, request: Any) -> Any:
@@ -186,7 +203,10 @@ class ExportedTools:
 
     async def _wait_for_turn(self) -> Future[None]:
         """Wait for the ordered calls before this one: frameworks run calls in parallel, in several event loops or threads."""
-        previous, self._last_ordered = self._last_ordered, (done := Future[None]())
+        done, last = Future[None](), self._last_ordered
+        with _ORDER_LOCK:
+            last.append(done)
+            previous = last.pop(0) if len(last) > 1 else None
         if previous is not None:
             try:
                 await asyncio.shield(asyncio.wrap_future(previous))

@@ -120,7 +120,7 @@ def export_tool(exported: ExportedTools, name: str) -> FunctionTool:
             arguments = loads_object(text or "{}")
         except ValueError:  # not repaired: nobody knows here whether the length limit cut them off
             return "The call did not run: its arguments are not a JSON object, or were truncated. Make a shorter call."
-        tools = exported if context.context is None else exported.fork(context.context)
+        tools = exported.with_data(context.context)
         call = tools.make_call(name, arguments, context.tool_call_id)
         outcome = await tools.run(call, Allow() if context.is_tool_approved(name, context.tool_call_id) else None)
         if isinstance(outcome, ApprovalRequest):  # what it would do has changed since it was approved
