@@ -53,6 +53,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "die_once": {"annotations": {"idempotentHint": True}},
     "ask": {"annotations": READ_ONLY},
     "ask_url": {"annotations": READ_ONLY},
+    "nag": {"annotations": READ_ONLY},
     "change": {"annotations": READ_ONLY},
     "flood": {"annotations": READ_ONLY},
     "huge": {"annotations": READ_ONLY},
@@ -149,6 +150,11 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
             return text_result("alive")
         case "ask":
             return ask(params, {"mode": "form", "message": "Who are you?", "requestedSchema": FORM})
+        case "nag":
+            answers = [elicit(mode="form", message="Again?", requestedSchema={"type": "object", "properties": {}})]
+            while answers[-1]["action"] == "accept":
+                answers.append(elicit(mode="form", message="Again?", requestedSchema={"type": "object", "properties": {}}))
+            return text_result(f"{len(answers)} answers")
         case "ask_url":
             fields = {} if MODERN else {"elicitationId": "1"}
             return ask(params, {"mode": "url", "message": "Pay first.", "url": "https://pay.example/1", **fields})

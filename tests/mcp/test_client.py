@@ -40,7 +40,7 @@ def test_a_server_is_described_with_its_problems(servers: McpServers) -> None:
     assert status.state == "ready"
     assert status.protocol in ("2025-11-25", "2026-07-28")
     assert status.instructions == "Be kind."
-    assert status.tool_count == len(servers.tools) == 23
+    assert status.tool_count == len(servers.tools) == 24
     assert status.problems.keys() == {"broken_schema", "no_schema"}
     assert "not a JSON Schema" in status.problems["broken_schema"]
 

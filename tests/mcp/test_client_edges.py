@@ -51,6 +51,12 @@ def test_a_server_may_die_while_the_user_thinks(tmp_path: Path) -> None:
     assert questions == ["c1-question-1", "c1-question-2"]
 
 
+def test_a_server_cannot_ask_without_end(tmp_path: Path) -> None:
+    with McpServers({"s": server(tmp_path)}) as servers:
+        result = call(servers, "nag", lambda request: True)
+    assert result.text == "21 answers\n[s asked for more information again and again, which was declined]"
+
+
 def test_an_open_question_is_not_asked_in_another_process(tmp_path: Path) -> None:
     """The call has been started: it is not started again."""
     with McpServers({"s": server(tmp_path)}) as servers:

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CallWaits", "RemoteCall"]
 
+_MAX_QUESTIONS = 20
+"""That a server may ask the user during one call."""
 _REPORT_SECONDS = 0.1
 """Between two reports of progress: a server may send thousands."""
 
@@ -108,6 +110,9 @@ class RemoteCall:
 
         problem = ""
         async with self._asking:
+            if self._question_count >= _MAX_QUESTIONS:
+                self.notes.append(f"{self.server} asked for more information again and again, which was declined")
+                return ElicitResult(action="decline")
             remaining = None
             if self._clock is not None and (deadline := self._clock.when()) is not None:
                 remaining = deadline - self._loop.time()
@@ -128,7 +133,8 @@ class RemoteCall:
                     problem = f"the answer does not fit ({result})"
             finally:
                 if self._clock is not None and remaining is not None:
-                    self._clock.reschedule(self._loop.time() + remaining)
+                    with suppress(RuntimeError):  # the call has ended in the meantime
+                        self._clock.reschedule(self._loop.time() + remaining)
         self.notes.append(f"{self.server} asked for more information; {problem}, so it was cancelled")
         return ElicitResult(action="cancel")
 
