@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +82,18 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
         "simulator:anthropic", transport=Wiretap(errors=[Overloaded("busy")] * 9), retry=RetryConfig(max_retries=0)
     )
     long = Conversation([user("word " * 200), *[user(f"{number} " * 50) for number in range(5)]])
+    code = ToolCall("c1", "run_code", {"code": "print(add(a=1, b=2))\nprint(remove(path='a'))"})
     media = Reply((Text("Look:"), Media.from_bytes(PNG), Text("And more.")))
     return {
         "parallel": agent("anthropic", Wiretap(Reply(PARALLEL, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream("Go."),
         "eager": agent(
             "anthropic", Wiretap(EAGER, Reply((Text("Done."),))), tools=TOOLS, config=ToolConfig(eager_start=True)
         ).stream("Go."),
+        **(
+            {"code": agent("anthropic", Wiretap(Reply((code,), "tools")), tools=TOOLS, code_mode="python").stream("Go.")}
+            if find_spec("pydantic_monty")
+            else {}
+        ),
         "failure and progress": agent("gemini", tools=TOOLS).stream("call fail {} call work {}"),
         "invalid": agent("openai-chat", tools=TOOLS).stream('call add {"a": "x"}'),
         "approval": agent("openai-responses", tools=TOOLS).stream('call remove {"path": "a"}'),

@@ -73,6 +73,9 @@ def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) ->
     assert "toolglot.tool_progress" in types(runs["failure and progress"])
     (interrupt,) = runs["approval"][-1]["outcome"]["interrupts"]
     assert interrupt["metadata"]["toolglot"]["arguments"] == {"path": "a"}
+    if "code" in runs:  # calls that code makes belong to the call that runs it
+        assert "toolglot.inner_call" in types(runs["code"])
+        assert [item["toolCallId"] for item in runs["code"][-1]["outcome"]["interrupts"]] == ["c1"]
     assert "toolglot.retrying" in types(runs["retry"])
     assert "toolglot.model_switched" in types(runs["switch"])
     assert "toolglot.context_truncated" in types(runs["truncation"])

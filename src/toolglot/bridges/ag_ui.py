@@ -217,7 +217,7 @@ class AgUiEncoder:
                     "id": request.fingerprint,
                     "reason": "tool_call" if request.form is None else "input_required",
                     "message": f"Allow {request.tool}? {request.reason}".rstrip(),
-                    "toolCallId": request.call.id,
+                    "toolCallId": request.call.caller or request.call.id,  # the client knows no calls of code
                     "responseSchema": _decision_schema(request.form),
                     "metadata": {"toolglot": describe_approval(request)},
                 }

@@ -139,7 +139,7 @@ class VercelEncoder:
                     {
                         "type": "tool-approval-request",
                         "approvalId": request.fingerprint,
-                        "toolCallId": request.call.id,
+                        "toolCallId": request.call.caller or request.call.id,  # the client knows no calls of code
                         "approvalDescriptor": describe_approval(request),
                         **({"reason": request.reason} if request.reason else {}),
                     }
