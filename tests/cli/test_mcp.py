@@ -1,6 +1,7 @@
 """MCP servers on the command line."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,27 @@ class TestRun:
         outcome = run_simulator("hi", "--mcp-config", "none.json")
         assert (outcome.code, "No such file" in outcome.err) == (2, True)
 
+    def test_secrets_of_servers_are_never_shown(self, home: Path) -> None:
+        secret = "s3cret-of-the-server"
+        file = write_servers(
+            home,
+            leaky={"command": "sh", "args": ["-c", "echo wrong: $TOKEN >&2; exit 1"], "env": {"TOKEN": "${LEAKY_TOKEN}"}},
+            web={"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": f"Bearer {secret}"}},
+        )
+        words = ("--mcp-config", file, "-vv", "--log-file", "log.jsonl")
+        outcome = run_cli("run", "-m", "simulator", *words, "hi", LEAKY_TOKEN=secret)
+        assert "MCP server leaky cannot be used" in outcome.err
+        assert "MCP server web cannot be used" in outcome.err
+        log = (home / "log.jsonl").read_text()
+        assert "leaky" in log
+        assert secret not in outcome.out + outcome.err + log
+        for command in ("list", "test"):
+            outcome = run_cli(
+                "mcp", command, *(["leaky"] if command == "test" else []), "--mcp-config", file, LEAKY_TOKEN=secret
+            )
+            assert "leaky" in outcome.out
+            assert secret not in outcome.out + outcome.err
+
     @needs_sandbox
     def test_servers_of_a_project_start_in_a_sandbox_once_it_is_trusted(self, home: Path) -> None:
         write_servers(home, ".mcp.json")
@@ -73,8 +95,8 @@ class TestRun:
         assert "hello" not in outcome.out
         outcome = run_cli("trust", ".")
         assert f"{home}/.mcp.json starts the MCP server local: " in outcome.out
-        assert "mcp__local__echo: hello" in run_simulator(words).out
-        shown = run_simulator("call mcp__local__environment {}").out
+        assert "mcp__local__echo needs approval" in run_simulator(words).err  # its server's hints are not believed
+        shown = run_simulator("call mcp__local__environment {}", "--yes").out
         assert "TMPDIR" in shown  # which the sandbox sets
         assert "mcp__local__echo: hello" not in run_simulator(words, "--no-mcp").out
 
@@ -136,11 +158,17 @@ class TestCommands:
         file = write_servers(home, bad={"command": "no-such-program"})
         outcome = run_cli("mcp", "test", "local", "--mcp-config", file)
         assert outcome.code == 0
-        for text in ("local: ready after", "scripted 1.2", "none: it runs with all your rights", "22 tools", "broken_schema"):
+        for text in (
+            "local: ready after",
+            "scripted 1.2",
+            "none: it runs with all your rights",
+            "mcp__local__echo",
+            "broken_schema",
+        ):
             assert text in outcome.out
         assert "gemini              lost: anyOf at tool 'mcp__local__any_of'" in outcome.out
         (record,) = run_cli("mcp", "test", "local", "--mcp-config", file, "-m", "openai:gpt-5", "--json").records()
-        assert (record["state"], record["protocol"], len(record["tools"])) == ("ready", "2025-11-25", 22)
+        assert (record["state"], record["protocol"], record["tools"][0]["name"]) == ("ready", "2025-11-25", "mcp__local__echo")
         assert list(record["losses"]) == ["openai:gpt-5"]
         outcome = run_cli("mcp", "test", "bad", "--mcp-config", file)
         assert outcome.code == 1
@@ -149,10 +177,7 @@ class TestCommands:
         assert (outcome.code, "did you mean 'local'" in outcome.err) == (2, True)
         listed = run_cli("mcp", "list", "--start", "--json", "--mcp-config", file)
         assert listed.code == 1
-        assert [row["state"].partition(":")[0] for row in listed.records()] == [
-            "ready, 22 tools, 1 prompt, 2 resources",
-            "failed",
-        ]
+        assert [re.split("[:,]", row["state"])[0] for row in listed.records()] == ["ready", "failed"]
 
     def test_tools_call_and_check(self, home: Path) -> None:
         file = write_servers(home)

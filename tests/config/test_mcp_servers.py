@@ -207,6 +207,7 @@ class TestPlaces:
         catalog = find_servers(home.read(user), directory=home.project, trusted=True)
         (entry,) = catalog.servers
         assert (entry.settings.approve, entry.is_sandboxed, entry.is_project) == (True, False, True)
+        assert (entry.resolve().approve, entry.resolve().sandbox) == (True, False)
         assert entry.settings.env == {"A": "1", "B": "3"}
         assert catalog.notes == (
             "mcp.servers.none has neither a command nor a url, and no file of the project names that server",
@@ -223,7 +224,7 @@ class TestPlaces:
     def test_a_project_that_changes_a_server_of_yours_makes_it_the_projects(self, home: Home) -> None:
         user, project = '[mcp.servers.s]\ncommand = "x"', '[mcp.servers.s]\nargs = ["--evil"]'
         (entry,) = find_servers(home.read(user, project, trusted=True), directory=home.project).servers
-        assert (entry.target, entry.is_sandboxed) == ("x --evil", True)
+        assert (entry.target, entry.is_sandboxed, entry.resolve().approve) == ("x --evil", True, True)
 
     def test_a_server_without_sense_does_not_break_the_configuration(self, home: Home) -> None:
         configuration = home.read('[mcp.servers.a]\ncommand = "x"\nurl = "https://x"\n[mcp.servers.b]\ncommand = "y"')

@@ -70,7 +70,6 @@ class CliServers:
                 servers,
                 launch=self.sandbox,
                 on_change=lambda text: self.notify(f"MCP server {text}") if wanted is None else None,
-                roots=[root],
                 sign_in=lambda name, address: self.notify(f"sign in to the MCP server {name} at {address}"),
             )
             self.client.start()

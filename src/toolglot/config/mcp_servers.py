@@ -90,6 +90,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             "url": expand(settings.url),
             "headers": headers,
             "sandbox": self.is_sandboxed,
+            # What a project's server says about its tools is not believed.
+            "approve": True if self.is_project and settings.approve is None else settings.approve,
             "oauth": None if oauth == McpOAuth() else oauth,
         }
         try:

@@ -122,6 +122,36 @@ def test_who_ends_the_wrapper_ends_everything_in_it(tmp_path: Path, level: Sandb
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_a_server_ends_with_the_program_that_started_it(tmp_path: Path, level: SandboxLevel) -> None:
+    work, is_running = tmp_path / "work", threading.Event()
+    work.mkdir()
+    os.mkfifo(work / "alive")
+    (work / "server.py").write_text(
+        "import time\nfile = open('alive', 'w')\nprint(1, file=file, flush=True)\ntime.sleep(600)\n"
+    )
+
+    def follow() -> None:
+        with open(work / "alive", "rb") as pipe:
+            pipe.readline()
+            is_running.set()
+            pipe.read()
+
+    watcher = threading.Thread(target=follow, daemon=True)
+    watcher.start()
+    sandbox = ServerSandbox(Workspace(work), ShellOptions(level=level), tmp_path / "state")
+    launched = sandbox("local", McpServer(command=sys.executable, args=("server.py",), sandbox=True))
+    # It ignores its input, and its owner is killed.
+    program = f"import subprocess; subprocess.run({[launched.command, *launched.args]!r}, stdin=subprocess.DEVNULL)"
+    owner = subprocess.Popen([sys.executable, "-c", program], env=launched.env)
+    assert is_running.wait(30)
+    owner.kill()
+    owner.wait()
+    watcher.join(30)
+    sandbox.close()
+    assert not watcher.is_alive()
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_a_program_that_does_not_exist_is_told_on_stderr(tmp_path: Path, level: SandboxLevel) -> None:
     (tmp_path / "work").mkdir()
     sandbox = ServerSandbox(workspace := Workspace(tmp_path / "work"), ShellOptions(level=level), tmp_path / "state")

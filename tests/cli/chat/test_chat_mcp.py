@@ -56,11 +56,11 @@ def test_the_first_prompt_waits_for_servers_and_uses_their_tools(make_servers: M
     assert over.has("mcp__local__echo: hello")
     assert over.has("MCP server bad cannot be used: ")
     assert over.has("the MCP server needy needs the variable NOT_SET_AT_ALL")
-    assert over.has("local  ready, 22 tools, 1 prompt, 2 resources · scripted 1.2 · MCP 2025-11-25")
+    assert over.has("local  ready, ", " tools, 1 prompt, 2 resources · scripted 1.2 · MCP 2025-11-25")
     assert over.has("bad  failed: ")
     assert over.has("/local:explain topic", "Explain it.")
     assert over.has("@local:note://1", "one")
-    assert over.has("MCP server local: 22 tools, about")
+    assert over.has("MCP server local: ", " tools, about")
 
 
 def test_prompts_are_commands(make_servers: MakeServers) -> None:
@@ -70,7 +70,7 @@ def test_prompts_are_commands(make_servers: MakeServers) -> None:
         "/local:explain the universe", "/local:explain topic=cats", "/local:explain", "/local:explan x", servers=servers
     )
     assert user_texts(over.chat) == ["Explain the universe.", "Explain cats."]
-    assert over.has("the prompt explain needs topic: write /local:explain VALUE")
+    assert over.has("the prompt needs 'topic': /local:explain TOPIC")
     assert over.has("prompt of local", "explan", "did you mean 'explain'")
     assert {"/local:explain", "/mcp"} <= {*over.chat.completions("/")}
     assert list(over.chat.completions("look at @")) == ["@local:note://1"]

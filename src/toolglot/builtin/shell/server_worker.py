@@ -5,6 +5,7 @@ and waits. Whoever ends it, however hard, ends everything in the sandbox: the ke
 supervisor ends the server when its control pipe is closed.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from toolglot.errors import ToolError
 __all__ = ["PLAN_VARIABLE", "ServerPlan", "worker"]
 
 PLAN_VARIABLE = "TOOLGLOT_SERVER"
+_PDEATHSIG = 1  # linux/prctl.h: the signal when the thread that started us ends
 
 
 class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +42,8 @@ def worker() -> None:
     with open(plan.confinement, "rb") as file:
         confinement = msgspec.json.decode(file.read(), type=Confinement, dec_hook=lambda kind, value: kind(value))
     os.unlink(plan.confinement)
+    if sys.platform == "linux":  # a program that is killed closes our input, but not every server ends with that
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with ExitStack() as ours:
         try:

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import shlex
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,13 +13,12 @@ from toolglot.definitions import MCP_TAG
 from toolglot.errors import UnknownName, UsageError
 from toolglot.messages import Media, Text
 from toolglot.providers.tokens import estimate_tool, token_factor
-from toolglot.sanitize import escape_deceptive, shorten
+from toolglot.sanitize import shorten
 from toolglot.textutil import pluralize
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
     from toolglot.mcp.client import McpServers
-    from toolglot.mcp.listing import McpPrompt
 
 __all__ = ["ChatServers"]
 
@@ -84,7 +82,7 @@ class ChatServers:
         if self.client is None:
             return ()
         if text.startswith("/"):
-            return (f"/{prompt.server}:{prompt.name}" for prompt in self.client.prompts)
+            return (f"/{prompt.command}" for prompt in self.client.prompts)
         if text.rpartition(" ")[2].startswith("@"):
             return (f"@{each.server}:{each.uri}" for each in self.client.resources if not each.is_template)
         return ()
@@ -99,7 +97,7 @@ class ChatServers:
         prompts = {prompt.name: prompt for prompt in client.prompts if prompt.server == server}
         if name not in prompts:
             raise UnknownName(f"prompt of {server}", name, prompts)
-        messages = await client.get_prompt(server, name, _parse_arguments(prompts[name], rest))
+        messages = await client.get_prompt(server, name, prompts[name].parse_arguments(rest))
         blocks: list[Text | Media] = []
         for message in messages:
             parts = [part for part in message.blocks if isinstance(part, Text | Media)]
@@ -161,7 +159,7 @@ class ChatServers:
         for prompt in client.prompts:
             if prompt.server == name:
                 words = " ".join(each.name if each.required else f"[{each.name}]" for each in prompt.arguments)
-                screen.note(f"/{name}:{prompt.name} {words}  {shorten(prompt.description, 200)}", "dim")
+                screen.note(f"/{prompt.command} {words}  {shorten(prompt.description, 200)}", "dim")
         for resource in client.resources:
             if resource.server == name:
                 screen.note(f"@{name}:{resource.uri}  {shorten(resource.title or resource.name, 200)}", "dim")
@@ -185,31 +183,3 @@ def describe(servers: CliServers, name: str) -> str:
     sandbox = servers.sandbox.label if servers.sandbox is not None and entry is not None and entry.is_sandboxed else ""
     details = [f"{status.server_name} {status.server_version}".strip(), f"MCP {status.protocol}" if status.protocol else ""]
     return " · ".join(filter(None, [describe_status(status), *details, sandbox and f"in {sandbox}"]))
-
-
-def _parse_arguments(prompt: "McpPrompt", text: str) -> dict[str, str]:
-    """Return the arguments of a prompt: NAME=VALUE, or values in their order, the last of which takes the rest."""
-    try:
-        words = shlex.split(text)
-    except ValueError:  # a quote that does not end
-        words = text.split()
-    names, values = [argument.name for argument in prompt.arguments], dict[str, str]()
-    others: list[str] = []
-    for word in words:
-        name, equals, value = word.partition("=")
-        if equals and name in names:
-            values[name] = value
-        else:
-            others.append(word)
-    free = [name for name in names if name not in values]
-    if others and not free:
-        raise UsageError(f"the prompt {prompt.name} takes {pluralize(len(names), 'argument')}: remove {others[0]!r}")
-    for index, name in enumerate(free[: len(others)]):
-        is_last = index == len(free) - 1
-        values[name] = " ".join(others[index:]) if is_last else others[index]
-    if missing := [argument for argument in prompt.arguments if argument.required and argument.name not in values]:
-        described = ", ".join(f"{each.name} ({each.description})" if each.description else each.name for each in missing)
-        raise UsageError(
-            f"the prompt {prompt.name} needs {escape_deceptive(described)}: write /{prompt.server}:{prompt.name} VALUE"
-        )
-    return values
