@@ -25,12 +25,15 @@ from cli_kit import json_lines, run_cli
 from editor_kit import WITH_BUFFERS, WITH_FORMS, Editor, Fields, open_editor, text
 
 from toolglot.acp.agent import EditorAgent
+from toolglot.acp.file_watch import FileWatch
+from toolglot.acp.presenter import RunPresenter
 from toolglot.acp.session_store import SessionInfo, SessionStore
 from toolglot.acp.tool_calls import describe_call, split_preview
 from toolglot.builtin.tools import coding_tools
 from toolglot.cli.acp import open_agent
 from toolglot.cli.startup import Flags
-from toolglot.messages import ToolCall, save
+from toolglot.events import ToolCallReady, ToolCallStarted, ToolFinished, ToolOutcome
+from toolglot.messages import ToolCall, ToolResult, save
 
 pytestmark = pytest.mark.usefixtures("isolated_home")
 
@@ -477,6 +480,24 @@ async def test_output_of_a_command_is_shown_while_it_runs(tmp_path: Path) -> Non
     contents = [update["content"][0]["content"]["text"] for update in editor.of("tool_call_update") if "content" in update]
     assert contents[-1] == "```\nfirst\nsecond\n```"
     assert [request["call"]["title"] for request in editor.requests] == ["`echo first; echo second`"]
+
+
+async def test_calls_with_equal_ids_are_different_calls() -> None:
+    updates: list[Any] = []
+
+    async def send(update: Any) -> None:
+        updates.append(update)
+
+    async def read_buffer(path: str) -> None:
+        return None
+
+    presenter = RunPresenter(send, lambda call: None, lambda call: call, FileWatch(lambda call: None, read_buffer), "/")
+    for _ in range(2):
+        call = ToolCall("call_0", "look", {"at": "it"})
+        await presenter.show_event(ToolCallStarted(0, call.id, call.name))
+        await presenter.show_event(ToolCallReady(0, call))
+        await presenter.show_event(ToolFinished(ToolOutcome(call, ToolResult(call.id))))
+    assert [update.tool_call_id for update in updates] == ["call_0"] * 3 + ["call_0-2"] * 3
 
 
 def test_a_preview_is_split_into_hunks() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from acp.schema import AgentMessageChunk, AgentThoughtChunk, TextContentBlock, UserMessageChunk
+from msgspec.structs import replace
 
 from toolglot.acp.content import to_content
 from toolglot.acp.file_watch import FileWatch
@@ -16,6 +17,7 @@ from toolglot.acp.tool_calls import (
     text_content,
 )
 from toolglot.events import (
+    BlockReady,
     ContextTruncated,
     ModelSwitched,
     RequestDelayed,
@@ -29,7 +31,7 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.messages import Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
 
@@ -60,6 +62,7 @@ class RunPresenter:
     ) -> None:
         self.send, self._find_tool, self._interpret, self._files, self._root = send, find_tool, interpret, files, root
         self._open: dict[str, CallView] = {}
+        self._used_ids: set[str] = set()
         self._output: dict[str, str] = {}
 
     async def show_event(self, event: RunEvent) -> None:
@@ -69,6 +72,8 @@ class RunPresenter:
                 await self.say(event.text)
             case ThinkingDelta():
                 await self.think(event.text)
+            case BlockReady(block=Media() as media) if (content := to_content(media)) is not None:
+                await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
             case ToolCallStarted() | ToolCallReady():
                 await self.announce_call(event)
             case ToolStarted():
@@ -94,13 +99,13 @@ class RunPresenter:
         """Show a call that the model makes: first its name, as its arguments may take a while, then all of it."""
         if isinstance(event, ToolCallReady):
             if (base := self._interpret(event.call)).name != _PLAN_TOOL:
-                is_shown = self._open.pop(base.id, None) is not None
-                await self.show_call(base, event.call, is_shown=is_shown)
+                await self.show_call(base, event.call, shown=self._open.pop(base.id, None))
             return
         base = self._interpret(ToolCall(event.id, event.name, {}, namespace=event.namespace))
         if event.id and base.name != _PLAN_TOOL:
             kind = describe_call(base, self._find_tool(base), self._root).kind
-            view = self._open[event.id] = CallView(id=event.id, title=event.name, kind=kind, locations=[], raw_input=None)
+            id = self._make_id(event.id)
+            view = self._open[event.id] = CallView(id=id, title=event.name, kind=kind, locations=[], raw_input=None)
             await self.send(view.start("pending"))
 
     async def say(self, text: str) -> None:
@@ -119,12 +124,22 @@ class RunPresenter:
         """Tell the user something that is no part of the answer; the protocol has no other place for it."""
         await self.think(f"\n[{text}]\n")
 
-    async def show_call(self, call: ToolCall, native: ToolCall | None = None, *, is_shown: bool = False) -> CallView:
-        """Show a base call, unless it is known already. `native`: as the model made it. `is_shown`: without its arguments."""
+    async def show_call(self, call: ToolCall, native: ToolCall | None = None, *, shown: CallView | None = None) -> CallView:
+        """Show a base call, unless it is known already. `native`: as the model made it. `shown`: how it is shown so far."""
         if (view := self._open.get(call.id)) is None:
-            view = self._open[call.id] = describe_call(call, self._find_tool(call), self._root, native)
-            await self.send(view.complete() if is_shown else view.start("pending"))
+            view = describe_call(call, self._find_tool(call), self._root, native)
+            view = self._open[call.id] = replace(view, id=shown.id if shown is not None else self._make_id(call.id))
+            await self.send(view.complete() if shown is not None else view.start("pending"))
         return view
+
+    def _make_id(self, call_id: str) -> str:
+        """Return an id that no other call of the session has: some servers begin to count again in every reply."""
+        id, number = call_id or "call", 1
+        while id in self._used_ids:
+            number += 1
+            id = f"{call_id or 'call'}-{number}"
+        self._used_ids.add(id)
+        return id
 
     async def show_result(self, call: ToolCall, result: ToolResult) -> None:
         """Show how a call ended; a call of the plan's tool shows the plan."""
@@ -164,10 +179,11 @@ class RunPresenter:
                             await self.show_result(calls[block.call_id], block)
                     case Thinking():
                         await self.think(block.text)
-                    case Text() if message.role == "assistant":
-                        await self.say(block.text)
-                    case _ if message.role == "user" and (content := to_content(block)) is not None:
-                        await self.send(UserMessageChunk(session_update="user_message_chunk", content=content))
+                    case Text() | Media() if (content := to_content(block)) is not None:
+                        if message.role == "user":
+                            await self.send(UserMessageChunk(session_update="user_message_chunk", content=content))
+                        elif message.role == "assistant":
+                            await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
                     case _:
                         pass
         await self.close_calls("it did not run")
