@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from homes import Home
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from toolglot.config.mcp_files import ServerInput, parse_env_file, parse_server_file, read_server_file
@@ -19,6 +21,22 @@ from toolglot.errors import UsageError
 from toolglot.mcp.servers import McpOAuth, McpServer
 
 FILE = Path("/x/.mcp.json")
+KEYS = [
+    "command",
+    "args",
+    "env",
+    "url",
+    "headers",
+    "type",
+    "disabled",
+    "timeout",
+    "oauth",
+    "auth",
+    "tools",
+    "envFile",
+    "id",
+    "options",
+]
 
 
 def parse(**entry: Any) -> tuple[ServerSettings, str, tuple[str, ...]]:
@@ -126,6 +144,18 @@ class TestForms:
         (tmp_path / "large").write_bytes(b" " * 300_000)
         with pytest.raises(UsageError, match="larger than"):
             read_server_file(tmp_path / "large")
+
+    @given(st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=4),
+    ))  # fmt: skip
+    def test_any_entry_is_read_or_has_a_problem(self, entry: Any) -> None:
+        document = {"mcpServers": {"s": entry}, "inputs": entry}
+        file = parse_server_file(json.dumps(document), FILE)
+        server = file.servers["s"]
+        if not server.problem:
+            assert bool(server.settings.command) != bool(server.settings.url)
 
     def test_env_files(self) -> None:
         text = "# a comment\nexport A=1\nB = \"two # words\\n\"\nC='$x'\nD=plain # comment\n\nnot a line\nE="

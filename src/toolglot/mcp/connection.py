@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from toolglot.errors import ToolglotError
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.mcp.calls import HTTP_ERROR, ServerCalls, explain_error, first_error
 from toolglot.mcp.http_transport import http_transport
@@ -187,6 +187,10 @@ class Connection:
         if server.command:
             if self._launch is not None:
                 server = await asyncio.to_thread(self._launch, self.name, server)
+            elif server.sandbox:
+                raise UsageError(
+                    "it has to run in a sandbox: pass launch= to McpServers, which makes one, or remove sandbox=True"
+                )
             return stdio_transport(server, self._tail, self.end)
         auth = self._authenticate(self.name, server) if self._authenticate is not None else None
         has_header = any(header.lower() == "authorization" for header in server.headers)

@@ -19,6 +19,7 @@ from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.server_sandbox import ServerSandbox
 from toolglot.errors import UsageError
+from toolglot.mcp.client import McpServers
 from toolglot.mcp.servers import McpServer
 
 LEVELS = [
@@ -174,3 +175,17 @@ def test_what_is_not_started(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="outside the workspace"):
         sandbox("x", McpServer(command="x", sandbox=True, cwd="/usr"))
     workspace.close()
+
+
+@pytest.mark.parametrize("level", LEVELS[:1])
+def test_a_client_never_starts_a_server_without_its_sandbox(tmp_path: Path, level: SandboxLevel) -> None:
+    pytest.importorskip("mcp")
+    server = McpServer(command=sys.executable, args=("-c", "open('started', 'w')"), cwd=str(tmp_path), sandbox=True)
+    with McpServers({"x": server}) as servers:
+        assert "it has to run in a sandbox" in servers.status()[0].error
+    assert not (tmp_path / "started").exists()
+    sandbox = ServerSandbox(Workspace(tmp_path), ShellOptions(level=level), tmp_path / "state")
+    with McpServers({"x": server}, launch=sandbox) as servers:
+        assert servers.status()[0].state == "failed"  # it ends at once
+    sandbox.close()
+    assert (tmp_path / "started").exists()
