@@ -52,6 +52,7 @@ class Editor:
         """The option for a permission; "": cancelled, None: no answer."""
         self.asked = asyncio.Event()
         self.buffers: dict[str, str] = {}
+        self.is_stuck = False
         self.form: Fields | None = None
         self.forms: list[Fields] = []
 
@@ -76,6 +77,8 @@ class Editor:
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=answer))
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> ReadTextFileResponse:
+        if self.is_stuck:
+            await asyncio.Event().wait()
         if path not in self.buffers:
             raise acp.RequestError.resource_not_found(path)
         return ReadTextFileResponse(content=self.buffers[path])

@@ -24,6 +24,7 @@ from acp.schema import (
 from cli_kit import json_lines, run_cli
 from editor_kit import WITH_BUFFERS, WITH_FORMS, Editor, Fields, open_editor, text
 
+from toolglot.acp import session as acp_session
 from toolglot.acp.agent import EditorAgent
 from toolglot.acp.file_watch import FileWatch
 from toolglot.acp.presenter import RunPresenter
@@ -157,6 +158,16 @@ async def test_unsaved_changes_in_the_editor_are_not_overwritten(tmp_path: Path,
         assert "unsaved changes" in editor.calls()["Edit note.txt"]["content"][0]["content"]["text"]
         await editor.prompt(session, 'call Read {"file_path": "note.txt"}')
         assert "this is the saved version" in editor.calls()["Read note.txt"]["content"][-1]["content"]["text"]
+    assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
+
+
+async def test_an_editor_that_does_not_return_buffers_stops_nothing(
+    tmp_path: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acp_session, "BUFFER_SECONDS", 0.01)
+    async with open_editor(tmp_path, capabilities=WITH_BUFFERS) as (editor, session):
+        editor.is_stuck = True
+        assert (await editor.prompt(session, EDIT)).stop_reason == "end_turn"
     assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
 
 

@@ -64,6 +64,8 @@ _STOP_REASONS: dict[RunStop, StopReason] = {
     "interrupted": "cancelled",
 }
 _MAX_SESSION_TITLE = 80
+BUFFER_SECONDS = 5.0
+"""How long an editor may take to return a buffer."""
 
 
 class AgentParts(msgspec.Struct, kw_only=True):
@@ -296,8 +298,9 @@ class EditorSession:
         if fs is None or not fs.read_text_file:
             return None
         try:
-            return await self._editor.read_buffer(self.info.id, path)
-        except RequestError:  # the editor does not have it open, or may not read it
+            async with asyncio.timeout(BUFFER_SECONDS):
+                return await self._editor.read_buffer(self.info.id, path)
+        except (RequestError, TimeoutError):  # the editor does not have it open, may not read it, or does not answer
             return None
 
     # ---- calls
