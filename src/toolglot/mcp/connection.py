@@ -189,7 +189,7 @@ class Connection:
                 server = await asyncio.to_thread(self._launch, self.name, server)
             elif server.sandbox:
                 raise UsageError(
-                    "it has to run in a sandbox: pass launch= to McpServers, which makes one, or remove sandbox=True"
+                    "it has to run in a sandbox: pass launch=, which makes one, or remove sandbox=True"
                 )
             return stdio_transport(server, self._tail, self.end)
         auth = self._authenticate(self.name, server) if self._authenticate is not None else None
