@@ -201,7 +201,7 @@ def test_every_requirement_names_tests_that_exist() -> None:
     counts = {"F": 13, "A": 10, "P": 10, "G": 9, "E": 20}
     parts = [f"{letter}{number}" for letter, count in counts.items() for number in range(1, count + 1)]
     assert [name for name, _, _ in rows] == [*parts, "9", "27", "48"]
-    assert {name for name, state, _ in rows if state != "yes"} == {"P9"}
+    assert not [name for name, state, _ in rows if state != "yes"]
     for name, state, shown in rows:
         tests = re.findall(r"`([\w/.]+)(?:::(\w+))?`", shown)
         assert bool(tests) == (state != "open"), name
