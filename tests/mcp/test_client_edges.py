@@ -8,12 +8,13 @@ import sys
 import threading
 from collections.abc import Awaitable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run, server
 
-from toolglot import Allow, ApprovalRequest, Orchestrator
+from toolglot import Allow, ApprovalRequest, Orchestrator, Tool, tool
 from toolglot.mcp import McpServers
 from toolglot.mcp.listing import MAX_ITEMS, list_all
 
@@ -32,6 +33,32 @@ def test_many_threads_and_agents_use_the_same_server(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert sorted(results) == sorted(f"{thread}-{number}" for thread in range(4) for number in range(10))
+
+
+def test_a_watched_agent_ends_with_the_latest_tools(tmp_path: Path) -> None:
+    """Also if a server gets ready while `watch` reads what there is, or if the program removes a tool itself."""
+    is_ready = threading.Event()
+
+    class SlowServers(McpServers):
+        @property
+        def tools(self) -> tuple[Tool, ...]:
+            found = super().tools
+            if threading.current_thread() is not threading.main_thread():
+                is_ready.set()
+            elif not found:
+                is_ready.wait(1)
+            return found
+
+    servers, agent = SlowServers({"s": server(tmp_path, allow=("echo",))}), Orchestrator("simulator")
+    servers.start()
+    servers.watch(agent)
+    with servers:
+        assert agent.tool_names == ("mcp__s__echo",)
+    agent.remove_tools(["mcp__s__echo"])
+    other = tool(name="mcp__s__other")(lambda: None)
+    setattr(servers, "_connections", {"s": SimpleNamespace(tools={"other": (b"", other)})})  # noqa: B010
+    servers.watch(agent)
+    assert agent.tool_names == ("mcp__s__other",)
 
 
 def test_a_server_may_die_while_the_user_thinks(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from toolglot.errors import ToolglotError, UnknownName, UsageError
+from toolglot.errors import UnknownName, UsageError
 from toolglot.mcp.content import Part
 from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus
 from toolglot.mcp.servers import McpServer
@@ -233,16 +233,14 @@ class McpServers:
         self._update_agents()
 
     def _update_agents(self) -> None:
-        tools = {tool.name: tool for tool in self.tools}
         with self._lock:
+            tools = {tool.name: tool for tool in self.tools}  # under the lock: the latest state must be the last one applied
             for agent, known in [*self._agents.items()]:
-                try:
-                    if gone := [name for name in known if name not in tools]:
-                        agent.remove_tools(gone)
-                    if new := [tool for name, tool in tools.items() if known.get(name) is not tool]:
-                        agent.add_tools(new, replace=True)
-                except ToolglotError as e:  # the program has removed one itself
-                    log.warning("the tools of an agent could not be updated: %s", e)
+                for name in [name for name in known if name not in tools]:
+                    with suppress(UnknownName):  # the program has removed it itself
+                        agent.remove_tools([name])
+                if new := [tool for name, tool in tools.items() if known.get(name) is not tool]:
+                    agent.add_tools(new, replace=True)
                 self._agents[agent] = tools
 
     def _note_change(self, connection: "Connection", added: dict[str, Tool], removed: dict[str, Tool]) -> None:
