@@ -18,7 +18,7 @@ from toolglot.config.settings import ServerSettings
 from toolglot.config.trust import trust_directory
 from toolglot.engine.signin.environment import secret_values
 from toolglot.errors import UsageError
-from toolglot.mcp.servers import McpOAuth, McpServer
+from toolglot.mcp import McpOAuth, McpServer, load_servers
 
 FILE = Path("/x/.mcp.json")
 KEYS = [
@@ -351,3 +351,13 @@ class TestVariables:
 
     def test_what_is_shown_has_no_secrets(self, tmp_path: Path) -> None:
         assert "sk-abc" not in entry(tmp_path, command="x", args=["--api-key", "sk-abc12345678901234567890"]).target
+
+
+def test_servers_in_python(home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "servers.json"
+    file.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "${NOT_SET_AT_ALL}"}, "c": 5}}')
+    assert load_servers(file) == {"a": McpServer(command="x", cwd=str(Path.cwd()), sandbox=False)}
+    assert "needs the variable NOT_SET_AT_ALL" in caplog.text
+    assert "c must be an object" in caplog.text
+    home.read('[mcp.servers.u]\nurl = "https://x"')
+    assert list(load_servers(directory=home.project)) == ["u"]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolglot.mcp.listing import McpPromptArgument as McpPromptArgument
     from toolglot.mcp.listing import McpResource as McpResource
     from toolglot.mcp.listing import McpServerStatus as McpServerStatus
+    from toolglot.mcp.loading import load_servers as load_servers
     from toolglot.mcp.server import McpToolServer as McpToolServer
     from toolglot.mcp.server import current_request as current_request
     from toolglot.mcp.servers import McpOAuth as McpOAuth
@@ -21,6 +22,7 @@ _HOMES = {
     "client": "McpServers",
     "http_server": "http_app serve_http",
     "listing": "McpPrompt McpPromptArgument McpResource McpServerStatus",
+    "loading": "load_servers",
     "server": "McpToolServer current_request",
     "servers": "McpOAuth McpServer",
     "stdio_server": "serve_stdio",
