@@ -19,6 +19,7 @@ import click
 import pytest
 
 import toolglot
+import toolglot.bridges
 import toolglot.mcp
 from toolglot.cli.main import app
 from toolglot.engine.signin.environment import KEY_VARIABLES
@@ -158,7 +159,9 @@ def test_the_reference_describes_every_public_name() -> None:
         for page in (ROOT / "docs" / "reference").glob("*.md")
         for name in re.findall(r"^::: toolglot\.(\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
-    assert sorted(entries) == sorted([*toolglot.__all__, *(f"mcp.{name}" for name in toolglot.mcp.__all__)])
+    packages = {"mcp": toolglot.mcp, "bridges": toolglot.bridges}
+    names = [f"{package}.{name}" for package, module in packages.items() for name in module.__all__]
+    assert sorted(entries) == sorted([*toolglot.__all__, *names])
     index = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| \[`[\w.]+`\]\(\S+\) \|\s*\|$", index, re.MULTILINE) == [], "a public name without a docstring"
 
