@@ -83,4 +83,4 @@ docs: $(DOCS_READY) ## regenerate the generated parts of the documentation and b
 	@rm -f site/*.py
 
 clean: ## remove everything that make created
-	@rm -rf $(VENV) .venv-local site .cache .pytest_cache .ruff_cache .hypothesis .coverage
+	@rm -rf $(VENV) .venv-local site .cache .npm-packages .pytest_cache .ruff_cache .hypothesis .coverage

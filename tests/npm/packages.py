@@ -1,6 +1,6 @@
 """Programs and packages from npm that tests need: `package.json` beside this file says which.
 
-`make test` installs them into `.cache/npm` while other tests run (`python -m tests.npm.packages` does it now), with the Node
+`make test` installs them into `.npm-packages` while other tests run (`python -m tests.npm.packages` does it now), with the Node
 that comes with the development environment or one on the PATH. Tests that need them wait until that has finished, and are
 skipped with the reason where it is impossible.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-TARGET = HERE.parent.parent / ".cache" / "npm"
+TARGET = HERE.parent.parent / ".npm-packages"  # not in .cache, which the generator of the site empties
 FILES = ("package.json", ".npmrc")
 OLDEST_NODE = (22, 19)
 SECONDS = 300
@@ -106,7 +106,7 @@ def main(words: list[str]) -> int:
     with _lock():
         if _is_current():
             return 0
-        print("installing packages from npm into .cache/npm (make test SYSTEM=no skips this) …", flush=True)
+        print("installing packages from npm into .npm-packages (make test SYSTEM=no skips this) …", flush=True)
         if "--background" in words and os.fork():
             os._exit(0)
         problem = _install(program)
