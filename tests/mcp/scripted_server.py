@@ -41,7 +41,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "data": {"annotations": READ_ONLY, "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}}},
     "wrong_data": {
         "annotations": READ_ONLY,
-        "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]},
+        "outputSchema": {"type": "object", "properties": {"sum": {"pattern": "^(a+)+$"}}, "required": ["sum"]},
     },
     "hologram": {"annotations": READ_ONLY},
     "half": {"annotations": READ_ONLY},
@@ -128,7 +128,7 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
         case "data":
             return {"content": [], "structuredContent": {"sum": 3}, "_meta": {"x": 1}}
         case "wrong_data":
-            return text_result("the text", structuredContent={"sum": "three"})
+            return text_result("the text", structuredContent={"sum": "a" * 40 + "!"})
         case "hologram":
             return {"content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "and text"}]}
         case "half":

@@ -12,6 +12,7 @@ from toolglot.schema.arguments import (
     InvalidArguments,
     Issue,
     SchemaBinder,
+    check_schema,
     explain_issues,
     find_issues,
     make_example,
@@ -62,6 +63,38 @@ def test_no_schema_allows_anything(schema: dict[str, Any] | None) -> None:
 def test_a_broken_schema_is_a_usage_error(schema: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="not a JSON Schema"):
         find_issues({}, schema)
+
+
+def chain(keyword: str, count: int = 30, prefix: str = "#/$defs/") -> dict[str, Any]:
+    """A schema in which each definition uses the next one twice."""
+    pairs = {f"a{k}": [{"$ref": f"{prefix}a{k + 1}"}, {"$ref": f"{prefix}a{k + 1}"}] for k in range(count)}
+    nodes: dict[str, Any] = {name: {keyword: pair} for name, pair in pairs.items()}
+    if keyword == "properties":
+        nodes = {name: {keyword: {"x": pair[0], "y": pair[1]}} for name, pair in pairs.items()}
+    return {"type": "object", "properties": {"a": {"$ref": f"{prefix}a0"}}, "$defs": {**nodes, f"a{count}": {}}}
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_a_schema_that_takes_for_ever_is_refused_without_using_it(keyword: str) -> None:
+    with pytest.raises(UsageError, match="more than 100000 steps"):
+        check_schema(chain(keyword))
+    named = chain(keyword, prefix="")
+    named["$defs"] = {name: {"$id": name, **node} for name, node in named["$defs"].items()}
+    with pytest.raises(UsageError, match=r"nested \$id"):
+        check_schema(named)
+    check_schema(chain(keyword, 5))
+
+
+def test_schemas_with_many_references_are_fine() -> None:
+    check_schema(chain("properties"))
+    tree = chain("properties")
+    tree["$defs"]["a30"] = {"anyOf": [{"type": "null"}, {"properties": {"root": {"$ref": "#"}}}]}
+    check_schema(tree)
+    check_schema({"anyOf": [{"$ref": "#/$defs/a"}] * 50, "$defs": {"a": {"dependentSchemas": {"b": {"not": {}}}}}})
+    with pytest.raises(UsageError, match="steps"):
+        check_schema({"anyOf": [{"$ref": "#"}] * 50})
+    with pytest.raises(UsageError, match="not a JSON Schema"):
+        check_schema({"type": "nonsense"})
 
 
 @pytest.mark.parametrize("provider", ["gemini", "ollama", "anthropic", "openai-responses"])

@@ -153,21 +153,12 @@ class ServerCalls:
         kind = "validation" if error.code == INVALID_PARAMS else "execution"
         return ToolError(redact(message, self._link.server.secrets), kind=kind, code="mcp_error")
 
-    def accept_results(self, client: "Client") -> None:
-        """Do not throw away a result that its server declared otherwise: the call has run. The model is told."""
-        session = client.session
-        validate = session.validate_tool_result
+    @staticmethod
+    async def accept_result(name: str, result: "mcp_types.CallToolResult") -> None:
+        """Take the place of the SDK's check against the output schema: it would throw away the result of a call that has run.
 
-        async def check(name: str, result: "mcp_types.CallToolResult") -> None:
-            try:
-                await validate(name, result)
-            except RuntimeError as e:
-                result.structured_content = None
-                log.info("MCP server %s, tool %s: %s", self._link.name, name, truncate(str(e).partition("\n")[0], 300))
-                if (call := _current_call.get()) is not None:
-                    call.notes.append("the data of this result does not fit what the server declares, and was left out")
-
-        session.validate_tool_result = check
+        The pattern of a schema can also take for ever, with every thread of the program stopped.
+        """
 
     # ---- prompts and resources
 

@@ -169,7 +169,7 @@ class Connection:
                     client_info=Implementation(name="toolglot", version=import_module("toolglot").__version__),
                 )
                 await stack.enter_async_context(client)
-                self.calls.accept_results(client)
+                client.session.validate_tool_result = self.calls.accept_result
                 info = client.server_info
                 self.status = replace(
                     self.status,

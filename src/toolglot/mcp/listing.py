@@ -12,7 +12,7 @@ from toolglot.definitions import ALWAYS_SHOWN_TAG, MCP_TAG, ToolDefinition
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.mcp.names import tool_name
 from toolglot.mcp.servers import McpServer
-from toolglot.schema.arguments import find_issues
+from toolglot.schema.arguments import check_schema
 from toolglot.textutil import truncate
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput, escape_surrogates
@@ -242,8 +242,8 @@ def make_tools(
 
 
 def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTool, problems: dict[str, str]) -> Tool:
-    """Return a tool of a server. Raises UsageError if its schema is none."""
-    find_issues({}, item.input_schema)  # raises UsageError
+    """Return a tool of a server. Raises UsageError if its schema cannot be used."""
+    check_schema(item.input_schema)
     hints = item.annotations
     is_read_only = bool(hints and hints.read_only_hint)
     is_repeatable = is_read_only or bool(hints and hints.idempotent_hint)

@@ -16,7 +16,7 @@ from toolglot.losses import Repair
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition
 from toolglot.schema.coerce import coerce, rename_arguments
-from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types
+from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, iter_nodes
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.textutil import did_you_mean, suggest, truncate
 
@@ -139,6 +139,45 @@ def _compile_validator(schema: bytes) -> Any:
         path = ".".join(map(str, getattr(e, "instance_path", ())))
         problem = f"there is no type {getattr(e, 'instance', '')!r}" if path.endswith(".type") else str(e).partition("\n")[0]
         raise UsageError(f"not a JSON Schema: {f'{path}: ' if path else ''}{problem}") from None
+
+
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+_REFERENCES = (b'"$ref"', b'"$dynamicRef"', b'"$recursiveRef"')
+_FEW_REFERENCES, _MAX_STEPS = 20, 100_000
+
+
+def check_schema(schema: Schema) -> None:
+    """Raise UsageError for a schema that is broken, or that could make us check a value for ever.
+
+    Nothing is checked to find that out. Thirty references, two in each definition to the next one, are a billion steps.
+    """
+    text = dumps(schema)
+    _compile_validator(text)
+    if sum(map(text.count, _REFERENCES)) <= _FEW_REFERENCES:
+        return
+    # Such references mean something else than their text says: the steps cannot be counted.
+    if text.count(b'"$id"') > ("$id" in schema) or any(map(text.count, _REFERENCES[1:])):
+        raise UsageError(f"the schema has more than {_FEW_REFERENCES} references and a nested $id, or dynamic references")
+    document, steps = SchemaDocument(schema), dict[int, float]()
+
+    def count(node: Any) -> float:
+        """Return how many schemas are applied to one value; those of its items and properties are counted on their own."""
+        if not isinstance(node, dict):
+            return 1
+        if id(cast(Schema, node)) not in steps:
+            steps[id(cast(Schema, node))] = float("inf")  # if it refers to itself
+            parts: list[Any] = []
+            for key, value in cast(Schema, node).items():
+                if key == "$ref" and isinstance(value, str) and (target := document.resolve(value)):
+                    parts.append(target.node)
+                elif key in _IN_PLACE:
+                    is_map = isinstance(value, dict) and key.startswith("depend")
+                    parts += cast(Schema, value).values() if is_map else value if isinstance(value, list) else [value]
+            steps[id(cast(Schema, node))] = 1 + sum(map(count, parts))
+        return steps[id(cast(Schema, node))]
+
+    if any(count(at.node) > _MAX_STEPS for at in iter_nodes(schema)):
+        raise UsageError(f"the references of the schema need more than {_MAX_STEPS} steps to check one value")
 
 
 _CONTAINERS = (dict, list)
