@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp_types import CallToolResult, ListToolsResult
+from mcp_types import CallToolResult, ListToolsResult, methods
 from mcp_types.methods import validate_server_result
 
 from toolglot.mcp.content import convert_result
 from toolglot.mcp.incoming import repair_result
-from toolglot.mcp.listing import make_tools
+from toolglot.mcp.listing import MAX_ITEMS, make_tools
 from toolglot.mcp.servers import McpServer
 
 VERSIONS = ("2024-11-05", "2025-11-25", "2026-07-28")
@@ -54,3 +54,31 @@ def test_odd_parts_of_a_result_do_not_hide_the_good_one(version: str, odd: list[
     validate_server_result("tools/call", version, json.loads(json.dumps(result)))
     output = convert_result(CallToolResult.model_validate(result, by_name=False))
     assert any(getattr(part, "text", "").endswith("good") for part in output.content)
+
+
+def test_only_so_many_items_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a message of 32 MB holds up all servers for minutes; so do thousands of keys that are copied with each item."""
+    checked: list[Any] = []
+
+    def check(method: str, version: str, result: Any) -> None:
+        checked.append(result)
+
+    monkeypatch.setattr(methods, "validate_server_result", check)
+    result: dict[str, Any] = {"resources": [{}] * 100_000, "content": [{}] * 100_000, **dict.fromkeys(map(str, range(99)))}
+    problems: list[tuple[str, str, str]] = []
+    repair_result(result, "2025-11-25", lambda kind, name, reason: problems.append((kind, name, reason)))
+    assert len(checked) == 2 * MAX_ITEMS
+    assert max(map(len, checked)) < 9
+    assert problems == [("resources", "*", f"what comes after the first {MAX_ITEMS}")]
+    assert len(result["resources"]) == MAX_ITEMS
+    assert result["content"][MAX_ITEMS:] == [{"type": "text", "text": f"[{100_000 - MAX_ITEMS} more parts were left out]"}]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_bad_template_does_not_hide_the_good_one(version: str) -> None:
+    good = {"name": "good", "uriTemplate": "file:///{path}"}
+    result: dict[str, Any] = {"resourceTemplates": [{"name": "bad"}, good]}
+    problems: list[tuple[str, ...]] = []
+    repair_result(result, version, lambda kind, name, reason: problems.append((kind, name, reason)))
+    assert result["resourceTemplates"] == [good]
+    assert problems[0][:2] == ("resourceTemplates", "bad")

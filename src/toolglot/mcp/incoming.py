@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import anyio
 
 from toolglot.jsontext import dumps_text
+from toolglot.mcp.listing import MAX_ITEMS
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedStream", "repair_result"]
 
-_LISTS = {"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list"}
+_LISTS = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+}
+_COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _WINDOW_SECONDS = 0.25
 _MAX_NOTIFICATIONS = 250
 """Per window: 1,000 in a second."""
@@ -81,7 +88,6 @@ class CheckedStream:
 
 def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[str, str, str], None]) -> None:
     """Change a result in place so that the SDK accepts it."""
-    from mcp_types import CallToolResult
     from mcp_types.methods import validate_server_result
 
     for key, method in _LISTS.items():
@@ -89,11 +95,11 @@ def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[st
         if not isinstance(items, list):
             continue
         kept: list[Any] = []
-        for item in cast(list[Any], items):
+        for item in cast(list[Any], items)[:MAX_ITEMS]:
             if key == "tools" and isinstance(item, dict):
                 _repair_tool(cast(dict[str, Any], item), version)
             try:
-                validate_server_result(method, version, {**result, key: [item]})
+                validate_server_result(method, version, {key: [item], **_COMPLETE})
             except ValueError as e:  # of pydantic
                 error = cast(Any, e).errors()[0]
                 place = ".".join(str(step) for step in error["loc"] if step not in (key, 0))
@@ -101,17 +107,29 @@ def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[st
                 on_problem(key, name, f"{place}: {error['msg']}"[:300])
             else:
                 kept.append(item)
+        if len(cast(list[Any], items)) > MAX_ITEMS:
+            on_problem(key, "*", f"what comes after the first {MAX_ITEMS}")
         result[key] = kept
+    repair_content(result, version)
+
+
+def repair_content(result: dict[str, Any], version: str) -> None:
+    """Turn parts of a call's result that are of no known kind into texts."""
+    from mcp_types import CallToolResult
+    from mcp_types.methods import validate_server_result
+
     content = result.get("content")
     if isinstance(content, list):
-        parts: list[Any] = []
-        for part in cast(list[Any], content):
+        blocks, parts = cast(list[Any], content), list[Any]()
+        for part in blocks[:MAX_ITEMS]:
             try:
-                validate_server_result("tools/call", version, {"content": [part], "resultType": "complete"})
+                validate_server_result("tools/call", version, {"content": [part], **_COMPLETE})
                 CallToolResult.model_validate({"content": [part]}, by_name=False)
                 parts.append(part)
             except ValueError:  # of a kind that is not known, or incomplete
                 parts.append({"type": "text", "text": part if isinstance(part, str) else dumps_text(part)})
+        if len(blocks) > MAX_ITEMS:
+            parts.append({"type": "text", "text": f"[{len(blocks) - MAX_ITEMS} more parts were left out]"})
         data = result.get("structuredContent")
         if data is not None and not isinstance(data, dict) and version < "2026":  # any JSON is allowed only since then
             parts += [] if parts else [{"type": "text", "text": dumps_text(data)}]

@@ -36,7 +36,7 @@ __all__ = [
 
 ServerState = Literal["connecting", "ready", "failed", "stopped", "disabled"]
 MAX_PAGES, MAX_ITEMS = 100, 5_000
-"""Of one list of a server."""
+"""Of one list of a server, and parts of a result."""
 MAX_DESCRIPTION = 10_000
 """Characters of a tool's description."""
 _Page = TypeVar("_Page")
@@ -137,7 +137,7 @@ async def list_all(
         items += items_of(page)
         lifetime = min(lifetime or page.ttl_ms, page.ttl_ms)
         cursor = page.next_cursor
-        if cursor is None:
+        if cursor is None or len(items) > MAX_ITEMS:
             break
         if cursor in seen:
             on_problem("the server's list goes in circles; what came before is used")
