@@ -1,5 +1,6 @@
 """What MCP servers return, as values that every model can be sent: texts, media, messages."""
 
+import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Part", "convert_content", "convert_messages", "convert_resource", "convert_result"]
 
 Part = Text | Media
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 
 
 def convert_result(result: "CallToolResult", notes: Iterable[str] = ()) -> ToolOutput:
@@ -72,15 +74,27 @@ def convert_messages(messages: "Iterable[PromptMessage]") -> tuple[Message, ...]
 
 
 def make_media(data: str, media_type: str, *, kind: str = "", name: str = "") -> Part:
-    """Return media. What it is called does not count if its bytes say what it is: providers check."""
+    """Return media. What it is called does not count if its bytes say what it is: providers check.
+
+    They refuse a request with a bad image, and every later one of the same conversation: it is left out.
+    """
+    media_type = media_type.partition(";")[0].strip().lower()
+    media_type = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
+    data, reason = "".join(data.split()), ""  # some servers break the lines
     try:
-        head = b64decode(data[:24])
-        b64decode(data, validate=True)
+        content = b64decode(data, validate=True)
     except (Base64Error, ValueError):
-        return Text(f"[{kind or 'a file'} ({media_type or 'unknown type'}) was left out: its data is not base64]")
-    detected = detect_media(head)
-    media_type = detected[1] if detected else media_type.partition(";")[0].strip().lower() or "application/octet-stream"
+        content, reason = b"", "its data is not base64"
+    detected = detect_media(content[:16])
+    is_checked = kind == "image" or media_type.startswith("image/") or media_type == "application/pdf"
+    if not content:
+        reason = reason or "it is empty"
+    elif detected is None and is_checked:
+        reason = "its data is none that models can look at (PNG, JPEG, GIF, WebP, PDF)"
+    elif detected and kind == "image" and detected[0] != "image":
+        reason = f"its data is {detected[1]}"
+    if reason:
+        return Text(f"[{kind or 'a file'} ({media_type}) was left out: {reason}]")
+    media_type = detected[1] if detected else media_type
     family = media_type.partition("/")[0]
-    if kind == "image" and family != "image":
-        return Text(f"[an image was left out: its data is {media_type}]")
     return Media(cast(MediaKind, family if family in get_args(MediaKind) else kind or "file"), media_type, data, name=name)
