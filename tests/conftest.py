@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import tempfile
 import venv
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -56,6 +57,7 @@ for _name in (
     os.environ.pop(_name, None)
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
 SHARED = Path(__file__).parent.parent.parent / "shared"
 ABSENT = f"needs the recorded exchanges, and {SHARED} is absent"
 
@@ -63,6 +65,8 @@ Recording = dict[str, Any]
 
 
 ASYNC_TIMEOUT = 60
+MAX_IDLE_CASES = 4
+_idle_cases: Counter[str] = Counter()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,19 +92,43 @@ def _load_everything() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Coverage does not watch a test that is marked `untraced`, nor the programs that it starts: that would take three times as
-    long, and short tests reach the same lines."""
-    if item.get_closest_marker("untraced") is None:
-        return (yield)
-    tracer, told = sys.gettrace(), os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
-    if tracer is not None:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Coverage does not watch how tests are found."""
+    tracer = sys.gettrace()
+    if tracer is not None and not session.config.getoption("numprocesses", None):  # else the workers find them
         _load_everything()
     sys.settrace(None)
     try:
         return (yield)
     finally:
         sys.settrace(tracer)
+
+
+def _count_lines() -> int | None:
+    """Return how much coverage has seen in this process; None where it does not watch."""
+    coverage: Any = sys.modules.get("coverage")
+    current = coverage and coverage.Coverage.current()
+    return sum(map(len, current._collector.data.values())) if current else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Coverage doubles the time of what it watches. It does not watch a test that is marked `untraced`, nor the cases of a test
+    after some that reached no new line. Programs that tests start are watched where they are what is tested."""
+    before = _count_lines()
+    if before is None:
+        return (yield)
+    tracer, test, told = sys.gettrace(), item.nodeid.partition("[")[0], None
+    is_watched = item.get_closest_marker("untraced") is None and _idle_cases[test] < MAX_IDLE_CASES
+    if not is_watched or not item.path.is_relative_to(TESTS / "builtin"):
+        told = os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+    sys.settrace(tracer if is_watched else None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
+        if is_watched:
+            _idle_cases[test] = 0 if _count_lines() != before else _idle_cases[test] + 1
         if told is not None:
             os.environ["COVERAGE_PROCESS_CONFIG"] = told
 
