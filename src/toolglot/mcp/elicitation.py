@@ -3,22 +3,43 @@
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from toolglot.approvals import Allow, ApprovalRequest, Deny
 from toolglot.jsontext import digest, dumps_text
 from toolglot.messages import ToolCall
-from toolglot.schema.arguments import InvalidArguments, SchemaBinder, repair_arguments
+from toolglot.schema.arguments import InvalidArguments, SchemaBinder, check_schema, repair_arguments
 from toolglot.textutil import truncate
 
 if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult
 
-__all__ = ["MAX_ATTEMPTS", "make_request", "read_answer"]
+__all__ = ["MAX_ATTEMPTS", "check_question", "make_request", "read_answer"]
 
 MAX_ATTEMPTS = 3
 """How often the user is asked again about values that do not fit."""
 _MAX_MESSAGE = 2_000
+
+
+class _Choices(msgspec.Struct, frozen=True):
+    """The parts of a field that are looked into; a JSON Schema may have true or false there."""
+
+    oneOf: list[dict[str, Any]] = []  # noqa: N815
+    anyOf: list[dict[str, Any]] = []  # noqa: N815
+
+
+class _Field(_Choices, frozen=True):
+    items: _Choices = _Choices()
+
+
+def check_question(params: "ElicitRequestParams") -> None:
+    """Raise ValueError or UsageError if a question cannot be shown: everything after this relies on its form."""
+    if params.mode == "url":
+        urlsplit(params.url)
+        return
+    check_schema(params.requested_schema)
+    msgspec.convert(params.requested_schema.get("properties", {}), dict[str, _Field])
 
 
 def make_request(server: str, tool: str, call_id: str, params: "ElicitRequestParams", problem: str = "") -> ApprovalRequest:

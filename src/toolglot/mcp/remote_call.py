@@ -12,8 +12,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from toolglot.approvals import Allow, ApprovalRequest, Deny
-from toolglot.errors import ToolError
-from toolglot.mcp.elicitation import MAX_ATTEMPTS, make_request, read_answer
+from toolglot.errors import ToolError, UsageError
+from toolglot.mcp.elicitation import MAX_ATTEMPTS, check_question, make_request, read_answer
+from toolglot.textutil import truncate
 from toolglot.tools.context import CallSuspended, Context
 from toolglot.tools.results import ToolOutput
 
@@ -109,6 +110,13 @@ class RemoteCall:
         from mcp_types import ElicitResult
 
         problem = ""
+        try:
+            check_question(params)
+        except (UsageError, ValueError, RecursionError) as e:
+            self.notes.append(
+                f"{self.server} asked for more information in a way that cannot be shown: {truncate(str(e), 200)}"
+            )
+            return ElicitResult(action="decline")
         async with self._asking:
             if self._question_count >= _MAX_QUESTIONS:
                 self.notes.append(f"{self.server} asked for more information again and again, which was declined")
