@@ -30,6 +30,7 @@ from toolglot.acp.file_watch import FileWatch
 from toolglot.acp.presenter import RunPresenter
 from toolglot.acp.session_store import SessionInfo, SessionStore
 from toolglot.acp.tool_calls import describe_call, split_preview
+from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tools import coding_tools
 from toolglot.cli.acp import open_agent
 from toolglot.cli.startup import Flags
@@ -169,6 +170,24 @@ async def test_an_editor_that_does_not_return_buffers_stops_nothing(
         editor.is_stuck = True
         assert (await editor.prompt(session, EDIT)).stop_reason == "end_turn"
     assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
+
+
+async def test_only_regular_files_of_the_workspace_are_looked_at(tmp_path: Path) -> None:
+    (root := tmp_path / "work").mkdir()
+    (tmp_path / "outside.txt").write_text("secret", encoding="utf-8")
+    os.mkfifo(root / "pipe")
+    (root / "note.txt").write_text("one", encoding="utf-8")
+    [tool] = coding_tools(root, names=["read"])
+    paths: list[str] = []
+
+    async def read_buffer(path: str) -> None:
+        paths.append(path)
+
+    files = FileWatch(lambda call: tool, read_buffer)
+    files.workspace = Workspace(root)
+    for path in ("pipe", "../outside.txt", "note.txt"):
+        assert await files.before_tool(ToolCall("1", "read", {"path": path})) is None
+    assert paths == [str(root / "note.txt")]
 
 
 async def test_a_patch_of_several_files_is_shown_as_diffs(tmp_path: Path, note: Path) -> None:

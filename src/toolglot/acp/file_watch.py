@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from toolglot.acp.tool_calls import FileChange
+from toolglot.builtin.files.workspace import Workspace
 from toolglot.errors import ToolError
 from toolglot.events import ToolOutcome
 from toolglot.messages import Text, ToolCall
@@ -27,7 +28,12 @@ class FileWatch(Hooks):
     Args:
         find_tool: Returns the tool of a base call.
         read_buffer: Returns a file as it is in the editor; None if that is not known.
+
+    Attributes:
+        workspace: Where the files are; others are not looked at. Set it once the tools exist.
     """
+
+    workspace: Workspace | None = None
 
     def __init__(
         self, find_tool: Callable[[ToolCall], Tool | None], read_buffer: Callable[[str], Awaitable[str | None]]
@@ -49,7 +55,7 @@ class FileWatch(Hooks):
             return None
         before: dict[str, str | None] = {}
         for path in [subject.value for subject in find_subjects(tool.scope, arguments) if subject.kind == "path"]:
-            text, is_text = await asyncio.to_thread(_read_text, path)
+            text, is_text = await asyncio.to_thread(self._read_text, path)
             if not is_text:
                 continue
             before[path] = text
@@ -79,22 +85,22 @@ class FileWatch(Hooks):
         """Return what a call has done to its files, and forget it."""
         changes: list[FileChange] = []
         for path, before in self._before.pop(call_id, {}).items():
-            after, is_text = await asyncio.to_thread(_read_text, path)
+            after, is_text = await asyncio.to_thread(self._read_text, path)
             if is_text and after != before:
                 changes.append(FileChange(path, before, after))
         return changes
 
-
-def _read_text(path: str) -> tuple[str | None, bool]:
-    """Return the text of a file, None if there is none; and whether it can be shown: it is short, and text."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        return data.decode(), len(data) <= _MAX_BYTES
-    except FileNotFoundError:
-        return None, True
-    except (OSError, ValueError):
-        return None, False
+    def _read_text(self, path: str) -> tuple[str | None, bool]:
+        """Return the text of a file, None if there is none; and whether it can be shown: it is short, and text."""
+        if self.workspace is None:
+            return None, False
+        try:
+            data, _ = self.workspace.read(path, _MAX_BYTES)
+            return data.decode(), len(data) <= _MAX_BYTES
+        except ToolError as e:
+            return None, e.code == "path_not_found"
+        except ValueError:
+            return None, False
 
 
 def _normalize(text: str) -> str:

@@ -113,6 +113,7 @@ class EditorSession:
         """Begin with an agent, which needs the session's `approve` and `files`."""
         self.parts, self.agent, builtins = parts, parts.agent, parts.builtins
         self._notices += parts.notices
+        self.files.workspace = builtins.state.workspace if builtins is not None else None
         self._root = str(builtins.state.workspace.root) if builtins is not None else self.info.cwd
         # Within the setup, so that they stay when the model or the tools change.
         parts.setup.adjust_config = lambda config: MODES[self.mode].apply(config, self.agent.registry)
