@@ -135,6 +135,12 @@ class TestForms:
         with pytest.raises(UsageError, match=words):
             parse_server_file(text, FILE)
 
+    @pytest.mark.parametrize("part", ["/* ", '"\\"', "/*/", ", "])
+    def test_the_time_to_read_grows_with_the_size(self, part: str) -> None:
+        with pytest.raises(UsageError, match="not JSON"):  # quadratic, this would take minutes
+            parse_server_file(part * (250_000 // len(part)), FILE)
+        assert parse_env_file(f"A=b{' ' * 250_000}c") == {"A": f"b{' ' * 250_000}c"}
+
     def test_a_file_that_cannot_be_read(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="No such file"):
             read_server_file(tmp_path / "none")

@@ -29,11 +29,12 @@ __all__ = [
 PROJECT_FILES = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
 """Of a project, the most important first."""
 _MAX_BYTES = 256_000
-_STRING = r'"(?:[^"\\\n]|\\.)*+"'
+# Files of projects that nobody trusts are read, too: strings and comments without an end must not take quadratic time.
+_STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 # VS Code's files may have comments, and commas at the end of lists.
-_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])")
-_ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(.*?)\s*\Z", re.DOTALL)
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?", re.DOTALL)
+_LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*+[}}\]])")
+_ENV_LINE = re.compile(r"\s*+(?:export\s++)?([A-Za-z_][A-Za-z0-9_.]*)\s*+=(.*)", re.DOTALL)
 # Key -> ours. Windsurf: serverUrl; Gemini CLI: httpUrl, includeTools, excludeTools; Copilot CLI: tools.
 _KEYS = {
     **{name: name for name in ("command", "args", "env", "cwd", "url", "headers", "enabled")},
@@ -241,10 +242,10 @@ def parse_env_file(text: str) -> dict[str, str]:
         match = _ENV_LINE.match(line)
         if match is None or line.lstrip().startswith("#"):
             continue
-        value = match[2]
+        value = match[2].strip()
         if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1].replace("\\n", "\n").replace('\\"', '"') if value[0] == '"' else value[1:-1]
         else:
-            value = re.sub(r"\s+#.*", "", value)
+            value = re.sub(r"\s#.*", "", value).rstrip()
         variables[match[1]] = value
     return variables
