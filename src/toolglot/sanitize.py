@@ -71,6 +71,11 @@ def escape_deceptive(text: str) -> str:
     )
 
 
+def escape_line(text: str) -> str:
+    """Like `escape_deceptive`, on one line: nothing can look like a line of its own."""
+    return escape_deceptive(text).replace("\n", "␊")
+
+
 @cache
 def _looks_english(character: str) -> bool:
     """Return whether a character that is not ASCII can be taken for a letter or digit that is."""

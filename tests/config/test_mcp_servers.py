@@ -348,6 +348,38 @@ class TestVariables:
         with pytest.raises(UsageError, match=r"env file .* cannot be read: No such file"):
             entry(tmp_path, command="x", env_file="none").resolve()
 
+    @pytest.mark.parametrize(("name", "words"), [
+        ("../secret.env", "not in the directory of the project"),
+        ("link", "not in the directory of the project"),
+        ("pipe", "not a regular file"),
+        ("large", "larger than 256,000 bytes"),
+    ])  # fmt: skip
+    def test_a_project_reads_no_other_files_of_yours(self, tmp_path: Path, name: str, words: str) -> None:
+        project = tmp_path / "project"
+        project.mkdir()
+        (tmp_path / "secret.env").write_text("A=1")
+        (project / "link").symlink_to(tmp_path / "secret.env")
+        os.mkfifo(project / "pipe")
+        (project / "large").write_bytes(b"#" * 256_001)
+        with pytest.raises(UsageError, match=words):
+            entry(project, is_project=True, command="x", env_file=name).resolve()
+        assert entry(project, command="x", env_file="../secret.env").resolve().env == {"A": "1"}
+
+    def test_an_env_file_of_a_project_has_no_key_of_a_provider(self, tmp_path: Path) -> None:
+        (tmp_path / ".env").write_text("A=1\nOPENAI_API_KEY=sk-12345678\n")
+        assert entry(tmp_path, is_project=True, command="x", env_file=".env").resolve().env == {"A": "1"}
+
+    def test_what_a_program_replaces_itself(self, tmp_path: Path) -> None:
+        assert entry(tmp_path, command="sh", args=["-c", "echo $${1} $$ $${x.y}"]).resolve().args[1] == "echo ${1} $$ ${x.y}"
+        with pytest.raises(UsageError, match=r"or \$\$\{1\} if the program itself"):
+            entry(tmp_path, command="sh", args=["-c", "echo ${1}"]).resolve()
+
+    def test_who_trusts_a_server_is_told_which_variables_it_gets(self, tmp_path: Path) -> None:
+        headers = {"A": "Bearer ${AWS_SECRET_ACCESS_KEY}", "B": "${env:B:-x} ${input:i} ${workspaceFolder} $${C}"}
+        server = entry(tmp_path, is_project=True, url="https://x", headers=headers)
+        assert server.claim == "https://x (it gets your variables AWS_SECRET_ACCESS_KEY, B)"
+        assert entry(tmp_path, command="x").claim == "x"
+
     def test_a_url_may_be_a_variable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SERVER", "https://x")
         assert entry(tmp_path, url="${SERVER}/mcp").resolve().url == "https://x/mcp"

@@ -38,7 +38,7 @@ from toolglot.loop.orchestrator import Orchestrator
 from toolglot.mcp.names import PREFIX as MCP_PREFIX
 from toolglot.mcp.servers import McpServer
 from toolglot.providers.catalog import DEFAULT_MODELS, resolve_profile
-from toolglot.sanitize import escape_deceptive
+from toolglot.sanitize import escape_line
 from toolglot.tools.tool import Tool, tool
 from toolglot.user_dirs import config_file, data_directory
 
@@ -247,7 +247,7 @@ def _open_project(
         claims.append((owner, str(path), [f"{path} has instructions for the model"]))
     for entry in catalog.withheld:
         name = f"the MCP server {entry.name} in {entry.origin}"
-        claims.append((entry.directory, name, [f"{entry.origin} wants to start the MCP server {entry.name}: {entry.target}"]))
+        claims.append((entry.directory, name, [f"{entry.origin} wants to start the MCP server {entry.name}: {entry.claim}"]))
     if not claims:
         return configuration, instructions, catalog
     owners = dict.fromkeys(owner for owner, _, _ in claims)
@@ -255,13 +255,13 @@ def _open_project(
     if confirm is None or all(map(has_decision, outermost)):
         names, command = ", ".join(name for _, name, _ in claims), "toolglot trust"
         command += "" if outermost == [project] else f" {outermost[0]}"
-        print_note(f"ignoring {names}: the directory is not trusted (run `{command}`)")
+        print_note(f"ignoring {escape_line(names)}: the directory is not trusted (run `{command}`)")
         return configuration, instructions, catalog
     printer = Printer(sys.stdout)
     for text in (line for _, _, lines in claims for line in lines):
-        for row in Line(escape_deceptive(text).replace("\n", "␊")).wrap(printer.width - 1, CONTINUATION):
+        for row in Line(escape_line(text)).wrap(printer.width - 1, CONTINUATION):
             printer.write(row.append("\n"))
-    name = " and ".join(escape_deceptive(str(owner)).replace("\n", "␊") for owner in outermost)
+    name = " and ".join(escape_line(str(owner)) for owner in outermost)
     is_trusted = confirm(f"Do you trust {'this directory' if outermost == [project] else name}?")
     for owner in outermost:
         (trust_directory if is_trusted else refuse_trust)(owner)

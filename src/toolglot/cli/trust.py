@@ -12,6 +12,7 @@ from toolglot.config.mcp_servers import find_servers
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import is_trusted, list_trusted_directories, revoke_trust, trust_directory
 from toolglot.errors import UsageError
+from toolglot.sanitize import escape_line
 
 
 @click.command()
@@ -63,7 +64,6 @@ def _show_effects(directory: Path, *, is_removed: bool) -> None:
     effect = "are now ignored" if is_removed else "need trust"
     configuration = read_configuration(directory=directory, trusted=False)
     for entry in find_servers(configuration, directory=directory, trusted=False).withheld:
-        print_line(
-            f"{entry.origin} {'no longer starts' if is_removed else 'starts'} the MCP server {entry.name}: {entry.target}"
-        )
+        verb = "no longer starts" if is_removed else "starts"
+        print_line(escape_line(f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}"))
     show_withheld(configuration, f"settings in its {PROJECT_FILE} that {effect}:")

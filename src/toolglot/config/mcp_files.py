@@ -4,7 +4,9 @@ One bad entry does not take the others down: it has a `problem`. What is not und
 file never gives approvals: keys that would (`alwaysAllow`) are reported, too.
 """
 
+import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +25,7 @@ __all__ = [
     "ServerInput",
     "parse_env_file",
     "parse_server_file",
+    "read_env_file",
     "read_server_file",
 ]
 
@@ -233,6 +236,25 @@ class _EntryReader:
         if wanted and not getattr(settings, wanted):
             return f"{self._place} has the type {transport}, which needs a {wanted}"
         return ""
+
+
+def read_env_file(path: Path, *, within: Path | None) -> dict[str, str]:
+    """Read the variables in a file. `within`: a directory that it must be in. Raises UsageError: the reason, in a few words."""
+    real_path = os.path.realpath(path)
+    if within is not None and not Path(real_path).is_relative_to(os.path.realpath(within)):
+        raise UsageError("it is not in the directory of the project")
+    try:
+        with open(os.open(real_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError("it is not a regular file")
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise UsageError(f"it is larger than {_MAX_BYTES:,} bytes")
+        return parse_env_file(data.decode("utf-8-sig"))
+    except OSError as e:
+        raise UsageError(e.strerror or "it cannot be opened") from None
+    except ValueError:
+        raise UsageError("it is not UTF-8 text") from None
 
 
 def parse_env_file(text: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from toolglot.config.layers import PROJECT_FILE, Configuration, list_project_directories
-from toolglot.config.mcp_files import PROJECT_FILES, ServerFile, ServerInput, parse_env_file, read_server_file
+from toolglot.config.mcp_files import PROJECT_FILES, ServerFile, ServerInput, read_env_file, read_server_file
 from toolglot.config.settings import ServerSettings
 from toolglot.config.trust import is_trusted
 from toolglot.engine.signin.environment import KEY_VARIABLES, read_key_variable, remember_key
@@ -30,7 +30,7 @@ __all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers", "remember
 
 AskInput = Callable[[ServerInput], str | None]
 """Asks the user for an input of VS Code; None: not answered."""
-_VARIABLE = re.compile(r"\$\{([^${}]*)\}")
+_VARIABLE = re.compile(r"\$?\$\{([^${}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH|DSN", re.IGNORECASE)
 _DEFAULTS = ServerSettings()
@@ -64,6 +64,16 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         """What it starts, or its address, for people: without secrets."""
         return redact(self.settings.url or shlex.join((self.settings.command, *self.settings.args)), by_name=True)
 
+    @property
+    def claim(self) -> str:
+        """What trusting it means, for people: what it starts, and which of the user's variables it gets."""
+        settings, places = self.settings, _Expander(self, None).places
+        texts = (settings.command, *settings.args, *settings.env.values(), settings.url, *settings.headers.values())
+        matches = [match for text in texts for match in _VARIABLE.finditer(text) if not match[0].startswith("$$")]
+        words = (match[1].removeprefix("env:").partition(":-")[0] for match in matches)
+        variables = dict.fromkeys(word for word in words if _NAME.fullmatch(word) and word not in places)
+        return f"{self.target} (it gets your variables {', '.join(variables)})" if variables else self.target
+
     def resolve(self, ask: AskInput | None = None) -> McpServer:
         """Return the server with variables, inputs and its env file filled in. Raises UsageError."""
         if self.problem:
@@ -74,10 +84,10 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         if self.env_file:
             path = self.directory / os.path.expanduser(expand(self.env_file))
             try:
-                env = {**parse_env_file(path.read_text(encoding="utf-8-sig")), **env}
-            except (OSError, ValueError) as e:
-                reason = getattr(e, "strerror", None) or "it is not UTF-8 text"
-                raise UsageError(f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {reason}") from None
+                variables = read_env_file(path, within=self.directory if self.is_project else None)
+            except UsageError as e:
+                raise UsageError(f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {e}") from None
+            env = {name: value for name, value in variables.items() if name not in self.forbidden_variables} | env
         headers = {name: expand(value) for name, value in settings.headers.items()}
         remember_secrets(env, headers)
         oauth = replace(settings.oauth, **{n: expand(getattr(settings.oauth, n)) for n in ("client_id", "client_secret")})
@@ -230,7 +240,7 @@ class _Expander:
         self._entry, self._ask = entry, ask
         self._inputs: dict[str, str] = {}
         home, directory = os.path.expanduser("~"), str(entry.directory)
-        self._places = {
+        self.places = {
             **dict.fromkeys(("workspaceFolder", "workspaceRoot", "CLAUDE_PROJECT_DIR", "cwd"), directory),
             "workspaceFolderBasename": entry.directory.name,
             "userHome": home,
@@ -240,18 +250,19 @@ class _Expander:
 
     def expand(self, text: str) -> str:
         """Return a text with the values of its variables. Raises UsageError."""
-        return _VARIABLE.sub(lambda match: self._find(match[1]), text)
+        return _VARIABLE.sub(lambda match: match[0][1:] if match[0].startswith("$$") else self._find(match[1]), text)
 
     def _find(self, word: str) -> str:
-        if word in self._places:
-            return self._places[word]
+        if word in self.places:
+            return self.places[word]
         kind, colon, rest = word.partition(":")
         if kind == "input" and colon:
             return self._find_input(rest)
-        name, _, default = (rest if kind == "env" and colon else word).partition(":-")
+        name, _, default = word.removeprefix("env:").partition(":-")
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"the MCP server {self._entry.name} uses ${{{word}}}, which is not supported: write the value instead"
+                f"the MCP server {self._entry.name} uses ${{{word}}}, which is not supported: write the value instead, "
+                f"or $${{{word}}} if the program itself replaces it"
             )
         if name in self._entry.forbidden_variables:
             raise UsageError(

@@ -35,7 +35,7 @@ from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.loop.saved_runs import CHANGED_SINCE_SAVED, is_intact
 from toolglot.messages import Media, Text
-from toolglot.sanitize import escape_deceptive, shorten
+from toolglot.sanitize import escape_line, shorten
 
 _MAX_EDITED = 300  # characters of arguments that can be edited on a line
 
@@ -161,7 +161,7 @@ class Chat:
 
     async def confirm(self, question: str) -> bool:
         """Ask the user a yes/no question between two turns; without a terminal, the answer is no."""
-        self.screen.print_rows([Line("? ", "bold yellow").append(escape_deceptive(question).replace("\n", "␊"))])
+        self.screen.print_rows([Line("? ", "bold yellow").append(escape_line(question))])
         return self.keyboard.is_terminal and await self.reader.choose("  y yes · n no: ", ("yes", "no")) == "yes"
 
     # ---- a turn

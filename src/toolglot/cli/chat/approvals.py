@@ -9,7 +9,7 @@ from toolglot.cli.chat.screen import Screen
 from toolglot.cli.styled import Line, PlainConsole
 from toolglot.config.settings import ChatSettings
 from toolglot.jsontext import dumps_text
-from toolglot.sanitize import escape_deceptive
+from toolglot.sanitize import escape_line
 
 _MAX_LINES = 200
 _DIFF = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch|@@ )", re.MULTILINE)
@@ -68,7 +68,7 @@ def describe_approval(approval: ApprovalRequest) -> list[Line]:
 
 
 def _escape_line(text: str) -> str:
-    return escape_deceptive(text.expandtabs(4)).replace("\n", "␊")
+    return escape_line(text.expandtabs(4))
 
 
 def _color_diff(text: str) -> list[Line]:

@@ -7,7 +7,7 @@ from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.cli.chat.input import PipeReader, TerminalReader
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.styled import Line
-from toolglot.sanitize import escape_deceptive
+from toolglot.sanitize import escape_deceptive, escape_line
 
 __all__ = ["answer_form", "fill_form"]
 
@@ -20,7 +20,7 @@ async def answer_form(
 ) -> Decision:
     """Let the user fill in what a server asks for while its call runs. Raises EndOfInput, KeyboardInterrupt."""
     lines = escape_deceptive(approval.preview.expandtabs(4)).split("\n")
-    reason = escape_deceptive(approval.reason).replace("\n", "␊")
+    reason = escape_line(approval.reason)
     screen.print_rows([Line("? ", "bold yellow").append(reason, "bold"), *(Line(f"    {line}") for line in lines)])
     screen.note("  your answer is sent to this MCP server", "dim")
     while not (answer := await reader.choose("  y answer · n decline: ", ("yes", "no"))):
@@ -34,7 +34,7 @@ async def fill_form(form: dict[str, Any], read: Callable[[str], Awaitable[str]])
     fields = cast(dict[str, dict[str, Any]], form.get("properties", {}))
     for name, field in fields.items():
         hint = f" [{field['default']}]" if "default" in field else "" if name in form.get("required", ()) else f" [{_SKIP}]"
-        label = escape_deceptive(f"  {name}{hint}: ".replace("\n", "␊"))
+        label = escape_line(f"  {name}{hint}: ")
         text = (await read(label)).strip()
         if text and text != _SKIP:
             values[name] = _parse_value(field, text)

@@ -3,20 +3,20 @@
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.styled import Line
-from toolglot.sanitize import escape_deceptive
+from toolglot.sanitize import escape_deceptive, escape_line
 
 
 def show_question(question: UserQuestion, screen: Screen) -> None:
     """Print a question with its options."""
     head = Line("? ", "bold yellow")
     if question.header:
-        head.append(f"{escape_deceptive(question.header)}: ".replace("\n", "␊"), "yellow")
+        head.append(f"{escape_line(question.header)}: ", "yellow")
     first, *others = escape_deceptive(question.question.expandtabs(4)).split("\n")
     lines = [head.append(first, "bold"), *(Line(f"    {line}", "bold") for line in others)]
     for number, option in enumerate(question.options, 1):
-        line = Line(f"  {number} ").append(escape_deceptive(option.label).replace("\n", "␊"), "bold")
+        line = Line(f"  {number} ").append(escape_line(option.label), "bold")
         if option.description:
-            line.append(f"  {escape_deceptive(option.description)}".replace("\n", "␊"), "dim")
+            line.append(f"  {escape_line(option.description)}", "dim")
         lines.append(line)
     screen.print_rows(lines)
     if question.multi:
