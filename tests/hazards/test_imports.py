@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
-HEAVY = {"aiohttp", "prompt_toolkit", "rich", "pydantic", "keyring", "azure", "google.auth", "playwright", "trafilatura"}
-HEAVY |= {"opentelemetry", "mcp", "acp", "ag_ui"}
+HEAVY = {
+    *("aiohttp", "prompt_toolkit", "rich", "pydantic", "keyring", "azure", "google.auth", "playwright", "trafilatura"),
+    *("opentelemetry", "mcp", "acp", "ag_ui"),
+}
 TEMPLATE = """
 import sys
 from unittest.mock import patch

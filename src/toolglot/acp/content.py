@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 from acp.schema import (
     AudioContentBlock,
@@ -72,7 +71,9 @@ def _path(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return uri
-    path = url2pathname(parts.path) if os.name == "nt" else unquote(parts.path)
+    path = unquote(parts.path)
+    if os.name == "nt":
+        path = path.removeprefix("/")  # file:///C:/project
     return f"{path}#{parts.fragment}" if parts.fragment else path
 
 

@@ -244,7 +244,8 @@ def read_env_file(path: Path, *, within: Path | None) -> dict[str, str]:
     if within is not None and not Path(real_path).is_relative_to(os.path.realpath(within)):
         raise UsageError("it is not in the directory of the project")
     try:
-        with open(os.open(real_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        # A pipe must not block us; Windows has no such flag, nor pipes among its files.
+        with open(os.open(real_path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UsageError("it is not a regular file")
             data = file.read(_MAX_BYTES + 1)
