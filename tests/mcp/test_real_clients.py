@@ -1,7 +1,6 @@
 """Real clients of others use `toolglot mcp serve`: MCP's Inspector, Claude Code and Codex.
 
-The Inspector comes from npm with the tests. The coding agents are taken from the PATH, or from the directory that
-TOOLGLOT_PROGRAMS names; their model is the simulator.
+They come from npm with the tests; the model of the coding agents is the simulator.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.npm.packages import npm_program
-from tests.simulator.test_real_programs import CLAUDE, CODEX, PROGRAMS, run_program
+from tests.simulator.test_real_programs import CLAUDE, CODEX, FIND, PROGRAMS, run_program
 
 from toolglot.builtin.tools import builtins
 from toolglot.facades.catalog import find_facade
@@ -77,9 +76,10 @@ async def test_coding_agents_use_the_tools(program: str, tmp_path: Path, monkeyp
     # Claude Code waits only a moment for its servers, which is not enough on a busy machine.
     patience = {"MCP_CONNECTION_NONBLOCKING": "false", "MCP_CONNECT_TIMEOUT_MS": "60000"}
     monkeypatch.setitem(PROGRAMS, "with our tools", (program, words, patience, ""))
-    calls = 'call mcp__toolglot__shell {"command": "cat note.txt"}'
-    if program == "codex":  # it shows the tools of servers only when the model looks for them
-        calls = f'call tool_search {{"query": "toolglot shell run command", "limit": 3}}\nthen {calls}'
-    output, tap = await run_program("with our tools", f"{calls}\nthen say It is done.", tmp_path)
+    # Both show the tools of servers only when the model looks for them.
+    tool = "mcp__toolglot__shell"
+    search = 'call tool_search {"query": "toolglot shell run command", "limit": 3}' if program == "codex" else FIND.format(tool)
+    prompt = f'{search}\nthen call {tool} {{"command": "cat note.txt"}}\nthen say It is done.'
+    output, tap = await run_program("with our tools", prompt, tmp_path)
     assert "It is done." in output
     assert "swordfish" in tap.exchanges[-1][2].decode()

@@ -7,6 +7,7 @@ skipped with the reason where it is impossible.
 
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,13 @@ SECONDS = 300
 def npm_program(name: str) -> list[str]:
     """How to start a program of these packages, by the name that npm gives it; skips the test where it cannot be had."""
     return [node(), str((_installed() / ".bin" / name).resolve(strict=True))]
+
+
+def native_program(package: str, name: str) -> list[str]:
+    """Likewise, for a program that is no script: its package for this platform has it."""
+    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    program = _installed() / f"{package}-{sys.platform}-{machine}" / name
+    return [str(program)] if program.is_file() else pytest.skip(f"{package} is not there for {sys.platform}-{machine}")
 
 
 def npm_package(name: str) -> Path:
@@ -106,7 +114,7 @@ def main(words: list[str]) -> int:
     with _lock():
         if _is_current():
             return 0
-        print("installing packages from npm into .npm-packages (make test SYSTEM=no skips this) …", flush=True)
+        print("installing packages from npm into .npm-packages (1.1 GB; make test SYSTEM=no skips this) …", flush=True)
         if "--background" in words and os.fork():
             os._exit(0)
         problem = _install(program)

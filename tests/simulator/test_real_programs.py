@@ -1,24 +1,22 @@
 """Real coding agents run a whole tool loop against the simulator, as their users start them.
 
-They are taken from the PATH, or from the directory that TOOLGLOT_PROGRAMS names (`…/node_modules/.bin`):
-npm install @openai/codex @anthropic-ai/claude-code @google/gemini-cli
+They come from npm with the tests. TOOLGLOT_PROGRAMS names a directory with other versions of them.
 """
 
 import asyncio
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.npm.packages import native_program, npm_program
 
 from toolglot.jsontext import dumps, dumps_text, loads_object
 from toolglot.simulator.core import SimulatedResponse, Simulator
 from toolglot.simulator.server import serve
 
 SECONDS = 120
-PACKAGES = {"codex": "@openai/codex", "claude": "@anthropic-ai/claude-code", "gemini": "@google/gemini-cli"}
 CODEX = (
     *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-c", 'model_provider="simulated"', "-c"),
     'model_providers.simulated={{name="simulated",base_url="{url}/v1",wire_api="responses",env_key="OPENAI_API_KEY",'
@@ -29,12 +27,18 @@ CLAUDE = ("--dangerously-skip-permissions", "--model", "claude-opus-4-8", "-p")
 SEARCH = {"ENABLE_TOOL_SEARCH": "true"}
 SCRIPT = 'const result = await tools.exec_command({cmd: "cat note.txt"}); text(result.output)'
 BASH = 'call Bash {"command": "cat note.txt", "description": "Read the note"}'
+FIND = 'call ToolSearch {{"query": "select:{}", "max_results": 1}}'
 # name -> (program, its arguments, its environment, calls of which one reads the file)
 PROGRAMS: dict[str, tuple[str, tuple[str, ...], dict[str, str], str]] = {
     "codex": ("codex", (*CODEX, "gpt-5.5"), {}, 'call exec_command {"cmd": "cat note.txt"}'),
     "codex in code mode": ("codex", (*CODEX, "gpt-5.6-sol"), {}, f"call exec {dumps_text({'input': SCRIPT})}"),
     "claude": ("claude", CLAUDE, {}, BASH),
-    "claude with deferred tools": ("claude", CLAUDE, SEARCH, f"call TaskList {{}}\nthen {BASH}"),
+    "claude with deferred tools": (
+        "claude",
+        CLAUDE,
+        SEARCH,
+        f"{FIND.format('CronList')}\nthen call CronList {{}}\nthen {BASH}",
+    ),
     "gemini": ("gemini", ("--yolo", "-p"), {}, 'call read_file {"file_path": "note.txt"}'),
 }
 
@@ -52,13 +56,17 @@ class Tap(Simulator):
         return answer
 
 
+def find_program(name: str) -> list[str]:
+    """Return how to start a coding agent; skips the test where it cannot be had."""
+    if directory := os.environ.get("TOOLGLOT_PROGRAMS"):
+        return [shutil.which(name, path=directory) or pytest.skip(f"{name} is not in TOOLGLOT_PROGRAMS")]
+    return native_program("@anthropic-ai/claude-code", name) if name == "claude" else npm_program(name)
+
+
 async def run_program(name: str, prompt: str, folder: Path) -> tuple[str, Tap]:
     """Run a program with a prompt, and return what it printed, and the simulator it asked."""
     program, arguments, extra, _ = PROGRAMS[name]
-    search = os.pathsep.join([os.environ.get("TOOLGLOT_PROGRAMS", ""), os.environ["PATH"]])
-    file = shutil.which(program, path=search)
-    if file is None or sys.platform == "win32":
-        pytest.skip(f"{program} is not installed: npm install {PACKAGES[program]}")
+    command = find_program(program)
     home, tap = folder / "home", Tap()
     (home / ".gemini").mkdir(parents=True)
     settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
@@ -71,7 +79,7 @@ async def run_program(name: str, prompt: str, folder: Path) -> tuple[str, Tap]:
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1"}
         trust = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "NO_COLOR": "1"}
         process = await asyncio.create_subprocess_exec(
-            file,
+            *command,
             *(argument.format(url=url) for argument in arguments),
             prompt,
             cwd=folder / "work",
