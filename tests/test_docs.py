@@ -98,7 +98,8 @@ def test_the_commands_of_the_readme_run_in_a_checkout(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     env = {**os.environ, "HOME": str(tmp_path), "COLUMNS": "100", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     env = {name: value for name, value in env.items() if not name.startswith("TOOLGLOT_") and name not in KEY_VARIABLES}
-    for line in (line for line in lines if not line.startswith(("toolglot simulate", "toolglot mcp serve"))):  # which serve
+    servers = ("toolglot simulate", "toolglot mcp serve", "toolglot acp")
+    for line in (line for line in lines if not line.startswith(servers)):
         done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=env, input="", capture_output=True, text=True)
         assert done.returncode == 0, (line, done.stderr)
         assert "Traceback" not in done.stderr
