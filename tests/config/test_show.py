@@ -134,14 +134,35 @@ class TestTrustFolder:
 
     def test_a_folder_without_a_file_may_be_trusted_in_advance(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         run("trust", str(home.project))
-        assert capsys.readouterr().out.startswith(f"{home.project} has no toolglot.toml yet\n")
+        assert capsys.readouterr().out.startswith(f"{home.project} is now trusted: ")
         assert is_trusted(home.project)
 
     def test_nothing_is_trusted_by_accident(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(home.project)
-        with pytest.raises(UsageError, match=r"there is no toolglot\.toml here"):
+        with pytest.raises(UsageError, match=r"^there is nothing here that needs trust"):
             run("trust")
         assert not is_trusted(home.project)
+
+    def test_whatever_needs_trust_here_and_above_is_found(
+        self, home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        below = home.project / "below"
+        for path in (home.project / ".git", below):
+            path.mkdir()
+        (home.project / "AGENTS.md").write_text("Use tabs.")
+        (below / ".mcp.json").write_text('{"mcpServers": {"files": {"command": "serve-files"}}}')
+        monkeypatch.chdir(below)
+        run("trust")
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == f"{home.project}/AGENTS.md has instructions for models"
+        assert lines[1].startswith(f"{below}/.mcp.json starts the MCP server files: ")
+        assert lines[-2].startswith(f"{home.project} is now trusted: ")
+        assert lines[-1] == f"{below} is already trusted"  # with it
+
+    def test_what_was_not_trusted_has_no_effects_to_lose(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+        (home.project / "AGENTS.md").write_text("Use tabs.")
+        run("trust", str(home.project), "--remove")
+        assert capsys.readouterr().out == f"{home.project} was not trusted\n"
 
     def test_a_folder_that_does_not_exist_is_named(self) -> None:
         with pytest.raises(UsageError, match=r"^no such directory: 'nowhere'$"):

@@ -1,4 +1,4 @@
-"""`toolglot trust`: trust a project's directory after showing what its file asks for."""
+"""`toolglot trust`: trust a project's directory after showing what its files ask for."""
 
 from pathlib import Path
 
@@ -20,11 +20,11 @@ from toolglot.sanitize import escape_line
 @click.option("--remove", is_flag=True, help="Stop trusting it.")
 @click.option("--list", "list_all", is_flag=True, help="List the trusted directories.")
 def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
-    """Trust the toolglot.toml of a directory.
+    """Trust a project: its settings, instructions and MCP servers.
 
-    A trusted file can change any setting: load tools, set URLs, relax rules. Its AGENTS.md and skills are used, too, and the
-    MCP servers in its .mcp.json, .vscode/mcp.json and .cursor/mcp.json are started. DIRECTORY defaults to that of the
-    project file.
+    A trusted toolglot.toml can change any setting: load tools, set URLs, relax rules. AGENTS.md and skills are used, and the
+    MCP servers in .mcp.json, .vscode/mcp.json and .cursor/mcp.json are started. DIRECTORY defaults to the directories here
+    and above that have any of these, up to the root of the repository.
     """
     if list_all:
         for trusted in list_trusted_directories():
@@ -33,37 +33,62 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
             print_note("no directory is trusted")
         return
     if directory is None:
-        directory, project = Path.cwd(), find_project_file()
-        if project is None and not remove:
-            raise UsageError(f"there is no {PROJECT_FILE} here: name the directory to trust it anyway")
-        directory = project.parent if project else directory
-    elif not directory.is_dir():
+        project = find_project_file()
+        directories = [project.parent if project else Path.cwd()] if remove else _find_directories()
+    elif directory.is_dir():
+        directories = [directory]
+    else:
         raise UsageError(f"no such directory: {str(directory)!r}")
-    directory = directory.resolve()
-    name, was_trusted = str(directory), is_trusted(directory)
+    directories = [each.resolve() for each in directories]
     if remove:
-        revoke_trust(directory)
-        print_line(f"{name} is no longer trusted" if was_trusted else f"{name} was not trusted")
-    elif was_trusted:
-        print_line(f"{name} is already trusted")
+        _revoke(directories[0])
+    else:
+        _grant(directories)
+
+
+def _find_directories() -> list[Path]:
+    """Return the directories here and above that have something to trust. Raises UsageError."""
+    project, here = find_project_file(), Path.cwd()
+    directories = {project.parent} if project else set[Path]()
+    directories.update(load_instructions(here, InstructionSettings()).withheld.values())
+    servers = find_servers(read_configuration(trusted=False), trusted=False).withheld
+    directories.update(entry.directory for entry in servers)
+    if not directories and not is_trusted(here):
+        raise UsageError("there is nothing here that needs trust: name the directory to trust it anyway")
+    return sorted(directories or {here})
+
+
+def _grant(directories: list[Path]) -> None:
+    for directory in (each for each in directories if not is_trusted(each)):  # before any of them is trusted: those below it are, with it
+        _show_effects(directory, is_removed=False)
+    effect = f"{PROJECT_FILE} files in it and below it can change any setting, and its instructions will be used"
+    for directory in directories:
+        if is_trusted(directory):
+            print_line(f"{directory} is already trusted")
+        else:
+            trust_directory(directory)
+            print_line(f"{directory} is now trusted: {effect}")
+
+
+def _revoke(directory: Path) -> None:
+    if not is_trusted(directory):
+        print_line(f"{directory} was not trusted")
         return
-    elif not (directory / PROJECT_FILE).exists():
-        print_line(f"{name} has no {PROJECT_FILE} yet")
-    _show_effects(directory, is_removed=remove)
-    if not remove:
-        trust_directory(directory)
-        print_line(
-            f"{name} is now trusted: {PROJECT_FILE} files in it and below it can change any setting, and its instructions count"
-        )
+    revoke_trust(directory)
+    print_line(f"{directory} is no longer trusted")
+    _show_effects(directory, is_removed=True)
 
 
 def _show_effects(directory: Path, *, is_removed: bool) -> None:
     """Print everything in a directory that needs trust."""
-    for path in load_instructions(directory, InstructionSettings()).withheld:
-        print_line(f"{path} {'is now ignored' if is_removed else 'has instructions for models'}")
-    effect = "are now ignored" if is_removed else "need trust"
+    for path, owner in load_instructions(directory, InstructionSettings()).withheld.items():
+        if owner == directory:
+            print_line(f"{path} {'is now ignored' if is_removed else 'has instructions for models'}")
     configuration = read_configuration(directory=directory, trusted=False)
     for entry in find_servers(configuration, directory=directory, trusted=False).withheld:
-        verb = "no longer starts" if is_removed else "starts"
-        print_line(escape_line(f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}"))
-    show_withheld(configuration, f"settings in its {PROJECT_FILE} that {effect}:")
+        if entry.directory == directory:
+            verb = "no longer starts" if is_removed else "starts"
+            print_line(escape_line(f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}"))
+    if configuration.project == directory:
+        effect = "are now ignored" if is_removed else "need trust"
+        show_withheld(configuration, f"settings in its {PROJECT_FILE} that {effect}:")
