@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor
 from tests.loop.agents import StuckTool, Wiretap, agent, cancelled, hook
 from tests.telemetry.recorder import Recorder, parse
 
@@ -300,6 +301,21 @@ def test_cancelled_and_abandoned_runs_end_their_spans(caplog: pytest.LogCaptureF
 
 
 # ---- content
+
+
+def test_a_span_that_cannot_be_started_fails_the_run() -> None:
+    """It must not leave the run waiting for a call that never began."""
+
+    class Refusing(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            if span.name == "execute_tool add":
+                raise ValueError("no more spans")
+
+    recorder = Recorder()
+    recorder.tracer_provider.add_span_processor(Refusing())
+    talker = agent("anthropic", tools=[add], telemetry=recorder.telemetry())
+    with pytest.raises(ValueError, match="no more spans"):
+        asyncio.run(asyncio.wait_for(talker.run('call add {"a": 1, "b": 2}'), 30))
 
 
 def test_content_is_recorded_only_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

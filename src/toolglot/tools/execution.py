@@ -239,15 +239,15 @@ class Execution:
     async def _run(self) -> None:
         batch, prepared = self._batch, self._prepared
         executor = batch.executor
-        if (telemetry := executor.telemetry) is not None:
-            is_approved = prepared.approved is True
-            self._end_span = telemetry.start_tool(
-                prepared.tool.definition, prepared.call, prepared.shown_name, is_approved=is_approved
-            )
-        if batch.emit is not None:
-            batch.emit(ToolStarted(prepared.call))
         outcome: ToolOutcome | None = None
         try:
+            if (telemetry := executor.telemetry) is not None:
+                is_approved = prepared.approved is True
+                self._end_span = telemetry.start_tool(
+                    prepared.tool.definition, prepared.call, prepared.shown_name, is_approved=is_approved
+                )
+            if batch.emit is not None:
+                batch.emit(ToolStarted(prepared.call))
             try:
                 outcome = await self._run_attempts()
                 if executor.hooks.after_tool and outcome.suspended is None:
