@@ -99,6 +99,10 @@ async def test_an_address_in_use_is_an_error_of_one_sentence() -> None:
         with pytest.raises(ToolglotError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
             async with serve_http(McpToolServer([add]), port=httpx.URL(url).port or 0):
                 pass
+    for host, message in (("127.0.0.999", r"127\.0\.0\.999:0: [\w ]+"), ("ä" * 100, "'ä+': it is not a valid name of a host")):
+        with pytest.raises(ToolglotError, match=f"^cannot listen on {message}$"):
+            async with serve_http(McpToolServer([add]), host, token=TOKEN):
+                pass
 
 
 async def test_the_end_of_the_server_ends_calls_and_connections() -> None:

@@ -6,7 +6,6 @@ from other origins are refused, and without the token nothing is served at all.
 
 import asyncio
 import hmac
-import os
 import re
 import socket
 from collections.abc import AsyncGenerator, Generator
@@ -94,9 +93,12 @@ async def serve_http(
     """Serve, and yield the URL. Port 0 picks a free one. The exit ends all connections. Raises UsageError, ToolglotError."""
     app = http_app(server, host=host, token=token, **options)
     try:
+        host.encode("idna")  # socket would leave itself open, and raise a TypeError
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except UnicodeError:
+        raise ToolglotError(f"cannot listen on {host!r}: it is not a valid name of a host") from None
     except OSError as e:
-        reason = os.strerror(e.errno) if e.errno is not None and e.errno > 0 else e  # e.strerror repeats the address
+        reason = (e.strerror or str(e)).partition(" (while ")[0]  # which repeats the address
         raise ToolglotError(f"cannot listen on {host}:{port}: {reason}") from None
     # Its log would say that connections were ended, which is what the exit is for.
     runner = _Runner(
