@@ -1,6 +1,7 @@
 """`toolglot mcp serve` as clients start it: a program of its own, on stdin and stdout or over HTTP."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ BOTH = (False, True)
 TOOLS = '''
 import os, sys
 from toolglot import tool
+print("not the protocol")
+os.write(1, b"not the protocol either")
 @tool
 def shout(text: str) -> str:
     """Shout a text."""
@@ -133,6 +136,22 @@ def test_ctrl_c_ends_it_although_the_client_is_still_there(tmp_path: Path) -> No
         assert b'"id":1' in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert (process.wait(), process.stderr and process.stderr.read()) == (0, b"")
+
+
+def test_stdout_has_nothing_but_the_protocol(tmp_path: Path) -> None:
+    """Also not what a module with tools prints when it is imported."""
+    (tmp_path / "own.py").write_text(TOOLS)
+    words = ("--root", str(tmp_path), "--tools", str(tmp_path / "own.py"), "--no-builtin")
+    command = [sys.executable, "-m", "toolglot.cli.main", "mcp", "serve", *words]
+    streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env={**os.environ, **PLAIN}, text=True, **streams) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        out, err = process.communicate()
+    assert (out, err.count("not the protocol")) == ("", 2)
 
 
 def test_wrong_usage() -> None:

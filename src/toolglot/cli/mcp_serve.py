@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -60,6 +60,7 @@ def serve(
     try:
         from toolglot.mcp import serve_http, serve_stdio
         from toolglot.mcp.http_server import is_loopback
+        from toolglot.mcp.stdio_server import claim_streams
     except ImportError as e:
         raise ToolglotError(str(e)) from None
     hide_environment((), {TOKEN_VARIABLE})
@@ -68,7 +69,11 @@ def serve(
         remember_key(token)  # so that it is redacted in logs
     elif port is not None and not is_loopback(host):
         raise UsageError(f"{host} can be reached from other machines: set {TOKEN_VARIABLE} to a token that clients must send")
-    with prepare(Flags(**flags), want_builtin=True) as cli_setup:
+    # The streams come first: what modules with tools print when they are imported is not for the client.
+    with (
+        claim_streams() if port is None else nullcontext() as streams,
+        prepare(Flags(**flags), want_builtin=True) as cli_setup,
+    ):
         cli_setup.print_notices()
         is_known = port is None or bool(token)
         server = _create_server(
@@ -80,7 +85,7 @@ def serve(
             with suppress(NotImplementedError):  # Windows
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task is not None and task.cancel())
             if port is None:
-                await serve_stdio(server)
+                await serve_stdio(server, streams)
                 return
             async with serve_http(server, host, port, token=token) as url:
                 print_line(f"listening on {url}")

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from io import TextIOWrapper
 from threading import Thread
 from typing import Any, cast
@@ -14,12 +14,17 @@ from mcp.server.stdio import stdio_server
 
 from toolglot.mcp.server import McpToolServer
 
-__all__ = ["serve_stdio"]
+__all__ = ["claim_streams", "serve_stdio"]
+
+Streams = tuple[TextIOWrapper, TextIOWrapper]
 
 
-async def serve_stdio(server: McpToolServer) -> None:
-    """Serve one client until it closes our stdin. A cancellation ends it at once. Raises OSError if it cannot be answered."""
-    with _claim_streams() as (stdin, stdout):
+async def serve_stdio(server: McpToolServer, streams: Streams | None = None) -> None:
+    """Serve one client until it closes our stdin. A cancellation ends it at once. Raises OSError if it cannot be answered.
+
+    `streams`: those of `claim_streams`, for a program that claims them before it imports what may print.
+    """
+    with claim_streams() if streams is None else nullcontext(streams) as (stdin, stdout):
         # The SDK's own reader blocks in a thread that nothing can interrupt, so that Ctrl-C would wait for the client.
         lines = cast(Any, _read_lines(stdin))
         try:
@@ -34,7 +39,7 @@ async def serve_stdio(server: McpToolServer) -> None:
 
 
 @contextmanager
-def _claim_streams() -> Generator[tuple[TextIOWrapper, TextIOWrapper]]:
+def claim_streams() -> Generator[Streams]:
     """Yield stdin and stdout under numbers of their own. Until the end, 0 is empty and 1 is stderr, for children too."""
     sys.stdout.flush()
     # Closed by nobody: a thread may still wait for a line when the program ends.
