@@ -3,7 +3,8 @@
 import asyncio
 import base64
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import mcp_types as types
@@ -13,7 +14,7 @@ from mcp.client.subscriptions import ToolsListChanged
 from mcp import Client, MCPError
 from toolglot import Allow, ApprovalRequest, Media, Tool, ToolConfig, ToolOutput, ToolRegistry, tool
 from toolglot.builtin.tools import builtins
-from toolglot.facades.catalog import find_facade
+from toolglot.facades.catalog import FACADE_MODULES, find_facade
 from toolglot.mcp import McpServer, McpServers, McpToolServer, serve_http
 from toolglot.mcp.server_types import legal_name
 from toolglot.tools.audit import AuditLog
@@ -414,6 +415,54 @@ async def test_read_only(mode: str) -> None:
         refused = await client.call_tool("delete", {"path": "a"})
         assert refused.is_error
         assert "not allowed" in text(refused)
+
+
+async def test_read_only_excludes_a_writer_that_has_the_name_of_a_reader() -> None:
+    readers = [tool(lambda: "", name=name, namespace="a", effects="read") for name in ("item", "other")]
+    writer = tool(lambda: "written", name="item", namespace="b", effects="write")
+    served = McpToolServer([*readers, writer], read_only=True, approve=lambda request: "yes")
+    async with connect(served, "auto") as client:
+        assert [item.name for item in (await client.list_tools()).tools] == ["a.other", "read_result"]
+        with pytest.raises(MCPError, match=r"no such tool: 'b\.item'"):
+            await client.call_tool("b.item", {})
+
+
+WRITERS: list[tuple[str, dict[str, Any]]] = [
+    ("write", {"path": "new", "content": "x"}),
+    ("shell", {"command": "touch new"}),
+    ("Write", {"file_path": "new", "content": "x"}),
+    ("Bash", {"command": "touch new"}),
+    ("bash", {"command": "touch new"}),
+    ("write_file", {"file_path": "new", "content": "x"}),
+    ("run_shell_command", {"command": "touch new"}),
+    ("exec_command", {"cmd": "touch new"}),
+    ("shell_command", {"command": "touch new"}),
+    ("apply_patch", {"input": "*** Begin Patch\n*** Add File: new\n+x\n*** End Patch"}),
+    ("str_replace_based_edit_tool", {"command": "create", "path": "new", "file_text": "x"}),
+]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_read_only_under_every_facade(read_only: bool, tmp_path: Path) -> None:
+    """A writer cannot be reached by any name: its own, that of the facade or that of another one."""
+    loaded = builtins(tmp_path, state_dir=tmp_path / "state")
+    written: set[str] = set()
+    try:
+        for id in FACADE_MODULES:
+            served = McpToolServer(loaded.tools, facade=find_facade(id), read_only=read_only, approve=lambda request: "yes")
+            async with connect(served, "auto") as client:
+                listed = (await client.list_tools()).tools
+                hints = [item.annotations is not None and item.annotations.read_only_hint for item in listed]
+                assert all(hints) == read_only, id
+                for name, arguments in WRITERS:
+                    with suppress(MCPError):
+                        assert (await client.call_tool(name, arguments)).is_error or not read_only, (id, name)
+                    if (tmp_path / "new").exists():
+                        written.add(name)
+                        (tmp_path / "new").unlink()
+    finally:
+        loaded.close()
+    assert written == (set() if read_only else {name for name, _ in WRITERS})
 
 
 @both

@@ -184,8 +184,10 @@ class McpToolServer:
             return offer
         allowed, facade = self._config.allowed_tools, self._facade
         if self._read_only:
-            readers = (tool.name for tool in self.registry if tool.effects and tool.effects <= {"read"})
-            allowed = frozenset(name for name in readers if allowed is None or name in allowed)
+            # A name may be that of several tools, in namespaces: it is allowed if all of them are readers.
+            others = {tool.name for tool in self.registry if not tool.effects or not tool.effects <= {"read"}}
+            names = {tool.name for tool in self.registry} - others
+            allowed = frozenset(names if allowed is None else names.intersection(allowed))
         base_tools, other_names = split_base_tools(self.registry.definitions(), facade, allowed)
         bound = BoundFacade(facade, self._model, base_tools, other_names) if facade is not None and base_tools else None
         visible = self.registry.definitions() if bound is None else bound.visible_tools(self.registry.definitions())
@@ -194,7 +196,9 @@ class McpToolServer:
         # A result that is too long says how to read the rest. Clients keep lists, so the tool is there from the start.
         added = [] if "read_result" in self.registry else [read_result_tool(ResultStore())]
         shown += [tool.definition for tool in added]
-        runs = {view.qualified_name: view.base_tools for view in bound.views} if bound is not None else {}
+        runs = (
+            {view.qualified_name: view.base_tools.intersection(base_tools) for view in bound.views} if bound is not None else {}
+        )
         tools = {tool.definition.qualified_name: tool for tool in (*self.registry, *added)}
         listed: list[types.Tool] = []
         for definition in shown:
