@@ -16,7 +16,7 @@ __all__ = [
     "PLUGIN_KINDS",
     "Plugin",
     "PluginKind",
-    "describe_conflicts",
+    "describe_problems",
     "list_plugins",
     "load_plugin",
     "plugin_error",
@@ -54,7 +54,7 @@ class Plugin(msgspec.Struct, frozen=True, order=True):
 
 def list_plugins() -> tuple[Plugin, ...]:
     """Return all plug-ins that are installed. None of them is imported."""
-    return tuple(sorted(_read_entry_points()))
+    return tuple(sorted(_read_entry_points()[0]))
 
 
 def plugin_names(kind: PluginKind) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def load_plugin(kind: PluginKind, name: str) -> Any:
     if len(plugins) > 1:
         raise UsageError(_describe_conflict(kind, name, [plugin.origin for plugin in plugins]))
     try:
-        return _read_entry_points()[plugins[0]].load() if plugins else None
+        return _read_entry_points()[0][plugins[0]].load() if plugins else None
     except (Exception, SystemExit) as e:  # its code is not ours
         raise plugin_error(kind, name, f"cannot be loaded: {type(e).__name__}: {e}") from e
 
@@ -81,13 +81,17 @@ def plugin_error(kind: PluginKind, name: str, problem: str) -> UsageError:
     return UsageError(f"the {PLUGIN_KINDS[kind]} {name!r} of the package {package} {problem}; update or uninstall the package")
 
 
-def describe_conflicts(own_names: Mapping[PluginKind, Collection[str]]) -> list[str]:
-    """Return a sentence for every name that several packages have. `own_names`: those of toolglot, by kind."""
+def describe_problems(own_names: Mapping[PluginKind, Collection[str]]) -> list[str]:
+    """Return a sentence for every package that cannot be read, and for every name that several packages have.
+
+    `own_names`: those of toolglot, by kind.
+    """
     packages: dict[tuple[PluginKind, str], list[str]] = {}
     for plugin in list_plugins():
         origins = ["toolglot"] if plugin.name in own_names.get(plugin.kind, ()) else list[str]()
         packages.setdefault((plugin.kind, plugin.name), origins).append(plugin.origin)
-    return [_describe_conflict(kind, name, origins) for (kind, name), origins in packages.items() if len(origins) > 1]
+    conflicts = [_describe_conflict(kind, name, origins) for (kind, name), origins in packages.items() if len(origins) > 1]
+    return [*_read_entry_points()[1], *conflicts]
 
 
 def _describe_conflict(kind: PluginKind, name: str, origins: list[str]) -> str:
@@ -96,13 +100,25 @@ def _describe_conflict(kind: PluginKind, name: str, origins: list[str]) -> str:
 
 
 @cache
-def _read_entry_points() -> dict[Plugin, Any]:
-    """Return every plug-in with its entry point."""
-    from importlib.metadata import entry_points  # not at the top: it takes longer to import than all of this package
+def _read_entry_points() -> tuple[dict[Plugin, Any], list[str]]:
+    """Return every plug-in with its entry point, and a sentence for every package whose entry points cannot be read."""
+    from importlib.metadata import distributions  # not at the top: it takes longer to import than all of this package
 
+    kinds: dict[str, PluginKind] = {f"toolglot.{kind}": kind for kind in PLUGIN_KINDS}
     plugins: dict[Plugin, Any] = {}
-    for kind in PLUGIN_KINDS:
-        for entry in entry_points(group=f"toolglot.{kind}"):
-            package, version = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("unknown", "")
-            plugins[Plugin(kind, entry.name, package, version, entry.value)] = entry
-    return plugins
+    packages, problems = set[str](), list[str]()
+    # Not `entry_points()`: one package with a damaged file, whatever it is for, would hide all others.
+    for distribution in distributions():
+        try:
+            entries = [entry for entry in distribution.entry_points if entry.group in kinds]
+        except Exception as e:
+            name = distribution.metadata["Name"] or "without a name"
+            problems.append(f"the entry points of the package {name} cannot be read: {type(e).__name__}: {e}; reinstall it")
+            continue
+        if not entries:
+            continue
+        package, version = distribution.metadata["Name"] or "unknown", distribution.metadata["Version"] or ""
+        if package not in packages:  # else one that comes earlier in sys.path hides it
+            packages.add(package)
+            plugins |= {Plugin(kinds[entry.group], entry.name, package, version, entry.value): entry for entry in entries}
+    return plugins, problems

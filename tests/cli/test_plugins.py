@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -179,6 +180,25 @@ class TestMistakes:
         conflict = "several packages have the facade 'codex': toolglot, fake_own 2.0; toolglot's own is used"
         assert conflict in json.loads(outcome.out)["problems"]
         assert outcome.code == 1
+
+    @pytest.mark.parametrize("lines", [b"nonsense", b"\xff = x:y"])
+    def test_a_package_that_cannot_be_read_hides_no_other(self, install: Install, tmp_path: Path, lines: bytes) -> None:
+        install("fake_damaged", "tools", "x", "fake_damaged:X")
+        (tmp_path / "fake_damaged-site/fake_damaged-2.0.dist-info/entry_points.txt").write_bytes(b"[console_scripts]\n" + lines)
+        install("fake_fine", "tools", "fine", "fake_fine:TOOLS", "TOOLS = [print]")
+        assert load_tools("fine") == [print]
+        outcome = run_cli("doctor", "--json")
+        report = json.loads(outcome.out)
+        assert outcome.code == 1
+        assert "fine" in [row["name"] for row in report["plugins"]]
+        (problem,) = (each for each in report["problems"] if "fake_damaged" in each)
+        assert problem.startswith("the entry points of the package fake_damaged cannot be read: ")
+        assert problem.endswith("; reinstall it")
+
+    def test_of_two_versions_the_first_on_the_path_counts(self, install: Install, tmp_path: Path) -> None:
+        install("fake_twice", "tools", "twice", "fake_twice:ONE")
+        sys.path.append(str(shutil.copytree(tmp_path / "fake_twice-site", tmp_path / "other")))
+        assert plugins.plugin_names("tools").count("twice") == 1
 
     @pytest.mark.parametrize("code", ["raise RuntimeError('broken')", "raise SystemExit('broken')", "import no_such_module"])
     def test_one_that_fails_to_load_is_one_sentence(self, install: Install, code: str) -> None:

@@ -38,7 +38,7 @@ from toolglot.engine.signin.environment import read_key_variable
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.catalog import FACADE_ALIASES, FACADE_MODULES
 from toolglot.jsontext import dumps_text, loads_object
-from toolglot.plugins import Plugin, describe_conflicts, list_plugins
+from toolglot.plugins import Plugin, describe_problems, list_plugins
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
@@ -147,7 +147,7 @@ def _collect(configuration: Configuration, problems: list[str]) -> Report:
     for directory in {state_directory(), data_directory()}:
         if not is_writable(directory):  # built-in tools and the audit log need it
             problems.append(f"cannot write to the directory {str(directory)!r}: set TOOLGLOT_STATE to use another one")
-    problems += describe_conflicts(
+    problems += describe_problems(
         {
             "facades": {*FACADE_MODULES, *FACADE_ALIASES, "auto"},
             "profiles": {*PROFILES, *ALIASES, *SURFACES, "simulator"},
