@@ -596,11 +596,20 @@ async def test_tools_of_another_server_can_be_served(mode: str) -> None:
         assert "erasing" in (reports[-1] or "")
 
 
-async def test_many_calls_at_once() -> None:
+@both
+async def test_many_calls_at_once(mode: str) -> None:
+    running, most = 0, 0
+
     async def slow(number: int) -> int:
-        await asyncio.sleep(0)
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        running -= 1
         return number
 
-    async with connect(server(slow, config=ToolConfig(max_parallel=1)), "legacy") as client:
+    async with connect(server(slow, config=ToolConfig(max_parallel=4)), mode) as client:
         results = await asyncio.gather(*(client.call_tool("slow", {"number": number}) for number in range(100)))
     assert [text(result) for result in results] == [*map(str, range(100))]
+    assert most == 4

@@ -28,6 +28,9 @@ class ToolSession:
 
     def __init__(self, executor: ToolExecutor, resources: ExitStack) -> None:
         self.executor, self._resources = executor, resources
+        self._slots = asyncio.Semaphore(
+            executor.config.max_parallel
+        )  # each call has a batch of its own, which cannot count them
         self._waiting: dict[str, bool] = {}  # ids of calls that wait for an answer -> whether they have started
 
     async def run(self, call: AnyCall, ruling: Ruling | None, report: Callable[[str], None]) -> ToolOutcome | ApprovalRequest:
@@ -40,9 +43,14 @@ class ToolSession:
 
         batch = CallBatch(self.executor, emit=emit, on_done=outcomes.__setitem__)
         rulings = {} if ruling is None else {0: ruling}
-        await run_turn(
-            self.executor, [(0, call)], batch, rulings=rulings, defer=lambda index, request, is_held: requests.append(request)
-        )
+        async with self._slots:
+            await run_turn(
+                self.executor,
+                [(0, call)],
+                batch,
+                rulings=rulings,
+                defer=lambda index, request, is_held: requests.append(request),
+            )
         while len(self.executor.suspended) > _MAX_SUSPENDED:
             self.release(next(iter(self.executor.suspended)))
         return requests[0] if requests else outcomes[0].suspended or outcomes[0]
