@@ -10,6 +10,8 @@ import httpx
 import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from mcp import Client
 from toolglot import UsageError, tool
@@ -92,6 +94,27 @@ async def test_other_machines_need_a_token() -> None:
         with pytest.raises(UsageError, match="at least 16"):
             http_app(server, host="0.0.0.0", token=token)
     http_app(server, host="0.0.0.0", token=TOKEN)
+
+
+async def test_it_can_be_mounted_in_another_application() -> None:
+    server = McpToolServer([add])
+    transport = httpx.ASGITransport(Starlette(routes=[Mount("/tools", http_app(server, token=TOKEN))]))
+    async with (
+        server.sdk.session_manager.run(),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=HEADERS) as http,
+    ):
+        assert (await http.post("/tools/mcp", json=INITIALIZE)).status_code == 401
+        initialized = await http.post("/tools/mcp", json=INITIALIZE, headers={"authorization": f"Bearer {TOKEN}"})
+        assert initialized.status_code == 200
+
+
+async def test_there_are_only_so_many_sessions() -> None:
+    async with serve_http(McpToolServer([add]), max_sessions=1) as url, httpx.AsyncClient(headers=HEADERS) as http:
+        first, second = [await http.post(url, json=INITIALIZE) for _ in range(2)]
+        assert (first.status_code, second.status_code) == (200, 503)
+        session = {"mcp-session-id": first.headers["mcp-session-id"]}
+        assert (await http.delete(url, headers=session)).status_code == 200
+        assert (await http.post(url, json=INITIALIZE)).status_code == 200
 
 
 async def test_an_address_in_use_is_an_error_of_one_sentence() -> None:

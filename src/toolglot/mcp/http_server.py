@@ -36,8 +36,9 @@ def is_loopback(host: str) -> bool:
 
 
 def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "", **options: Any) -> "ASGIApp":
-    """Return an ASGI application that serves MCP at `/mcp`, to be run or mounted with its lifespan.
+    """Return an ASGI application that serves MCP at `/mcp`.
 
+    To mount it in another one, enter `server.sdk.session_manager.run()` in that one's lifespan.
     `host`: the address that it is reached by; one that is not of this machine needs a `token`, which clients send as
     `Authorization: Bearer TOKEN`. `options`: for the SDK's `streamable_http_app`. Raises UsageError.
     """
