@@ -23,6 +23,7 @@ import pytest
 from hypothesis import settings
 
 import toolglot
+from toolglot.cli.logging_setup import THIRD_PARTY_LOGGERS
 from toolglot.engine.signin import environment
 from toolglot.engine.signin.environment import ENTRA_SECRETS
 from toolglot.jsontext import loads_object
@@ -143,7 +144,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_stays_hidden() -> Iterator[None]:
     """A command that is run in this process hides keys and sets up logging: the next test has its own."""
-    loggers = [logging.getLogger(name) for name in ("toolglot", "aiohttp", "asyncio")]
+    loggers = [logging.getLogger(name) for name in ("toolglot", *THIRD_PARTY_LOGGERS)]
     before = [(one, one.level, [*one.handlers]) for one in loggers]
     yield
     environment._hidden_keys.clear()  # pyright: ignore[reportPrivateUsage]

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from cli_kit import Patch
 
-from toolglot.cli.logging_setup import configure_logging, effective_level
+from toolglot.cli.logging_setup import THIRD_PARTY_LOGGERS, configure_logging, effective_level
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ProviderError, UsageError
 from toolglot.loop.orchestrator import Orchestrator
@@ -26,7 +26,7 @@ from toolglot.tools.config import RetryConfig
 from toolglot.tools.tool import tool
 
 SECRET = "planted-5ba21c-secret"
-LOGGERS = ("toolglot", "aiohttp", "asyncio")
+LOGGERS = ("toolglot", *THIRD_PARTY_LOGGERS)
 log = logging.getLogger("toolglot.engine")
 
 
@@ -108,6 +108,7 @@ class TestTheLevel:
         out = written("info")
         logging.getLogger("asyncio").error("a task was lost")
         logging.getLogger("aiohttp.client").error("a session was lost")
+        logging.getLogger("mcp.server.streamable_http").error("a session was lost")
         assert out.getvalue() == ""
         out = written("debug")
         logging.getLogger("asyncio").error("a task was lost with %s", SECRET)

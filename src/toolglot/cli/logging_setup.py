@@ -23,7 +23,7 @@ from toolglot.redact import REDACTED, redact
 
 Secrets = Callable[[], Iterable[str]]
 LEVELS = ("debug", "info", "warning", "error")
-_THIRD_PARTY_LOGGERS = ("aiohttp", "asyncio")  # enabled at debug only
+THIRD_PARTY_LOGGERS = ("aiohttp", "asyncio", "mcp", "client")  # enabled at debug only; "client" is MCP's, too
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Fields that the message already contains, or that only machines read: left out of lines on stderr.
 _REDUNDANT_FIELDS = frozenset({"model", "seconds", "stop", "error", "attempt", "bytes", "method", "stream", "tool", "kind"})
@@ -44,7 +44,7 @@ def configure_logging(level: str, file: Path | None, *, secrets: Secrets) -> Non
     logger = logging.getLogger("toolglot")
     logger.setLevel(level.upper())
     _replace_handler(logger, handler)
-    for name in _THIRD_PARTY_LOGGERS:
+    for name in THIRD_PARTY_LOGGERS:
         _replace_handler(logging.getLogger(name), handler if level == "debug" else _QuietHandler())
 
 
