@@ -383,6 +383,24 @@ def test_keys_are_hidden_and_odd_text_is_exported() -> None:
             str(value).encode()
 
 
+def test_keys_are_hidden_in_errors_and_after_a_switch() -> None:
+    recorder, busy = Recorder(), Wiretap(errors=[Overloaded("busy")])
+    leaking = Wiretap(errors=[ValueError("not a header: Bearer correct-horse-battery")])  # of a transport of the user
+    first, second = (
+        create_engine("openai-chat:gpt-4o", key="correct-horse-battery", transport=transport, retry=RetryConfig(max_retries=0))
+        for transport in (busy, leaking)
+    )
+    echo = tool(lambda: "correct-horse-battery", name="echo", effects="read")
+    telemetry = recorder.telemetry(content="SPAN_ONLY")
+    asyncio.run(Orchestrator(first, fallbacks=["simulator:anthropic"], tools=[echo], telemetry=telemetry).run("call echo {}"))
+    with pytest.raises(ValueError, match="not a header"):
+        asyncio.run(Orchestrator(second, telemetry=recorder.telemetry()).run("hi"))
+    everything = str([[span.attributes, span.status.description] for span in recorder.spans])
+    assert "not a header: Bearer [hidden]" in everything
+    assert {"execute_tool echo", "chat claude-sonnet-4-5"} <= names(recorder)
+    assert "correct-horse" not in everything
+
+
 def test_each_message_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder, converted = Recorder(), list[Any]()
     convert = content._convert_message  # pyright: ignore[reportPrivateUsage]

@@ -41,7 +41,8 @@ class ContentCache:
     """What was converted for the requests of one run."""
 
     def __init__(self) -> None:
-        self.secrets: Iterable[str] = ()
+        self.secrets = set[str]()
+        """Keys to hide, of all models that were used: a tool may return that of a model before a switch."""
         self._messages: list[tuple[Message, str]] = []
         self._tools: tuple[Sequence[ToolDefinition], Captured] = ((), Captured(()))
 

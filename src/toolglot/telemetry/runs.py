@@ -71,6 +71,7 @@ class RunTelemetry:
         # What was converted for the run before need not be converted again.
         cache = (previous.content if previous is not None else None) or ContentCache()
         self.content: ContentCache | None = cache if content != "NO_CONTENT" else None
+        self._secrets = cache.secrets
         self._reported: set[Loss | Repair] = set()
         self._run: AgentSpan | None = None
 
@@ -95,7 +96,7 @@ class RunTelemetry:
             if self.content is not None and self._captures_spans and result.reply is not None:
                 run.set({"gen_ai.output.messages": self.content.capture_reply(result.reply).text})
         except BaseException as error:
-            run.fail_with(error)
+            run.fail_with(error, self._secrets)
             raise
         finally:
             if self.content is not None and self._captures_spans:  # at the end, when the keys to hide are known
@@ -123,11 +124,12 @@ class RunTelemetry:
                 chat.describe_reply(answer.reply)
                 self._report_changes(chat, (*answer.losses, *answer.repairs))
         except BaseException as error:
-            chat.fail_with(error)
+            self._secrets.update(engine.secrets)  # known now, also those of a sign-in
+            chat.fail_with(error, self._secrets)
             raise
         finally:
+            self._secrets.update(engine.secrets)
             if self.content is not None:
-                self.content.secrets = engine.secrets  # known now, also those of a sign-in
                 content = self.content.capture_request(request.messages, request.tools)
                 if answer is not None:
                     content["gen_ai.output.messages"] = self.content.capture_reply(answer.reply)

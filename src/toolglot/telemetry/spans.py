@@ -175,17 +175,17 @@ class _Span:
         """Mark the operation as failed."""
         self.measures = {**self.measures, "error.type": error_type}
         self.set({"error.type": error_type})
-        self.span.set_status(StatusCode.ERROR, _clean(redact(message)) or None)
+        self.span.set_status(StatusCode.ERROR, _clean(message) or None)
 
-    def fail_with(self, error: BaseException) -> None:
+    def fail_with(self, error: BaseException, secrets: Iterable[str]) -> None:
         """Mark the operation as failed by an exception. A reader that leaves a stream early is no failure."""
         if isinstance(error, GeneratorExit):
             self.add_event("abandoned", {})
         elif isinstance(error, ToolglotError):
-            self.fail(error.type, str(error))
+            self.fail(error.type, redact(str(error), secrets))
         else:
             module, name = type(error).__module__, type(error).__qualname__
-            self.fail(name if module == "builtins" else f"{module}.{name}", str(error))
+            self.fail(name if module == "builtins" else f"{module}.{name}", redact(str(error), secrets))
 
     def end(self) -> None:
         """End the span and record its duration."""
