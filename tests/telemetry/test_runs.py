@@ -7,6 +7,8 @@ import logging
 import subprocess
 import sys
 import threading
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +34,7 @@ from toolglot import (
     tool,
     user,
 )
-from toolglot.telemetry import content
+from toolglot.telemetry import content, options
 from toolglot.telemetry.options import ContentMode, start_run
 from toolglot.tools.config import RetryConfig
 
@@ -428,6 +430,29 @@ def test_without_a_provider_it_is_off() -> None:
     engine = create_engine("simulator")
     assert start_run(None, engine, lambda: "id", None) is None
     assert start_run(True, engine, lambda: "id", None) is not None
+
+
+def test_an_old_opentelemetry_is_an_error_only_if_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("opentelemetry.version.__version__", "1.25.0")
+    monkeypatch.setattr(options, "_has_providers", lambda: True)
+    cached = (options._find_problem, options._warn_of_problem)  # pyright: ignore[reportPrivateUsage]
+    for function in cached:
+        function.cache_clear()
+    try:
+        message = r"telemetry needs OpenTelemetry 1\.35 or newer, not 1\.25\.0: pip install --upgrade 'toolglot\[otel\]'"
+        with pytest.raises(UsageError, match=message):
+            Orchestrator("simulator", telemetry=True)
+        talker = Orchestrator("simulator")
+        assert [asyncio.run(talker.run("say hi")).text for _ in range(2)] == ["hi", "hi"]
+        assert caplog.text.count("runs are not reported: telemetry needs OpenTelemetry 1.35") == 1
+    finally:
+        for function in cached:
+            function.cache_clear()
+    oldest = ".".join(map(str, options._OLDEST))  # pyright: ignore[reportPrivateUsage]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["optional-dependencies"]["otel"] == [f"opentelemetry-api>={oldest}"]
 
 
 PROGRAM = """

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable
+from functools import cache
+from logging import getLogger
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ContentMode", "Telemetry", "check_available", "start_run"]
 
+log = getLogger("toolglot.telemetry")
+_OLDEST = (1, 35)  # as pyproject.toml says; programs may have an older one for reasons of their own
 ContentMode = Literal["NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT"]
 """Where the content of messages and calls is recorded."""
 
@@ -39,12 +43,9 @@ class Telemetry(msgspec.Struct, frozen=True, eq=False):
 
 
 def check_available(telemetry: Telemetry | bool | None) -> None:
-    """Raise UsageError if telemetry is wanted and OpenTelemetry is not installed."""
-    if telemetry:
-        try:
-            import opentelemetry.trace as _  # noqa: F401
-        except ImportError:
-            raise UsageError("telemetry needs OpenTelemetry: pip install 'toolglot[otel]'") from None
+    """Raise UsageError if telemetry is wanted and there is no OpenTelemetry that can be used."""
+    if telemetry and (problem := _find_problem()):
+        raise UsageError(problem)
 
 
 def start_run(
@@ -54,10 +55,40 @@ def start_run(
 
     `find_id` returns the id of the conversation, and `previous` is the telemetry of its last run.
     """
-    if telemetry is False or (telemetry is None and sys.modules.get("opentelemetry.trace") is None):
+    if telemetry is False or (telemetry is None and not _has_providers()):
         return None
-    from toolglot.telemetry.runs import RunTelemetry, has_providers
+    if telemetry is None and _warn_of_problem():  # nobody asked for it, so the run goes on without
+        return None
+    from toolglot.telemetry.runs import RunTelemetry
 
-    if telemetry is None and not has_providers():
-        return None
     return RunTelemetry(telemetry if isinstance(telemetry, Telemetry) else Telemetry(), engine, find_id(), previous)
+
+
+def _has_providers() -> bool:
+    """Return whether the program has set up OpenTelemetry."""
+    modules = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
+    getters = (getattr(modules[0], "get_tracer_provider", None), getattr(modules[1], "get_meter_provider", None))
+    # Until it does, there are stand-ins, whose classes are private.
+    names = [type(get_provider()).__name__.lstrip("_") for get_provider in getters if get_provider is not None]
+    return any(not name.startswith(("Proxy", "NoOp")) for name in names)
+
+
+@cache
+def _find_problem() -> str:
+    """Return why OpenTelemetry cannot be used; empty if it can."""
+    try:
+        from opentelemetry.version import __version__ as version
+    except ImportError:
+        return "telemetry needs OpenTelemetry: pip install 'toolglot[otel]'"
+    if tuple(map(int, version.split(".")[:2])) >= _OLDEST:
+        return ""
+    oldest = ".".join(map(str, _OLDEST))
+    return f"telemetry needs OpenTelemetry {oldest} or newer, not {version}: pip install --upgrade 'toolglot[otel]'"
+
+
+@cache
+def _warn_of_problem() -> bool:
+    """Return whether OpenTelemetry cannot be used, and warn once."""
+    if problem := _find_problem():
+        log.warning("runs are not reported: %s", problem)
+    return bool(problem)

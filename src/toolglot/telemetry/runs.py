@@ -24,19 +24,12 @@ from toolglot.telemetry.content import Captured, ContentCache
 from toolglot.telemetry.options import ContentMode, Telemetry
 from toolglot.telemetry.spans import AgentSpan, Answer, ChatSpan, EngineFacts, Signals, ToolSpan
 
-__all__ = ["RunTelemetry", "has_providers"]
+__all__ = ["RunTelemetry"]
 
 log = getLogger("toolglot.telemetry")
 T = TypeVar("T")
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _EVENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
-
-
-def has_providers() -> bool:
-    """Return whether the program has set up OpenTelemetry."""
-    # Until it does, there are stand-ins, whose classes are private.
-    names = [type(provider).__name__.lstrip("_") for provider in (trace.get_tracer_provider(), metrics.get_meter_provider())]
-    return any(not name.startswith(("Proxy", "NoOp")) for name in names)
 
 
 _open_signals = lru_cache(8)(Signals)
