@@ -52,6 +52,7 @@ current_request: ContextVar[ServerRequestContext[None]] = ContextVar("toolglot_m
 """The request that a tool runs for, while it runs: the client's session, headers and `_meta`."""
 PAGE_SIZE = 100
 _TTL_MS = 60_000  # how long a client may keep the list of tools without asking again
+_MAX_CURSOR_DIGITS = 9  # Python refuses to read a number of thousands of digits
 _ASKING = "approval"  # the key of the question in an input_required result
 _DEFAULT_CONFIG = ToolConfig()
 
@@ -222,7 +223,7 @@ class McpToolServer:
         start, cursor = 0, params.cursor if params is not None else None
         if cursor is not None:
             version, _, index = cursor.partition(":")
-            if version != str(offer.version) or not index.isdecimal():
+            if version != str(offer.version) or not index.isdecimal() or len(index) > _MAX_CURSOR_DIGITS:
                 raise MCPError(types.INVALID_PARAMS, "the cursor is not valid, or the tools have changed: list them again")
             start = int(index)
         end = start + self._page_size
