@@ -28,9 +28,8 @@ class ToolSession:
 
     def __init__(self, executor: ToolExecutor, resources: ExitStack) -> None:
         self.executor, self._resources = executor, resources
-        self._slots = asyncio.Semaphore(
-            executor.config.max_parallel
-        )  # each call has a batch of its own, which cannot count them
+        # Each call has a batch of its own, which cannot count them.
+        self._slots = asyncio.Semaphore(executor.config.max_parallel)
         self._waiting: dict[str, bool] = {}  # ids of calls that wait for an answer -> whether they have started
 
     async def run(self, call: AnyCall, ruling: Ruling | None, report: Callable[[str], None]) -> ToolOutcome | ApprovalRequest:
