@@ -170,8 +170,8 @@ def test_content_has_the_shapes_of_their_types() -> None:
             parts[part["type"]](**part)
     assert sent[1]["parts"][2]["arguments"] == "+a"
     assert sent[2]["parts"][0]["response"] == "ab"
-    assert [part["type"] for part in sent[2]["parts"][1]["response"]] == ["text", "blob"]
-    assert sent[3]["parts"] == [
+    assert [part["type"] for part in sent[3]["parts"][0]["response"]] == ["text", "blob"]
+    assert sent[4]["parts"] == [
         {"type": "tools_changed", "added": [], "loaded": ["x"], "removed": []},
         {"type": "foreign", "wire": "gemini", "item": {"a": 1}},
     ]

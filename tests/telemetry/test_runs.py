@@ -416,6 +416,19 @@ def test_each_message_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(parse(chats[-1], "gen_ai.input.messages")) == 39
 
 
+def test_each_result_is_a_message_of_its_own() -> None:
+    """Phoenix shows one result of a message."""
+    recorder = Recorder()
+    talker = agent("anthropic", tools=[add], telemetry=recorder.telemetry(content="SPAN_ONLY"))
+    asyncio.run(talker.run('call add {"a": 1, "b": 2}\ncall add {"a": 3, "b": 4}'))
+    chats = [span for span in recorder.spans if span.name.startswith("chat")]
+    *_, first, second = parse(chats[-1], "gen_ai.input.messages")
+    assert [(item["role"], [part["response"] for part in item["parts"]]) for item in (first, second)] == [
+        ("tool", ["3"]),
+        ("tool", ["7"]),
+    ]
+
+
 # ---- on and off
 
 

@@ -53,7 +53,7 @@ class ContentCache:
             if index < len(known) and known[index][0] is message:
                 continue
             del known[index:]  # another message at this position: what followed it may be different, too
-            known.append((message, self.to_json(_convert_message(message))))
+            known.append((message, self._to_json_items(message)))
         del known[len(messages) :]
         while system_count < len(known) and known[system_count][0].role == "system":
             system_count += 1
@@ -71,12 +71,18 @@ class ContentCache:
 
     def capture_messages(self, messages: Iterable[Message]) -> Captured:
         """Return messages that are no part of a request."""
-        return Captured(self.to_json(_convert_message(message)) for message in messages)
+        return Captured(map(self._to_json_items, messages))
 
     def capture_reply(self, reply: Reply) -> Captured:
         """Return a reply as the output of a model."""
         finish_reason = FINISH_REASONS.get(reply.stop, reply.stop)
         return Captured([self.to_json({**_convert_message(reply.message), "finish_reason": finish_reason})])
+
+    def _to_json_items(self, message: Message) -> str:
+        """Return a message as items of a JSON list: each result is one of its own, as viewers show only one of an item."""
+        item = _convert_message(message)
+        items = [{**item, "parts": [part]} for part in item["parts"]] if message.role == "tool" else [item]
+        return ",".join(map(self.to_json, items))
 
     def to_json(self, value: Any) -> str:
         """Return a value as JSON without keys."""
