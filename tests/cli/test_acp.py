@@ -23,6 +23,7 @@ from acp.schema import (
 )
 from cli_kit import json_lines, run_cli
 from editor_kit import WITH_BUFFERS, WITH_FORMS, Editor, Fields, open_editor, text
+from msgspec.structs import replace
 
 from toolglot.acp import session as acp_session
 from toolglot.acp.agent import EditorAgent
@@ -346,6 +347,72 @@ async def test_a_damaged_session_does_not_hide_the_others(tmp_path: Path) -> Non
                 await editor.connection.load_session(cwd=str(tmp_path), session_id=id, mcp_servers=[])
 
 
+async def test_a_session_that_cannot_be_loaded_is_left_as_it_is(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.prompt(session, "say Hi.")
+    file = tmp_path / "state" / "saved" / f"{session}.session"
+    damaged = file.read_bytes().replace(b'{"toolglot":1,', b'{"toolglot":1,"uses":"many",')
+    file.write_bytes(damaged)
+    async with open_editor(tmp_path) as (editor, _):
+        for _ in range(2):
+            with pytest.raises(RequestError, match="unexpected shape"):
+                await editor.connection.load_session(cwd=str(tmp_path), session_id=session, mcp_servers=[])
+    assert file.read_bytes() == damaged
+
+
+async def test_two_editors_do_not_overwrite_each_others_session(tmp_path: Path) -> None:
+    store, cwd = SessionStore(tmp_path / "state" / "saved"), str(tmp_path / "work")
+    async with open_editor(tmp_path) as (first, session):
+        await first.prompt(session, "say Hi.")
+        async with open_editor(tmp_path) as (second, _):
+            await second.connection.load_session(cwd=cwd, session_id=session, mcp_servers=[])
+            await second.prompt(session, "say Second.")
+        async with open_editor(tmp_path) as (idle, _):
+            await idle.connection.load_session(cwd=cwd, session_id=session, mcp_servers=[])
+            await first.prompt(session, "say First.")
+            assert "another program has continued this session" in first.thoughts
+            await first.prompt(session, "say First again.")
+            assert first.thoughts == ""
+    assert b"Second." in store.read(session)[1]
+    assert b"First" not in store.read(session)[1]
+    [copy] = [info.id for info in store.list() if info.id != session]
+    assert b"First again." in store.read(copy)[1]
+
+
+async def test_a_deleted_session_stays_deleted(tmp_path: Path, note: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        editor.answer = lambda request: None
+        running = asyncio.create_task(editor.prompt(session, EDIT))
+        await editor.asked.wait()
+        await call_agent(editor, "session/delete", {"sessionId": session})
+        assert (await running).stop_reason == "cancelled"
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.prompt(session, "say Hi.")
+        SessionStore(tmp_path / "state" / "saved").delete(session)  # by another editor, while this one is idle
+    assert [*(tmp_path / "state" / "saved").iterdir()] == []
+
+
+async def test_a_session_that_cannot_be_loaded_again_stays_open(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        with pytest.raises(RequestError, match="there is no directory"):
+            await editor.connection.load_session(cwd=str(tmp_path / "absent"), session_id=session, mcp_servers=[])
+        assert (await editor.prompt(session, "say Hi.")).stop_reason == "end_turn"
+
+
+async def test_what_was_chosen_is_saved_at_once(tmp_path: Path) -> None:
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.prompt(session, "say Hi.")
+        await editor.connection.set_session_mode(session_id=session, mode_id="read-only")
+        await editor.connection.set_config_option(session_id=session, config_id="effort", value="high")
+        info, saved = SessionStore(tmp_path / "state" / "saved").read(session)  # what a crash would leave
+    assert (info.mode, info.effort) == ("read-only", "high")
+    SessionStore(tmp_path / "state" / "saved").write(replace(info, id="crashed", updated=""), saved)
+    async with open_editor(tmp_path) as (editor, _):
+        loaded = await editor.connection.load_session(cwd=str(tmp_path), session_id="crashed", mcp_servers=[])
+    assert loaded.config_options is not None
+    assert [option.current_value for option in loaded.config_options][::2] == ["read-only", "high"]
+
+
 async def test_a_session_that_cannot_be_saved_goes_on(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "saved").write_bytes(b"")  # no directory
@@ -388,8 +455,9 @@ async def test_a_long_list_of_sessions_has_pages(tmp_path: Path) -> None:
         second = await editor.connection.list_sessions(cursor=first.next_cursor)
         assert (len(first.sessions), len(second.sessions), second.next_cursor) == (50, 10, None)
         assert len({info.session_id for info in (*first.sessions, *second.sessions)}) == 60
-        with pytest.raises(RequestError, match="not a cursor"):
-            await editor.connection.list_sessions(cursor="x")
+        for cursor in ("x", "9" * 5000):
+            with pytest.raises(RequestError, match="not a cursor"):
+                await editor.connection.list_sessions(cursor=cursor)
 
 
 # ---- what can be sent and chosen

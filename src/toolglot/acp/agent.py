@@ -90,7 +90,7 @@ class EditorAgent:
         self._open_agent, self._store = open_agent, store
         self._editor = EditorConnection(self, LineTransport(read_fd, write_fd))
         self._sessions: dict[str, EditorSession] = {}
-        self._opening = asyncio.Lock()
+        self._opening, self._reopening = asyncio.Lock(), asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
@@ -159,7 +159,8 @@ class EditorAgent:
     async def fork_session(self, session_id: str, cwd: str, **options: Any) -> ForkSessionResponse:
         """Start a session with the conversation of another one."""
         info, saved = await self._read(session_id)
-        session = await self._open(replace(info, id=new_session_id(), cwd=check_directory(cwd)), options, saved)
+        info = replace(info, id=new_session_id(), cwd=check_directory(cwd), updated="")
+        session = await self._open(info, options, saved)
         await session.save()
         self._announce(session)
         return ForkSessionResponse(
@@ -168,7 +169,7 @@ class EditorAgent:
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
         """List saved sessions, latest first."""
-        if cursor and not (cursor.isdecimal() and cursor.isascii()):
+        if cursor and not (cursor.isdecimal() and cursor.isascii() and len(cursor) < 10):
             raise UsageError(f"{cursor!r:.100} is not a cursor of this list")
         start = int(cursor or 0)
         sessions = await asyncio.to_thread(self._store.list, cwd)
@@ -229,11 +230,13 @@ class EditorAgent:
         return await asyncio.to_thread(self._store.read, session_id)
 
     async def _reopen(self, session_id: str, cwd: str, options: dict[str, Any]) -> EditorSession:
-        info, saved = await self._read(session_id)
-        if (session := self._sessions.pop(session_id, None)) is not None:
-            await session.close()
+        check_directory(cwd)
+        async with self._reopening:  # two requests for one session would open it twice
             info, saved = await self._read(session_id)
-        return await self._open(replace(info, cwd=check_directory(cwd)), options, saved)
+            if (session := self._sessions.pop(session_id, None)) is not None:
+                await session.close()
+                info, saved = await self._read(session_id)
+            return await self._open(replace(info, cwd=cwd), options, saved)
 
     async def _open(self, info: SessionInfo, options: dict[str, Any], saved: bytes | None = None) -> EditorSession:
         """Open a session, new or with a saved conversation. Raises UsageError, MalformedData, SignInRequired."""
@@ -260,9 +263,9 @@ class EditorAgent:
         session.start(parts)
         if saved is not None:
             try:
-                session.agent.restore(saved)
+                session.restore(saved)
             except BaseException:
-                await session.close()
+                await session.release()  # not saved: the file may be all that is left of the conversation
                 raise
         self._sessions[info.id] = session
         return session

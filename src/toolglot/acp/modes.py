@@ -17,10 +17,11 @@ from toolglot.request import BUILTIN_TAG, Effort
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool
 
-__all__ = ["DEFAULT_MODE", "MODES", "config_options", "mode_state"]
+__all__ = ["DEFAULT_EFFORT", "DEFAULT_MODE", "EFFORTS", "MODES", "config_options", "mode_state"]
 
 DEFAULT_MODE = "ask"
 DEFAULT_EFFORT = "default"
+EFFORTS = (DEFAULT_EFFORT, *get_args(Effort))
 _READ: frozenset[Effect] = frozenset({"read"})
 _FILE_EFFECTS: frozenset[Effect] = frozenset({"read", "write"})
 
@@ -74,7 +75,6 @@ def mode_state(mode: str) -> SessionModeState:
 def config_options(mode: str, model: str, models: Iterable[str], effort: str) -> list[SessionConfigOptionSelect]:
     """Return what can be chosen, with what is chosen now."""
     modes = [SessionConfigSelectOption(value=id, name=mode.name, description=mode.description) for id, mode in MODES.items()]
-    efforts = [DEFAULT_EFFORT, *get_args(Effort)]
     return [
         SessionConfigOptionSelect(type="select", id="mode", name="Mode", category="mode", current_value=mode, options=modes),
         SessionConfigOptionSelect(
@@ -91,6 +91,6 @@ def config_options(mode: str, model: str, models: Iterable[str], effort: str) ->
             name="Thinking",
             category="thought_level",
             current_value=effort,
-            options=[SessionConfigSelectOption(value=name, name=name.capitalize()) for name in efforts],
+            options=[SessionConfigSelectOption(value=name, name=name.capitalize()) for name in EFFORTS],
         ),
     ]

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 from acp.exceptions import RequestError
@@ -26,7 +26,7 @@ from toolglot.acp.commands import find_command, list_commands
 from toolglot.acp.connection import EditorConnection
 from toolglot.acp.content import ContentBlock, read_prompt
 from toolglot.acp.file_watch import FileWatch
-from toolglot.acp.modes import DEFAULT_EFFORT, DEFAULT_MODE, MODES, config_options
+from toolglot.acp.modes import DEFAULT_EFFORT, DEFAULT_MODE, EFFORTS, MODES, config_options
 from toolglot.acp.presenter import RunPresenter
 from toolglot.acp.questions import fill_form, has_forms
 from toolglot.acp.session_store import SessionInfo, SessionStore
@@ -90,7 +90,8 @@ class EditorSession:
 
     def __init__(self, info: SessionInfo, editor: EditorConnection, store: SessionStore) -> None:
         self.info, self._editor, self._store = info, editor, store
-        self.mode, self.effort = info.mode if info.mode in MODES else DEFAULT_MODE, DEFAULT_EFFORT
+        self.mode = info.mode if info.mode in MODES else DEFAULT_MODE
+        self.effort = info.effort if info.effort in EFFORTS else DEFAULT_EFFORT
         self.files = FileWatch(self._find_tool, self._read_buffer)
         self.presenter = RunPresenter(
             self.send,
@@ -106,7 +107,9 @@ class EditorSession:
         self._loop = asyncio.get_running_loop()
         self._notices: list[str] = []
         self._told: set[str] = set()
-        self._is_unsaved = False
+        self._saved: tuple[SessionInfo, int | None] = info, None  # what the file says, and the hash of its conversation
+        self._saving = asyncio.Lock()
+        self._is_unsaved = self._is_closed = False
         self._is_ready = False  # whether the MCP servers were waited for
 
     def start(self, parts: AgentParts) -> None:
@@ -126,6 +129,11 @@ class EditorSession:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         await self.save()
+        await self.release()
+
+    async def release(self) -> None:
+        """End what belongs to the session. From now on it is not saved: it may be deleted, or open again."""
+        self._is_closed = True
         await self.agent.aclose()
         await asyncio.to_thread(self.parts.close)
 
@@ -251,15 +259,33 @@ class EditorSession:
             cost = Cost(amount=self.info.cost, currency="USD") if self.info.cost else None
             await self.send(UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost))
 
+    def restore(self, saved: bytes) -> None:
+        """Continue a saved conversation. Raises MalformedData."""
+        self.agent.restore(saved)
+        self._saved = replace(self.info, mode=self.mode, effort=self.effort), hash(self.agent.save())
+
     async def save(self) -> None:
-        """Write the session to its file; that it cannot be written is told once."""
-        info, saved = replace(self.info, mode=self.mode), self.agent.save()
-        try:
-            await asyncio.to_thread(self._store.write, info, saved)
-        except UsageError as e:
-            if not self._is_unsaved:
-                self.notify(f"the session is not saved: {e}")
-            self._is_unsaved = True
+        """Write the session to its file, if it has changed; that it cannot be written is told once."""
+        # A prompt that is cancelled does not stop this: an older state would be written after a newer one.
+        await asyncio.shield(asyncio.create_task(self._write()))
+
+    async def _write(self) -> None:
+        async with self._saving:
+            known, known_hash = self._saved
+            info = replace(self.info, id=known.id, updated=known.updated, mode=self.mode, effort=self.effort)
+            conversation = self.agent.save()
+            if self._is_closed or (info.updated and (info, hash(conversation)) == (known, known_hash)):
+                return
+            try:
+                written = await asyncio.to_thread(self._store.write, info, conversation)
+            except UsageError as e:
+                if not self._is_unsaved:
+                    self.notify(f"the session is not saved: {e}")
+                self._is_unsaved = True
+                return
+            self._saved = written, hash(conversation)
+            if written.id != info.id:
+                self.notify("another program has continued this session: this conversation is saved as a session of its own")
 
     # ---- questions to the user
 
@@ -330,12 +356,14 @@ class EditorSession:
                 self.parts.require_key(engine)
                 self.agent.switch(engine)
             case "effort":
-                if value not in (DEFAULT_EFFORT, *get_args(Effort)):
-                    raise UnknownName("effort", value, (DEFAULT_EFFORT, *get_args(Effort)))
+                if value not in EFFORTS:
+                    raise UnknownName("effort", value, EFFORTS)
                 self.effort = value
                 self._apply_choices()
             case _:
                 raise UnknownName("option of a session", option, ("mode", "model", "effort"))
+        if self._task is None:  # else it is saved when every call has its result
+            await self.save()
         await self.send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*self.config_options]))
 
     def _apply_choices(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.errors import MalformedData, UsageError
 from toolglot.user_dirs import write_private
@@ -32,8 +33,9 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     """Empty until the first prompt."""
     updated: str = ""
-    """ISO 8601."""
+    """When it was written last, in ISO 8601; empty if it never was."""
     mode: str = ""
+    effort: str = ""
     cost: float = 0.0
     """US dollars so far, where prices are known."""
 
@@ -49,10 +51,16 @@ class SessionStore:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def write(self, info: SessionInfo, conversation: bytes) -> None:
-        """Save a session. Raises UsageError."""
-        info = msgspec.structs.replace(info, updated=datetime.now(UTC).isoformat(timespec="milliseconds"))
+    def write(self, info: SessionInfo, conversation: bytes) -> SessionInfo:
+        """Save a session; return what is known of it then. Raises UsageError.
+
+        If another program has written it since `info.updated`, that stays as it is, and this becomes a session with a new id.
+        """
+        if info.updated and self._was_replaced(info):
+            info = replace(info, id=new_session_id())
+        info = replace(info, updated=datetime.now(UTC).isoformat(timespec="microseconds"))
         write_private(self._path(info.id), msgspec.json.encode(info) + b"\n" + conversation)
+        return info
 
     def read(self, session_id: str) -> tuple[SessionInfo, bytes]:
         """Return a session and its saved conversation. Raises UsageError, MalformedData."""
@@ -74,8 +82,7 @@ class SessionStore:
         oldest = (datetime.now(UTC) - _EMPTY_LIFETIME).isoformat()
         for path in self._directory.glob(f"*{_SUFFIX}"):
             try:
-                with path.open("rb") as file:
-                    info = _parse_head(file.readline(_MAX_HEAD), path)
+                info = _read_head(path)
                 if not info.title and info.updated < oldest:
                     path.unlink()
             except (OSError, MalformedData) as e:
@@ -92,14 +99,27 @@ class SessionStore:
         except OSError as e:
             raise UsageError(f"cannot delete the session {session_id!r}: {e.strerror}") from None
 
+    def _was_replaced(self, info: SessionInfo) -> bool:
+        try:
+            return _read_head(self._path(info.id)).updated != info.updated
+        except FileNotFoundError:  # deleted there, but used here
+            return False
+        except (OSError, MalformedData):
+            return True
+
     def _path(self, session_id: str) -> Path:
         if not _ID.fullmatch(session_id):
             raise UsageError(f"{session_id!r:.120} is not the id of a session")
         return self._directory / f"{session_id}{_SUFFIX}"
 
 
+def _read_head(path: Path) -> SessionInfo:
+    with path.open("rb") as file:
+        return _parse_head(file.readline(_MAX_HEAD), path)
+
+
 def _parse_head(line: bytes, path: Path) -> SessionInfo:
     try:
-        return msgspec.json.decode(line, type=SessionInfo)
+        return replace(msgspec.json.decode(line, type=SessionInfo), id=path.stem)  # a copy of a file is another session
     except (msgspec.MsgspecError, ValueError) as e:
         raise MalformedData(f"the saved session {str(path)!r} is damaged ({e}): delete it") from None
