@@ -787,6 +787,24 @@ def test_stdout_has_nothing_but_the_protocol(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
+def test_an_editor_that_stops_reading_keeps_no_process(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolglot.cli.main", "acp", "-m", "simulator", "--no-builtin"],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    request = {"jsonrpc": "2.0", "id": 1, "method": "m" * 1_000_000}  # its answer names the method: more than a pipe holds
+    process.stdin.write(json_lines(request).encode())
+    assert process.stdout.read(1) == b"{"
+    process.stdin.close()
+    assert process.wait(60) == 0
+    process.stdout.close()
+
+
 def test_the_command_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "toolglot.acp.agent", raising=False)
     for name in [name for name in sys.modules if name == "acp" or name.startswith("acp.")]:

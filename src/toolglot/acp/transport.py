@@ -6,7 +6,9 @@ Whatever the other side sends, the connection survives: what is not a JSON objec
 import asyncio
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, cast
 
 from toolglot.jsontext import dumps, loads
@@ -15,6 +17,7 @@ __all__ = ["LineTransport"]
 
 MAX_LINE = 64_000_000
 """Bytes of a message. Prompts carry images."""
+_CLOSE_SECONDS = 1.0  # for what is still to be written: an editor that does not read would keep us forever
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 Message = dict[str, Any]
 
@@ -33,7 +36,10 @@ class LineTransport:
         self._read_fd, self._write_fd = read_fd, write_fd
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._writer = ThreadPoolExecutor(1, "toolglot-acp-write")
+        self._outgoing: SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = SimpleQueue()
+        self._is_closed = False
+        self._writer = threading.Thread(target=self._write_messages, name="toolglot-acp-write", daemon=True)
+        self._writer.start()
         threading.Thread(target=self._read_lines, name="toolglot-acp-read", daemon=True).start()
 
     async def receive(self) -> Message | None:
@@ -54,23 +60,31 @@ class LineTransport:
 
     async def send(self, message: Message) -> None:
         """Write a message; returns when it is written. Raises ConnectionError if the other side is gone."""
-
-        def write() -> None:
-            data = memoryview(dumps(message) + b"\n")
-            while data:
-                data = data[os.write(self._write_fd, data) :]
-
-        try:
-            await self._loop.run_in_executor(self._writer, write)
-        except (OSError, RuntimeError) as e:
-            raise ConnectionError(f"the editor is gone: {e}") from None
+        if self._is_closed:
+            raise ConnectionError("the connection is closed")
+        written = self._loop.create_future()
+        self._outgoing.put((dumps(message) + b"\n", written))
+        await written
 
     async def close(self) -> None:
-        """Write nothing more."""
-        self._writer.shutdown(wait=False)
+        """Write nothing more but what waits to be written."""
+        self._is_closed = True
+        self._outgoing.put(None)
+        await asyncio.to_thread(self._writer.join, _CLOSE_SECONDS)
 
     async def _reject(self, code: int, reason: str) -> None:
         await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": reason}})
+
+    def _write_messages(self) -> None:
+        while (item := self._outgoing.get()) is not None:
+            data, written = memoryview(item[0]), item[1]
+            error: ConnectionError | None = None
+            try:
+                while data:
+                    data = data[os.write(self._write_fd, data) :]
+            except OSError as e:
+                error = ConnectionError(f"the editor is gone: {e}")
+            self._call_in_loop(_resolve, written, error)
 
     def _read_lines(self) -> None:
         parts, size = list[bytes](), 0
@@ -94,7 +108,17 @@ class LineTransport:
 
     def _deliver(self, line: bytes | None) -> None:
         if line is None or line.strip():
-            try:
-                self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
-            except RuntimeError:  # the loop is closed: nobody waits for more
-                return
+            self._call_in_loop(self._lines.put_nowait, line)
+
+    def _call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for more
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _resolve(written: asyncio.Future[None], error: ConnectionError | None) -> None:
+    if written.cancelled():
+        return
+    if error is None:
+        written.set_result(None)
+    else:
+        written.set_exception(error)
