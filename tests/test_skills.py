@@ -1,5 +1,6 @@
 """Agent Skills: what is valid is what the specification's own validator says, and what is merely odd can still be used."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,23 @@ def test_yaml_cannot_run_code_or_grow(tmp_path: Path) -> None:
     read_skill(write(tmp_path / "2", f"{HEAD}license: !!python/object/apply:os.abort []\n---\n"))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_a_linked_file_is_loaded_where_its_skill_was_found(tmp_path: Path) -> None:
+    (project := tmp_path / "project").mkdir()
+    (tmp_path / "pdf.md").write_text(f"{HEAD}---\nmine", encoding="utf-8")
+    (project / "pdf.md").write_text(f"{HEAD}---\nshared", encoding="utf-8")
+    (directory := project / "skills" / "pdf").mkdir(parents=True)
+    (directory / "SKILL.md").symlink_to(project / "pdf.md")
+    [skill], _ = find_skills([project / "skills"], "project", project)
+    assert read_skill_text(skill) == "shared"
+    (directory / "SKILL.md").unlink()
+    (directory / "SKILL.md").symlink_to(tmp_path / "pdf.md")
+    with pytest.raises(UsageError, match="leads out of the project"):
+        read_skill_text(skill)
+    [skill], _ = find_skills([project / "skills"], "user")  # some programs install the user's files as links
+    assert read_skill_text(skill) == "mine"
+
+
 def test_files_are_listed_without_hidden_ones(tmp_path: Path) -> None:
     directory = write(tmp_path, f"{HEAD}disable-model-invocation: true\n---\n")
     for name in ("scripts/run.py", "references/a.md", ".git/config", "b.txt"):
@@ -129,3 +147,4 @@ def test_files_are_listed_without_hidden_ones(tmp_path: Path) -> None:
     skill = read_skill(directory)
     assert list_skill_files(skill) == ["b.txt", "references/a.md", "scripts/run.py"]
     assert not skill.is_listed
+    assert not read_skill(write(tmp_path / "2", f"{HEAD}disable-model-invocation: True\n---\n")).is_listed

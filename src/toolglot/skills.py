@@ -44,6 +44,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     """project or user: who it belongs to."""
     is_listed: bool = True
     """Whether models are told of it; some skills are for the user to call."""
+    within: Path | None = None
+    """Where its SKILL.md must be, if that is a link; None: anywhere."""
     problems: tuple[str, ...] = ()
     """What the specification does not allow."""
 
@@ -103,14 +105,15 @@ def read_skill(directory: Path, origin: str = "project", within: Path | None = N
         description=" ".join(description.split()),
         directory=directory.resolve(),
         origin=origin,
-        is_listed=fields.get("disable-model-invocation") != "true",
+        is_listed=str(fields.get("disable-model-invocation")).lower() != "true",
+        within=within,
         problems=tuple(problems),
     )
 
 
 def read_skill_text(skill: Skill) -> str:
     """Return the instructions of a skill, without its head. Raises UsageError."""
-    return _parse_front_matter(_read_file(skill.directory, skill.directory))[2].strip()
+    return _parse_front_matter(_read_file(skill.directory, skill.within))[2].strip()
 
 
 def list_skill_files(skill: Skill) -> list[str]:
