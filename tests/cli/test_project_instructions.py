@@ -93,9 +93,10 @@ def test_they_can_be_switched_off(project: Path) -> None:
 
 def test_models_without_the_tool_are_told_of_no_skills(project: Path) -> None:
     trust_directory(project)
-    prompt = sent_prompt(prepare(Flags(builtin=False)))
-    assert "Use tabs." in prompt
-    assert "- notes:" not in prompt
+    for flags in (Flags(builtin=False), Flags(builtin=True, allow=("read",)), Flags(builtin=True, deny=("Skill",))):
+        prompt = sent_prompt(prepare(flags))
+        assert "Use tabs." in prompt
+        assert "- notes:" not in prompt
 
 
 def test_trust_and_doctor_tell_of_them(project: Path) -> None:
@@ -124,4 +125,8 @@ def test_a_chat_shows_them_and_sends_a_skill(project: Path) -> None:
     assert "attached: skill notes in" in outcome.out
     assert "did you mean 'notes'" in outcome.out
     assert "no skills; they are" in run_cli("chat", stdin="/skills\n/quit\n", TOOLGLOT_INSTRUCTIONS_SKILLS="false").out
-    assert "models are not told of them" in run_cli("chat", stdin="/skills\n/quit\n").out
+    for words in (["--no-builtin"], ["--builtin", "--deny", "load_skill"]):
+        outcome = run_cli("chat", *words, stdin="/context\n/skills\n/skills notes\n/quit\n")
+        assert "models are not told of them" in outcome.out
+        assert "tokens of the list of skills" not in outcome.out
+        assert "the skill notes will be sent" in outcome.out

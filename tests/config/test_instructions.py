@@ -128,7 +128,8 @@ class TestSkills:
         assert len(found.problems) == 1
         assert "has the same name" in found.problems[0]
         assert found.render_skills().endswith("- pdf: Works with pdf.\n- notes: Works with notes.\n- mine: Works with mine.")
-        assert found.compose(None, with_skills=False) is None
+        assert found.unlist_skills().compose(None) is None
+        assert found.unlist_skills().list_parts() == {}
 
     @pytest.mark.skipif(os.name != "posix", reason="links")
     def test_a_link_out_of_the_project_is_left_out(self, project: Path, tmp_path: Path) -> None:

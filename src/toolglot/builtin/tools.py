@@ -130,7 +130,7 @@ class Builtins:
         self.notices = [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
         self.notices += filter(None, [describe_weakness(workspace.roots, options.shell.level)])
         self.unusable = find_unusable(options.web, workspace.roots)
-        hidden = set(self.unusable) if state.skills else {*self.unusable, "load_skill"}
+        hidden = set(self.unusable) if any(skill.is_listed for skill in state.skills) else {*self.unusable, "load_skill"}
         self.tools = [tool for tool in self.all_tools if tool.name not in hidden]
 
     def check_usable(self, name: str) -> None:

@@ -115,7 +115,7 @@ class CliSetup(msgspec.Struct):
     def create_agent(self, *, approve: Approve | None, **options: Any) -> Orchestrator:
         """Create the agent of a conversation. Raises UsageError if there is no key for its model."""
         overrides: dict[str, Any] = {"base_url": self.base_url} if self.base_url else {}
-        system = self.instructions.compose(self.setup.settings.system, with_skills=self.builtins is not None)
+        system = self.instructions.compose(self.setup.settings.system)
         agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, system=system, **overrides, **options)
         require_key(agent.engine)
         if self.servers is not None and self.servers.client is not None:
@@ -196,6 +196,10 @@ def prepare(
         servers.wait()
         tools = [*tools, *servers.tools]
     _check_patterns(setup, flags, tools, builtins, is_complete=servers is None or use_servers != "start")
+    offered = {item.name for item in tools if isinstance(item, Tool)}
+    allowed = setup.tool_config(model, offered).allowed_tools
+    if "load_skill" not in (offered if allowed is None else allowed):
+        instructions = instructions.unlist_skills()
     reason, base_url = model_reason, flags.base_url
     return CliSetup(configuration, setup, tools, model, reason, base_url, builtins, has_demo_tools, instructions, servers)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import is_trusted
@@ -45,9 +46,9 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
     project_names: tuple[str, ...] = ()
     """The names that files of a project have."""
 
-    def compose(self, system: str | None, *, with_skills: bool = True) -> str | None:
-        """Return a system prompt with the instructions. `with_skills`: the model has a tool to load them with."""
-        parts = (system, self.render_files(), self.render_skills() if with_skills else "")
+    def compose(self, system: str | None) -> str | None:
+        """Return a system prompt with the instructions."""
+        parts = (system, self.render_files(), self.render_skills())
         return "\n\n".join(part for part in parts if part) or system
 
     def render_files(self) -> str:
@@ -61,6 +62,10 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
     def render_skills(self) -> str:
         """Return the part of the prompt that lists the skills; "" without any."""
         return f"{_SKILLS_HEADING}\n\n{listed}" if (listed := render_skill_list(self.skills)) else ""
+
+    def unlist_skills(self) -> "Instructions":
+        """Return the same for a model that has no tool to load skills with: it is not told of them."""
+        return replace(self, skills=tuple(replace(skill, is_listed=False) for skill in self.skills))
 
     def list_parts(self) -> dict[str, str]:
         """Return the parts of the prompt by what they are from."""

@@ -236,8 +236,8 @@ async def show_skills(chat: "Chat", name: str) -> None:
         screen.note(problem, "yellow")
     if not skills:
         screen.note("no skills; they are directories with a SKILL.md in .agents/skills of the project or your home", "dim")
-    elif "load_skill" not in chat.agent.registry:
-        screen.note("models are not told of them: the built-in tools are off, or not allowed", "yellow")
+    elif not any(skill.is_listed for skill in skills.values()):
+        screen.note("models are not told of them: the built-in tools are off, or load_skill is not allowed", "yellow")
 
 
 @command(
