@@ -609,6 +609,8 @@ def test_a_preview_is_split_into_hunks() -> None:
     ]
     assert rest == "update a.py\ndelete b.py"
     assert split_preview("$ make test", "/root") == ([], "$ make test")
+    truncated = preview + "--- c.py\n+++ c.py\n@@ -1,9 +1,9 @@\n-removed\n… the rest is omitted\n"
+    assert split_preview(truncated, "/root") == ([], truncated)
 
 
 @pytest.mark.parametrize("command", ["echo `date` ``", "echo \u202egnp.exe"])
@@ -616,6 +618,13 @@ def test_nothing_in_a_title_deceives(command: str, tmp_path: Path) -> None:
     [shell] = coding_tools(tmp_path, names=["shell"])
     title = describe_call(ToolCall("1", "shell", {"command": command}), shell, str(tmp_path)).title
     assert title in ("``` echo `date` `` ```", "`echo ⟨U+202E⟩gnp.exe`")
+
+
+async def test_the_context_names_the_instructions(tmp_path: Path) -> None:
+    (tmp_path / "user" / "AGENTS.md").write_text("Answer in Latin.", encoding="utf-8")
+    async with open_editor(tmp_path) as (editor, session):
+        await editor.prompt(session, "/context")
+    assert re.search(rf"^- instructions: \d of {re.escape(str(tmp_path))}/user/AGENTS.md$", editor.said, re.MULTILINE)
 
 
 # ---- MCP servers
@@ -672,11 +681,12 @@ async def test_prompts_and_questions_of_mcp_servers(tmp_path: Path) -> None:
         assert request["options"] == {"yes": "allow_once", "no": "reject_once"}
         assert "https://" in json.dumps(request["call"]["content"])
         assert {call["status"] for call in editor.calls().values()} == {"completed"}
-        await editor.prompt(session, "/demo:explain gravity")
+        await editor.prompt(session, "/demo:explain gravity", text("[apple.txt]\nIt falls."))
         with pytest.raises(RequestError, match="the prompt needs 'topic': /demo:explain TOPIC"):
             await editor.prompt(session, "/demo:explain")
     saved = (tmp_path / "state" / "saved" / f"{session}.session").read_text(encoding="utf-8")
     assert "Explain gravity." in saved
+    assert "It falls." in saved
 
 
 # ---- what goes wrong
@@ -690,6 +700,8 @@ async def test_wrong_requests_are_answered_with_a_sentence(tmp_path: Path) -> No
             ("session/new", {}, "invalid parameters of session/new: cwd: Field required"),
             ("session/prompt", {"sessionId": "x", "prompt": []}, "no session 'x' is open"),
             ("session/prompt", {"sessionId": session, "prompt": [{"type": "nonsense"}]}, "invalid parameters"),
+            ("session/prompt", {"sessionId": session, "prompt": []}, "the prompt is empty"),
+            ("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": " "}]}, "the prompt is empty"),
             ("session/set_config_option", {"sessionId": session, "configId": "x", "value": "y"}, "unknown option of a session"),
             ("authenticate", {"methodId": "x"}, "unknown method to authenticate"),
             ("no/such/method", {}, "Method not found"),
@@ -699,6 +711,7 @@ async def test_wrong_requests_are_answered_with_a_sentence(tmp_path: Path) -> No
                 await call_agent(editor, method, params)
             assert "\n" not in str(error.value)
         assert (await editor.prompt(session, "say Fine.")).stop_reason == "end_turn"
+        assert [update["title"] for update in editor.of("session_info_update")] == ["say Fine."]
 
 
 async def test_messages_without_sense_do_not_end_the_connection(tmp_path: Path) -> None:

@@ -129,7 +129,8 @@ class TestSkills:
         assert "has the same name" in found.problems[0]
         assert found.render_skills().endswith("- pdf: Works with pdf.\n- notes: Works with notes.\n- mine: Works with mine.")
         assert found.unlist_skills().compose(None) is None
-        assert found.unlist_skills().list_parts() == {}
+        assert list(found.estimate_tokens("gpt-5.5")) == ["the list of skills"]
+        assert found.unlist_skills().estimate_tokens("gpt-5.5") == {}
 
     @pytest.mark.skipif(os.name != "posix", reason="links")
     def test_a_link_out_of_the_project_is_left_out(self, project: Path, tmp_path: Path) -> None:

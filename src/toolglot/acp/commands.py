@@ -33,6 +33,8 @@ async def show_context(session: "EditorSession", argument: str) -> str:
     share = f" of {usage.budget:,} ({usage.total / usage.budget:.0%})" if usage.budget else ""
     lines = [f"About {usage.total:,} tokens{share} in the next request to {session.agent.model}:", ""]
     lines += [f"- {part}: {tokens:,}" for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1])]
+    sources = session.parts.instructions.estimate_tokens(session.agent.engine.profile.model)
+    lines += ["", *(f"- instructions: {tokens:,} of {source}" for source, tokens in sources.items())] if sources else []
     if (deferral := session.agent.deferral) is not None:
         lines += ["", deferral.message]
     return "\n".join(lines)

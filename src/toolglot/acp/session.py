@@ -33,6 +33,7 @@ from toolglot.acp.session_store import SessionInfo, SessionStore
 from toolglot.acp.tool_calls import describe_question
 from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tools import Builtins
+from toolglot.config.instructions import Instructions
 from toolglot.config.setup import Setup
 from toolglot.engine.engine import Engine
 from toolglot.engine.model_list import describe_error
@@ -41,7 +42,7 @@ from toolglot.events import ReplyStarted, RunDone, RunResult, RunStop
 from toolglot.loop.format_call import describe_losses, describe_stop
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.losses import Loss
-from toolglot.messages import Text, ToolCall
+from toolglot.messages import Text, ToolCall, user
 from toolglot.request import Effort, Options
 from toolglot.sanitize import shorten
 from toolglot.tools.calls import base_call
@@ -78,6 +79,7 @@ class AgentParts(msgspec.Struct, kw_only=True):
     models: tuple[str, ...] = ()
     """What the editor offers to switch to."""
     builtins: Builtins | None = None
+    instructions: Instructions = Instructions()
     servers: "McpServers | None" = None
     """The MCP servers, which may still be starting."""
     notices: list[str] = []
@@ -148,6 +150,8 @@ class EditorSession:
         if self._task is not None:
             raise UsageError("a prompt is running in this session: cancel it, or wait for it")
         content = read_prompt(blocks)
+        if not any(not isinstance(block, Text) or block.text.strip() for block in content):
+            raise UsageError("the prompt is empty")
         self._is_cancelled = False
         self._task = asyncio.create_task(self._run(content))
         try:
@@ -211,14 +215,16 @@ class EditorSession:
     async def _run(self, content: list[Any]) -> RunResult | None:
         """Run a prompt, or a slash command, which has no result."""
         await self._prepare()
-        text = next((block.text for block in content if isinstance(block, Text)), "")
+        text_block = next((block for block in content if isinstance(block, Text)), Text(""))
+        text = text_block.text
         if (command := find_command(self, text)) is not None:
             run_command, argument = command
             answer = await run_command(self, argument)
             if isinstance(answer, str):
                 await self.presenter.say(answer)
                 return None
-            content = [*answer]  # the messages of an MCP server's prompt
+            attachments = [block for block in content if block is not text_block]
+            content = [*answer, *([user(attachments)] if attachments else ())]  # the messages of an MCP server's prompt
         if not self.info.title:
             self.info = replace(self.info, title=shorten(text, _MAX_SESSION_TITLE) or "(attachment)")
             await self.send(SessionInfoUpdate(session_update="session_info_update", title=self.info.title))

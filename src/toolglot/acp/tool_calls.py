@@ -188,7 +188,7 @@ def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall
 
 def describe_question(request: ApprovalRequest) -> CallView:
     """Describe a question of a tool that runs: the editor asks about calls only."""
-    title = shorten(request.reason, _MAX_TITLE)
+    title = shorten(escape_deceptive(request.reason), _MAX_TITLE)
     return CallView(id=request.id, title=title, kind="other", locations=[], raw_input=request.arguments or None)
 
 
@@ -263,7 +263,7 @@ def split_preview(preview: str, root: str) -> tuple[list[Content], str]:
             new_path = line[4:]
         elif line and not line.startswith("\\ "):
             text.append(line)
-    return (diffs, "\n".join(text)) if diffs else ([], preview)
+    return (diffs, "\n".join(text)) if diffs and not hunk else ([], preview)  # nothing of a hunk without an end is hidden
 
 
 # ---- plans

@@ -105,6 +105,7 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
         require_key=require_key,
         models=_list_models(cli_setup.setup.settings.aliases),
         builtins=cli_setup.builtins,
+        instructions=cli_setup.instructions,
         servers=cli_setup.servers.client if cli_setup.servers is not None else None,
         notices=notices,
         close=close,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import is_trusted
+from toolglot.providers.tokens import estimate_text, token_factor
 from toolglot.skills import Skill, find_skills, render_skill_list
 from toolglot.user_dirs import config_file
 
@@ -67,10 +68,10 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
         """Return the same for a model that has no tool to load skills with: it is not told of them."""
         return replace(self, skills=tuple(replace(skill, is_listed=False) for skill in self.skills))
 
-    def list_parts(self) -> dict[str, str]:
-        """Return the parts of the prompt by what they are from."""
-        parts = {str(path): text for path, text in self.files.items()}
-        return parts | ({"the list of skills": listed} if (listed := self.render_skills()) else {})
+    def estimate_tokens(self, model: str) -> dict[str, int]:
+        """Return how many tokens a model makes of each part of the prompt, by what it is from."""
+        texts = {str(path): text for path, text in self.files.items()} | {"the list of skills": self.render_skills()}
+        return {source: int(token_factor(model) * estimate_text(text)) for source, text in texts.items() if text}
 
 
 def load_instructions(root: Path, settings: InstructionSettings) -> Instructions:

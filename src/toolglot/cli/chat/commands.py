@@ -20,7 +20,6 @@ from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.loop.attachments import load_attachment
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Text, save
-from toolglot.providers.tokens import estimate_text
 from toolglot.request import ToolDefinition
 from toolglot.sanitize import escape_controls, shorten
 from toolglot.skills import read_skill_text
@@ -199,8 +198,8 @@ async def show_context(chat: "Chat", argument: str) -> None:
     for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1]):
         bar = "█" * round(tokens / total * width if total else 0)
         screen.note(f"  {bar:{width}} {tokens:>9,}  {part}", "dim")
-    for source, text in chat.instructions.list_parts().items():
-        screen.note(f"  instructions: {estimate_text(text):,} tokens of {source}", "dim")
+    for source, tokens in chat.instructions.estimate_tokens(agent.engine.profile.model).items():
+        screen.note(f"  instructions: {tokens:,} tokens of {source}", "dim")
     if (deferral := agent.deferral) is not None:
         loaded = f"; {pluralize(len(agent.loaded_tools), 'tool')} loaded" if agent.loaded_tools else ""
         screen.note(f"  {deferral.message}{loaded}", "dim")
