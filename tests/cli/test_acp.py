@@ -30,7 +30,7 @@ from toolglot.acp.agent import EditorAgent
 from toolglot.acp.file_watch import FileWatch
 from toolglot.acp.presenter import RunPresenter
 from toolglot.acp.session_store import SessionInfo, SessionStore
-from toolglot.acp.tool_calls import describe_call, split_preview
+from toolglot.acp.tool_calls import describe_call, requested_content, split_preview
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tools import coding_tools
 from toolglot.cli.acp import open_agent
@@ -274,6 +274,8 @@ async def test_sessions_are_listed_loaded_resumed_forked_and_deleted(tmp_path: P
         replayed = editor.calls()
         assert replayed.keys() == shown.keys()
         assert {call["status"] for call in replayed.values()} == {"completed"}
+        diff = {"type": "diff", "path": str(note), "oldText": "two", "newText": "TWO"}
+        assert replayed["Edit note.txt"]["content"] == [diff]
         await editor.prompt(session, "say Continued.")
         forked = await editor.connection.fork_session(session_id=session, cwd=str(note.parent))
         assert forked.session_id != session
@@ -611,6 +613,21 @@ def test_a_preview_is_split_into_hunks() -> None:
     assert split_preview("$ make test", "/root") == ([], "$ make test")
     truncated = preview + "--- c.py\n+++ c.py\n@@ -1,9 +1,9 @@\n-removed\n… the rest is omitted\n"
     assert split_preview(truncated, "/root") == ([], truncated)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "texts"),
+    [
+        ("write", {"path": "a", "content": "new"}, [(None, "new")]),
+        ("edit", {"path": "a", "old": "x", "new": ""}, [("x", "")]),
+        ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}, {"old": "z", "new": "w"}]}, [("x", "y"), ("z", "w")]),
+        ("multi_edit", {"path": "a", "edits": [1, {"new": 2}]}, []),
+        ("patch", {"text": "…"}, []),
+    ],
+)
+def test_a_saved_call_shows_what_it_replaced(name: str, arguments: Fields, texts: list[tuple[str | None, str]]) -> None:
+    diffs = requested_content(ToolCall("1", name, arguments), "/work/a")
+    assert [(diff.old_text, diff.new_text) for diff in diffs if diff.type == "diff"] == texts
 
 
 @pytest.mark.parametrize("command", ["echo `date` ``", "echo \u202egnp.exe"])

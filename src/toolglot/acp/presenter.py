@@ -13,6 +13,7 @@ from toolglot.acp.tool_calls import (
     change_content,
     describe_call,
     plan_update,
+    requested_content,
     result_content,
     text_content,
 )
@@ -141,8 +142,8 @@ class RunPresenter:
         self._used_ids.add(id)
         return id
 
-    async def show_result(self, call: ToolCall, result: ToolResult) -> None:
-        """Show how a call ended; a call of the plan's tool shows the plan."""
+    async def show_result(self, call: ToolCall, result: ToolResult, *, is_saved: bool = False) -> None:
+        """Show how a call ended; a call of the plan's tool shows the plan. `is_saved`: it is of a saved conversation."""
         if call.name == _PLAN_TOOL and not result.is_error:
             if (plan := plan_update(call.arguments or {})) is not None:
                 await self.send(plan)
@@ -152,6 +153,8 @@ class RunPresenter:
         content, raw_output = result_content(result), result.data
         if changes and not result.is_error:
             content, raw_output = change_content(changes), result.text
+        elif is_saved and not result.is_error and view.kind == "edit" and view.locations:
+            content, raw_output = requested_content(call, view.locations[0].path) or content, result.text
         await self.send(view.progress("failed" if result.is_error else "completed", content, changes, raw_output))
         self._open.pop(call.id, None)
         self._output.pop(call.id, None)
@@ -176,7 +179,7 @@ class RunPresenter:
                             await self.show_call(base, block)
                     case ToolResult():
                         if block.call_id in calls:
-                            await self.show_result(calls[block.call_id], block)
+                            await self.show_result(calls[block.call_id], block, is_saved=True)
                     case Thinking():
                         await self.think(block.text)
                     case Text() | Media() if (content := to_content(block)) is not None:

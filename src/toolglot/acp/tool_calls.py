@@ -203,6 +203,26 @@ def change_content(changes: Iterable[FileChange]) -> list[Content]:
     ]
 
 
+def requested_content(call: ToolCall, path: str) -> list[Content]:
+    """Return what a call of a saved conversation replaced: its diff is not saved, but its arguments are."""
+    replacements: list[tuple[Any, Any]] = []
+    match call.name, call.arguments:
+        case "write", {"content": text}:
+            replacements = [(None, text)]
+        case "edit", {"old": old, "new": new}:
+            replacements = [(old, new)]
+        case "multi_edit", {"edits": [*edits]}:
+            items = [cast(dict[str, Any], edit) for edit in edits if isinstance(edit, dict)]
+            replacements = [(item.get("old"), item.get("new")) for item in items]
+        case _:
+            pass
+    return [
+        FileEditToolCallContent(type="diff", path=path, old_text=old, new_text=new)
+        for old, new in replacements
+        if isinstance(old, str | None) and isinstance(new, str)
+    ]
+
+
 def result_content(result: ToolResult) -> list[Content]:
     """Return a result. Text is shown as it is: what a tool returns is not Markdown."""
     content: list[Content] = []
