@@ -60,7 +60,7 @@ MODES = {
     "read-only": Mode("Read only", "Has only tools that read", read_only),
     "auto": Mode(
         "Auto",
-        "Asks only about what leaves the sandbox",
+        "Uses all tools, the network and MCP servers without asking; asks only about commands that leave the sandbox",
         lambda config, _: replace(config, approval_effects=()),
     ),
 }
