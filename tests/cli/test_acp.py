@@ -481,10 +481,14 @@ async def test_every_kind_of_content_reaches_the_model(tmp_path: Path) -> None:
     async with open_editor(tmp_path) as (editor, session):
         await editor.prompt(session, *content)
         assert editor.said == "Seen."
+        await editor.prompt(session, ResourceContentBlock(type="resource_link", name="odd", uri="https://[odd"))
         with pytest.raises(RequestError, match="not valid base64"):
             await editor.prompt(session, ImageContentBlock(type="image", data="!", mime_type="image/png"))
+        binary = BlobResourceContents(uri="file:///work/a.bin", blob="AAAA")
+        with pytest.raises(RequestError, match=r"the attachment 'a\.bin' cannot be sent"):
+            await editor.prompt(session, EmbeddedResourceContentBlock(type="resource", resource=binary))
     saved = (tmp_path / "state" / "saved" / f"{session}.session").read_text(encoding="utf-8")
-    for words in ("[main.py](/work/my files/main.py#L3)", "remember the milk", "a.png", data):
+    for words in ("[main.py](/work/my files/main.py#L3)", "[odd](https://[odd)", "remember the milk", "a.png", data):
         assert words in saved
 
 

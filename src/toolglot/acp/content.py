@@ -6,7 +6,7 @@ from binascii import Error
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from acp.schema import (
     AudioContentBlock,
@@ -60,15 +60,18 @@ def to_content(block: Any) -> ContentBlock | None:
 
 
 def _read_media(data: str, media_type: str, name: str) -> Media:
+    label = repr(name or media_type)
     try:
         return Media.from_bytes(b64decode(data, validate=True), media_type, name=name)
     except Error as e:
-        raise UsageError(f"the attachment {name or media_type!r} is not valid base64: {e}") from None
+        raise UsageError(f"the attachment {label} is not valid base64: {e}") from None
+    except UsageError:
+        raise UsageError(f"the attachment {label} cannot be sent: it is neither text nor of a known media type") from None
 
 
 def _path(uri: str) -> str:
     """Return the path of a file address, with the lines it names; any other address as it is."""
-    parts = urlsplit(uri)
+    parts = _split(uri)
     if parts.scheme != "file":
         return uri
     path = unquote(parts.path)
@@ -78,4 +81,11 @@ def _path(uri: str) -> str:
 
 
 def _name(uri: str) -> str:
-    return PurePosixPath(unquote(urlsplit(uri).path)).name
+    return PurePosixPath(unquote(_split(uri).path)).name
+
+
+def _split(uri: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError:  # an opening bracket is taken for the beginning of an IPv6 address
+        return SplitResult("", "", "", "", "")
