@@ -735,7 +735,7 @@ async def test_wrong_requests_are_answered_with_a_sentence(tmp_path: Path) -> No
         assert [update["title"] for update in editor.of("session_info_update")] == ["say Fine."]
 
 
-async def test_messages_without_sense_do_not_end_the_connection(tmp_path: Path) -> None:
+async def test_messages_without_sense_do_not_end_the_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = os.pipe(), os.pipe()
     agent = EditorAgent(
         lambda options: open_agent(Flags(model="simulator"), options), SessionStore(tmp_path), reader[0], writer[1]
@@ -756,6 +756,8 @@ async def test_messages_without_sense_do_not_end_the_connection(tmp_path: Path) 
         await serving
     assert answers[-1]["id"] == 9
     assert {answer["error"]["code"] for answer in answers[:-1]} == {-32600, -32601, -32602}
+    assert [record.message for record in caplog.records if record.exc_info] == []
+    assert "ignored the notification unknown: Method not found" in caplog.text
     for descriptor in (reader[0], writer[1]):
         os.close(descriptor)
 

@@ -49,7 +49,7 @@ class EditorConnection:
         router.route_request(
             AGENT_METHODS["session_delete"], DeleteSessionRequest, agent, "delete_session", adapt_result=normalize_result
         )
-        self._connection = Connection(_report_errors(router), transport, listening=False)
+        self._connection = Connection(_log_notifications(_report_errors(router)), transport, listening=False)
         self.capabilities = ClientCapabilities()
         """What the editor can do."""
 
@@ -92,6 +92,20 @@ class EditorConnection:
     async def _request(self, method: str, params: Any) -> dict[str, Any]:
         answer = await self._connection.send_request(CLIENT_METHODS[method], serialize_params(params))
         return cast(dict[str, Any], answer) if isinstance(answer, dict) else {}
+
+
+def _log_notifications(handler: Handler) -> Handler:
+    """Return a handler that logs the failures of notifications, which nobody waits for, in a line."""
+
+    async def handle(method: str, params: Any, is_notification: bool) -> Any:
+        try:
+            return await handler(method, params, is_notification)
+        except RequestError as e:
+            if not is_notification:
+                raise
+            log.warning("ignored the notification %s: %s", method, e)
+
+    return handle
 
 
 def _report_errors(handler: Handler) -> Handler:
