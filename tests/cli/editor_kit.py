@@ -51,9 +51,10 @@ class Editor:
         self.answer: Callable[[Fields], str | None] = lambda request: "yes"
         """The option for a permission; "": cancelled, None: no answer."""
         self.asked = asyncio.Event()
-        self.buffers: dict[str, str] = {}
+        self.buffers: dict[str, str | None] = {}
+        """None: an answer without the text."""
         self.is_stuck = False
-        self.form: Fields | None = None
+        self.form: Any = None
         self.forms: list[Fields] = []
 
     # ---- what the agent calls
@@ -81,7 +82,8 @@ class Editor:
             await asyncio.Event().wait()
         if path not in self.buffers:
             raise acp.RequestError.resource_not_found(path)
-        return ReadTextFileResponse(content=self.buffers[path])
+        content = self.buffers[path]
+        return cast(Any, {}) if content is None else ReadTextFileResponse(content=content)
 
     async def create_elicitation(self, **fields: Any) -> Fields:
         self.forms.append(fields)

@@ -168,6 +168,10 @@ async def test_an_editor_that_does_not_return_buffers_stops_nothing(
 ) -> None:
     monkeypatch.setattr(acp_session, "BUFFER_SECONDS", 0.01)
     async with open_editor(tmp_path, capabilities=WITH_BUFFERS) as (editor, session):
+        editor.buffers[str(note)] = None
+        assert (await editor.prompt(session, EDIT.replace("TWO", "Two"))).stop_reason == "end_turn"
+        assert note.read_text(encoding="utf-8") == "one\nTwo\nthree\n"
+        note.write_text("one\ntwo\nthree\n", encoding="utf-8")
         editor.is_stuck = True
         assert (await editor.prompt(session, EDIT)).stop_reason == "end_turn"
     assert note.read_text(encoding="utf-8") == "one\nTWO\nthree\n"
@@ -560,6 +564,9 @@ async def test_questions_of_the_model_are_a_form_where_the_editor_has_forms(tmp_
         await editor.prompt(session, f"call AskUserQuestion {QUESTION}\nthen say Thanks.")
         assert editor.requests == []
         assert "SQLite" in json.dumps(editor.calls())
+        editor.form = ["SQLite"]
+        await editor.prompt(session, f"call AskUserQuestion {QUESTION}\nthen say Well.")
+        assert "its answer has an unexpected form" in json.dumps(editor.calls())
 
 
 async def test_what_the_user_should_know_is_told_with_the_first_prompt(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ __all__ = ["EditorConnection", "SignInRequired"]
 
 log = getLogger("toolglot.acp")
 _INVALID_PARAMS, _INTERNAL_ERROR, _AUTH_REQUIRED = -32602, -32603, -32000
+_UNEXPECTED_ANSWER = "its answer has an unexpected form"
 Handler = Callable[[str, Any, bool], Awaitable[Any]]
 
 
@@ -73,7 +74,7 @@ class EditorConnection:
         try:
             outcome = RequestPermissionResponse.model_validate(answer).outcome
         except ValueError:
-            raise RequestError(_INTERNAL_ERROR, "its answer has an unexpected form") from None
+            raise RequestError(_INTERNAL_ERROR, _UNEXPECTED_ANSWER) from None
         return outcome.option_id if outcome.outcome == "selected" else ""
 
     async def fill_form(self, session_id: str, message: str, schema: ElicitationSchema) -> dict[str, Any] | None:
@@ -82,12 +83,18 @@ class EditorConnection:
             session_id=session_id, message=message, mode="form", requested_schema=schema
         )
         answer = await self._request("elicitation_create", request)
-        return answer.get("content") or {} if answer.get("action") == "accept" else None
+        if answer.get("action") != "accept":
+            return None
+        if not isinstance(values := answer.get("content"), dict | None):
+            raise RequestError(_INTERNAL_ERROR, _UNEXPECTED_ANSWER)
+        return cast(dict[str, Any], values or {})
 
     async def read_buffer(self, session_id: str, path: str) -> str:
         """Return a file as it is in the editor, with unsaved changes. Raises RequestError."""
         answer = await self._request("fs_read_text_file", ReadTextFileRequest(session_id=session_id, path=path))
-        return str(answer.get("content") or "")
+        if not isinstance(content := answer.get("content"), str):
+            raise RequestError(_INTERNAL_ERROR, _UNEXPECTED_ANSWER)
+        return content
 
     async def _request(self, method: str, params: Any) -> dict[str, Any]:
         answer = await self._connection.send_request(CLIENT_METHODS[method], serialize_params(params))
