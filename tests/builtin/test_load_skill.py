@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolglot.approvals import Approve
 from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
@@ -48,6 +49,8 @@ def open_builtins(tmp_path: Path, *skills: Skill) -> Builtins:
 def test_there_is_no_tool_without_skills(tmp_path: Path, skill: Skill) -> None:
     assert "load_skill" not in {tool.name for tool in open_builtins(tmp_path).tools}
     assert "load_skill" in {tool.name for tool in open_builtins(tmp_path, skill).tools}
+    for_users = replace(skill, is_listed=False)
+    assert "load_skill" not in {tool.name for tool in open_builtins(tmp_path, for_users).tools}
 
 
 def test_it_returns_instructions_directory_and_files(tmp_path: Path, skill: Skill) -> None:

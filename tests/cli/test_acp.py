@@ -641,6 +641,11 @@ def test_a_saved_call_shows_what_it_replaced(name: str, arguments: Fields, texts
     assert [(diff.old_text, diff.new_text) for diff in diffs if diff.type == "diff"] == texts
 
 
+def test_code_that_calls_tools_has_a_title() -> None:
+    call = ToolCall("1", "run_code", {"code": "print(1)"})
+    assert describe_call(call, None, "/").title == 'Run code: "print(1)"'
+
+
 @pytest.mark.parametrize("command", ["echo `date` ``", "echo \u202egnp.exe"])
 def test_nothing_in_a_title_deceives(command: str, tmp_path: Path) -> None:
     [shell] = coding_tools(tmp_path, names=["shell"])

@@ -260,13 +260,11 @@ class EditorAgent:
         )
         async with self._opening:  # reading the configuration is not for two threads at once
             parts = await asyncio.to_thread(self._open_agent, session_options)
-        session.start(parts)
-        if saved is not None:
-            try:
-                session.restore(saved)
-            except BaseException:
-                await session.release()  # not saved: the file may be all that is left of the conversation
-                raise
+        try:
+            session.start(parts, saved)
+        except BaseException:
+            await session.close(save=False)  # the file may be all that is left of the conversation
+            raise
         self._sessions[info.id] = session
         return session
 

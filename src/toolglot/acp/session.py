@@ -29,7 +29,7 @@ from toolglot.acp.file_watch import FileWatch
 from toolglot.acp.modes import DEFAULT_EFFORT, DEFAULT_MODE, EFFORTS, MODES, config_options
 from toolglot.acp.presenter import RunPresenter
 from toolglot.acp.questions import fill_form, has_forms
-from toolglot.acp.session_store import SessionInfo, SessionStore
+from toolglot.acp.session_store import SessionFile, SessionInfo, SessionStore
 from toolglot.acp.tool_calls import describe_question
 from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.builtin.tools import Builtins
@@ -91,13 +91,17 @@ class EditorSession:
     """One conversation in an editor."""
 
     def __init__(self, info: SessionInfo, editor: EditorConnection, store: SessionStore) -> None:
-        self.info, self._editor, self._store = info, editor, store
+        self.info, self._editor = info, editor
         self.mode = info.mode if info.mode in MODES else DEFAULT_MODE
         self.effort = info.effort if info.effort in EFFORTS else DEFAULT_EFFORT
-        self.files = FileWatch(self._find_tool, self._read_buffer)
+
+        def find_tool(call: ToolCall) -> Tool | None:
+            return self.agent.registry.find(call.name, call.namespace)
+
+        self.files = FileWatch(find_tool, self._read_buffer)
         self.presenter = RunPresenter(
             self.send,
-            self._find_tool,
+            find_tool,
             lambda call: base_call(self.agent.view().interpret(call)),
             self.files,
             os.path.realpath(info.cwd),
@@ -109,13 +113,11 @@ class EditorSession:
         self._loop = asyncio.get_running_loop()
         self._notices: list[str] = []
         self._told: set[str] = set()
-        self._saved: tuple[SessionInfo, int | None] = info, None  # what the file says, and the hash of its conversation
-        self._saving = asyncio.Lock()
-        self._is_unsaved = self._is_closed = False
+        self._file = SessionFile(store, info, self.notify)
         self._is_ready = False  # whether the MCP servers were waited for
 
-    def start(self, parts: AgentParts) -> None:
-        """Begin with an agent, which needs the session's `approve` and `files`."""
+    def start(self, parts: AgentParts, saved: bytes | None = None) -> None:
+        """Begin with an agent, which needs the session's `approve` and `files`, and its conversation. Raises MalformedData."""
         self.parts, self.agent, builtins = parts, parts.agent, parts.builtins
         self._notices += parts.notices
         self.files.workspace = builtins.state.workspace if builtins is not None else None
@@ -124,18 +126,18 @@ class EditorSession:
         parts.setup.adjust_config = lambda config: MODES[self.mode].apply(config, self.agent.registry)
         parts.setup.adjust_options = self._adjust_options
         self._apply_choices()
+        if saved is not None:
+            self.agent.restore(saved)
+            self._file.mark_saved(*self._snapshot())
 
-    async def close(self) -> None:
-        """End the session: its prompt, its commands, its connections."""
+    async def close(self, *, save: bool = True) -> None:
+        """End the session: its prompt, its commands, its connections. From now on it may be deleted, or opened again."""
         self.cancel()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
-        await self.save()
-        await self.release()
-
-    async def release(self) -> None:
-        """End what belongs to the session. From now on it is not saved: it may be deleted, or open again."""
-        self._is_closed = True
+        if save:
+            await self.save()
+        self._file.close()
         await self.agent.aclose()
         await asyncio.to_thread(self.parts.close)
 
@@ -265,33 +267,12 @@ class EditorSession:
             cost = Cost(amount=self.info.cost, currency="USD") if self.info.cost else None
             await self.send(UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost))
 
-    def restore(self, saved: bytes) -> None:
-        """Continue a saved conversation. Raises MalformedData."""
-        self.agent.restore(saved)
-        self._saved = replace(self.info, mode=self.mode, effort=self.effort), hash(self.agent.save())
-
     async def save(self) -> None:
         """Write the session to its file, if it has changed; that it cannot be written is told once."""
-        # A prompt that is cancelled does not stop this: an older state would be written after a newer one.
-        await asyncio.shield(asyncio.create_task(self._write()))
+        await self._file.write(self._snapshot)
 
-    async def _write(self) -> None:
-        async with self._saving:
-            known, known_hash = self._saved
-            info = replace(self.info, id=known.id, updated=known.updated, mode=self.mode, effort=self.effort)
-            conversation = self.agent.save()
-            if self._is_closed or (info.updated and (info, hash(conversation)) == (known, known_hash)):
-                return
-            try:
-                written = await asyncio.to_thread(self._store.write, info, conversation)
-            except UsageError as e:
-                if not self._is_unsaved:
-                    self.notify(f"the session is not saved: {e}")
-                self._is_unsaved = True
-                return
-            self._saved = written, hash(conversation)
-            if written.id != info.id:
-                self.notify("another program has continued this session: this conversation is saved as a session of its own")
+    def _snapshot(self) -> tuple[SessionInfo, bytes]:
+        return replace(self.info, mode=self.mode, effort=self.effort), self.agent.save()
 
     # ---- questions to the user
 
@@ -335,11 +316,6 @@ class EditorSession:
                 return await self._editor.read_buffer(self.info.id, path)
         except (RequestError, TimeoutError):  # the editor does not have it open, may not read it, or does not answer
             return None
-
-    # ---- calls
-
-    def _find_tool(self, call: ToolCall) -> Tool | None:
-        return self.agent.registry.find(call.name, call.namespace)
 
     # ---- what the user can choose
 

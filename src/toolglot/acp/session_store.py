@@ -3,8 +3,10 @@
 A file is replaced atomically, so that a crash leaves the session as it was after its last request.
 """
 
+import asyncio
 import os
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from logging import getLogger
 from pathlib import Path
@@ -16,7 +18,7 @@ from msgspec.structs import replace
 from toolglot.errors import MalformedData, UsageError
 from toolglot.user_dirs import write_private
 
-__all__ = ["SessionInfo", "SessionStore"]
+__all__ = ["SessionFile", "SessionInfo", "SessionStore"]
 
 log = getLogger("toolglot.acp")
 _SUFFIX = ".session"
@@ -111,6 +113,47 @@ class SessionStore:
         if not _ID.fullmatch(session_id):
             raise UsageError(f"{session_id!r:.120} is not the id of a session")
         return self._directory / f"{session_id}{_SUFFIX}"
+
+
+class SessionFile:
+    """The file of an open session, which is written if the session has changed. `notify`: tells the user something."""
+
+    def __init__(self, store: SessionStore, info: SessionInfo, notify: Callable[[str], None]) -> None:
+        self._store, self._info, self._notify = store, info, notify
+        self._conversation_hash: int | None = None
+        self._writing = asyncio.Lock()
+        self._is_closed = self._has_failed = False
+
+    def mark_saved(self, info: SessionInfo, conversation: bytes) -> None:
+        """Note what the file says."""
+        self._info, self._conversation_hash = info, hash(conversation)
+
+    def close(self) -> None:
+        """Write nothing more."""
+        self._is_closed = True
+
+    async def write(self, snapshot: Callable[[], tuple[SessionInfo, bytes]]) -> None:
+        """Save the present state; that it cannot be saved is told once."""
+        # A prompt that is cancelled does not stop this: an older state would be written after a newer one.
+        await asyncio.shield(asyncio.create_task(self._write(snapshot)))
+
+    async def _write(self, snapshot: Callable[[], tuple[SessionInfo, bytes]]) -> None:
+        async with self._writing:
+            info, conversation = snapshot()
+            info = replace(info, id=self._info.id, updated=self._info.updated)
+            is_saved = info.updated and (info, hash(conversation)) == (self._info, self._conversation_hash)
+            if self._is_closed or is_saved:
+                return
+            try:
+                written = await asyncio.to_thread(self._store.write, info, conversation)
+            except UsageError as e:
+                if not self._has_failed:
+                    self._notify(f"the session is not saved: {e}")
+                self._has_failed = True
+                return
+            self.mark_saved(written, conversation)
+            if written.id != info.id:
+                self._notify("another program has continued this session: this conversation is saved as a session of its own")
 
 
 def _read_head(path: Path) -> SessionInfo:

@@ -50,7 +50,7 @@ _BASE_TOOLS: dict[str, tuple[Kind, str]] = {
     "shell": ("execute", ""),
     "shell_output": ("execute", "Output of"),
     "shell_kill": ("execute", "Stop"),
-    "run_code": ("execute", "Run code"),
+    "run_code": ("execute", "Run"),
     "web_open": ("fetch", "Open"),
     "web_find": ("fetch", "Search in"),
     "web_search": ("fetch", "Search the web:"),

@@ -196,12 +196,15 @@ def prepare(
         servers.wait()
         tools = [*tools, *servers.tools]
     _check_patterns(setup, flags, tools, builtins, is_complete=servers is None or use_servers != "start")
+    reason, base_url, instructions = model_reason, flags.base_url, _check_skills(instructions, setup, model, tools)
+    return CliSetup(configuration, setup, tools, model, reason, base_url, builtins, has_demo_tools, instructions, servers)
+
+
+def _check_skills(instructions: Instructions, setup: Setup, model: str, tools: list[Any]) -> Instructions:
+    """Return the instructions without the list of skills if the model cannot load them."""
     offered = {item.name for item in tools if isinstance(item, Tool)}
     allowed = setup.tool_config(model, offered).allowed_tools
-    if "load_skill" not in (offered if allowed is None else allowed):
-        instructions = instructions.unlist_skills()
-    reason, base_url = model_reason, flags.base_url
-    return CliSetup(configuration, setup, tools, model, reason, base_url, builtins, has_demo_tools, instructions, servers)
+    return instructions if "load_skill" in (offered if allowed is None else allowed) else instructions.unlist_skills()
 
 
 def _note_useless_facade(name: str, setup: Setup, tools: list[Any]) -> None:
