@@ -14,7 +14,7 @@ from toolglot.messages import Text, ToolCall
 from toolglot.tools.config import Rate, RetryConfig, ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
-from toolglot.tools.policy import ToolPolicy
+from toolglot.tools.policy import ToolPolicy, allow_only_readers
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
 
@@ -111,6 +111,18 @@ def test_a_tool_that_is_not_allowed_is_refused_as_that_whatever_its_arguments() 
 
 
 # ---- uses
+
+
+@pytest.mark.parametrize(("allowed", "left"), [(None, {"look"}), (["look", "write"], {"look"}), (["write"], set[str]())])
+def test_only_readers_are_allowed(allowed: list[str] | None, left: set[str]) -> None:
+    """Not a reader that shares its name with a writer of another namespace, nor a tool that declares nothing."""
+    rows = {"look": ["read"], "a.item": ["read"], "b.item": ["write"], "write": ["read", "write"], "unknown": None}
+    tools: list[Tool] = []
+    for name, effects in rows.items():
+        namespace, _, short = name.rpartition(".")
+        options: dict[str, Any] = {"effects": effects} if effects else {}
+        tools.append(tool(lambda: "", name=short, namespace=namespace, **options))
+    assert allow_only_readers(ToolConfig(allowed_tools=allowed), tools).allowed_tools == left
 
 
 def test_uses_are_counted_over_the_conversation() -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from toolglot.approvals import Effect
 from toolglot.request import BUILTIN_TAG, Effort
 from toolglot.tools.config import ToolConfig
+from toolglot.tools.policy import allow_only_readers
 from toolglot.tools.tool import Tool
 
 __all__ = ["DEFAULT_EFFORT", "DEFAULT_MODE", "EFFORTS", "MODES", "config_options", "mode_state"]
@@ -22,7 +23,6 @@ __all__ = ["DEFAULT_EFFORT", "DEFAULT_MODE", "EFFORTS", "MODES", "config_options
 DEFAULT_MODE = "ask"
 DEFAULT_EFFORT = "default"
 EFFORTS = (DEFAULT_EFFORT, *get_args(Effort))
-_READ: frozenset[Effect] = frozenset({"read"})
 _FILE_EFFECTS: frozenset[Effect] = frozenset({"read", "write"})
 
 
@@ -45,19 +45,12 @@ def accept_edits(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
     return replace(config, approve=(*config.approve, *edits))
 
 
-def read_only(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
-    """Allow only tools that read."""
-    reading = {tool.name for tool in tools if tool.effects == _READ}
-    allowed = config.allowed_tools
-    return replace(config, allowed_tools=frozenset(reading if allowed is None else reading.intersection(allowed)))
-
-
 MODES = {
     DEFAULT_MODE: Mode("Ask", "Asks before files are changed, commands run, or the network is used", lambda config, _: config),
     "accept-edits": Mode(
         "Accept edits", "Changes files in the workspace without asking; asks about everything else", accept_edits
     ),
-    "read-only": Mode("Read only", "Has only tools that read", read_only),
+    "read-only": Mode("Read only", "Has only tools that read", allow_only_readers),
     "auto": Mode(
         "Auto",
         "Uses all tools, the network and MCP servers without asking; asks only about commands that leave the sandbox",

@@ -59,7 +59,9 @@ def _find_directories() -> list[Path]:
 
 
 def _grant(directories: list[Path]) -> None:
-    for directory in (each for each in directories if not is_trusted(each)):  # before any of them is trusted: those below it are, with it
+    for directory in (
+        each for each in directories if not is_trusted(each)
+    ):  # before any of them is trusted: those below it are, with it
         _show_effects(directory, is_removed=False)
     effect = f"{PROJECT_FILE} files in it and below it can change any setting, and its instructions will be used"
     for directory in directories:

@@ -41,6 +41,7 @@ from toolglot.tools.calls import AnyCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks
+from toolglot.tools.policy import allow_only_readers
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
@@ -53,11 +54,11 @@ current_request: ContextVar[ServerRequestContext[None]] = ContextVar("toolglot_m
 PAGE_SIZE = 100
 _TTL_MS = 60_000  # how long a client may keep the list of tools without asking again
 _MAX_CURSOR_DIGITS = 9  # Python refuses to read a number of thousands of digits
-_ASKING = "approval"  # the key of the question in an input_required result
+_APPROVAL_KEY = "approval"  # the key of the question in an input_required result
 _DEFAULT_CONFIG = ToolConfig()
 
 
-class _Asked(msgspec.Struct):
+class _Question(msgspec.Struct):
     """What a stateless client sends back with the answer to a question; sealed by the SDK."""
 
     call_id: str
@@ -183,12 +184,8 @@ class McpToolServer:
         offer, version = self._offer, self.registry.version
         if offer is not None and offer.version == version:
             return offer
-        allowed, facade = self._config.allowed_tools, self._facade
-        if self._read_only:
-            # A name may be that of several tools, in namespaces: it is allowed if all of them are readers.
-            others = {tool.name for tool in self.registry if not tool.effects or not tool.effects <= {"read"}}
-            names = {tool.name for tool in self.registry} - others
-            allowed = frozenset(names if allowed is None else names.intersection(allowed))
+        config = allow_only_readers(self._config, self.registry) if self._read_only else self._config
+        allowed, facade = config.allowed_tools, self._facade
         base_tools, other_names = split_base_tools(self.registry.definitions(), facade, allowed)
         bound = BoundFacade(facade, self._model, base_tools, other_names) if facade is not None and base_tools else None
         visible = self.registry.definitions() if bound is None else bound.visible_tools(self.registry.definitions())
@@ -206,7 +203,6 @@ class McpToolServer:
             names = runs.get(definition.qualified_name) or {definition.qualified_name}
             listed.append(to_mcp_tool(definition, [tools[name] for name in sorted(names) if name in tools]))
         definitions = {legal_name(definition.qualified_name): definition for definition in shown}
-        config = msgspec.structs.replace(self._config, allowed_tools=allowed)
         self._offer = _Offer(version, config, bound, listed, definitions)
         return self._offer
 
@@ -306,7 +302,8 @@ class McpToolServer:
         current_request.set(context)  # of this task, and of what it starts
         offer, session = self._current_offer(), await asyncio.shield(self._find_session(context))
         executor, is_modern = session.executor, context.protocol_version in MODERN_PROTOCOL_VERSIONS
-        if executor.config is not offer.config:
+        if session.version != offer.version:
+            session.version = offer.version
             executor.configure(offer.config)
             executor.visible_names = offer.facade.visible_names if offer.facade is not None else None
         asked, ruling = _read_answer(params)
@@ -329,7 +326,7 @@ class McpToolServer:
                     session.expect_answer(call.id)
                     state = dumps_text({"call_id": call.id, "fingerprint": outcome.fingerprint})
                     question = types.ElicitRequest(params=form)
-                    return types.InputRequiredResult(input_requests={_ASKING: question}, request_state=state)
+                    return types.InputRequiredResult(input_requests={_APPROVAL_KEY: question}, request_state=state)
                 try:
                     ruling = Ruling(outcome.fingerprint, await _ask(context, form))
                 except asyncio.CancelledError:
@@ -385,15 +382,15 @@ def _to_decision(answer: types.ElicitResult) -> Allow | Deny:
     return Allow(always=(answer.content or {}).get("always") is True)
 
 
-def _read_answer(params: types.CallToolRequestParams) -> tuple[_Asked | None, Ruling | None]:
+def _read_answer(params: types.CallToolRequestParams) -> tuple[_Question | None, Ruling | None]:
     """Return which question a request answers, and the answer."""
     if params.request_state is None:
         return None, None
     try:
-        asked = msgspec.json.decode(params.request_state, type=_Asked)
+        asked = msgspec.json.decode(params.request_state, type=_Question)
     except msgspec.MsgspecError:
         raise MCPError(types.INVALID_PARAMS, "the request state is not of this tool: call it again without it") from None
-    answer = (params.input_responses or {}).get(_ASKING)
+    answer = (params.input_responses or {}).get(_APPROVAL_KEY)
     if not isinstance(answer, types.ElicitResult):
         return asked, None  # the question comes again
     return asked, Ruling(asked.fingerprint, _to_decision(answer))

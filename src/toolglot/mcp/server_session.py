@@ -28,6 +28,8 @@ class ToolSession:
 
     def __init__(self, executor: ToolExecutor, resources: ExitStack) -> None:
         self.executor, self._resources = executor, resources
+        self.version: int | None = None
+        """Of the registry whose rules and names the executor has."""
         # Each call has a batch of its own, which cannot count them.
         self._slots = asyncio.Semaphore(executor.config.max_parallel)
         self._waiting: dict[str, bool] = {}  # ids of calls that wait for an answer -> whether they have started

@@ -20,7 +20,7 @@ from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.rules import RuleSet, find_subjects
 from toolglot.tools.tool import Tool
 
-__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "RUN_CODE", "ToolPolicy", "Verdict"]
+__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "RUN_CODE", "ToolPolicy", "Verdict", "allow_only_readers"]
 
 _HISTORY_SIZE = 48  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many refusals is asked for its final answer
@@ -37,7 +37,18 @@ _EFFECT_VERBS: dict[Effect, str] = {
 _NOBODY_TO_ASK = "nobody can be asked for approval (in Python, pass approve=…"
 _OTHER_WAYS = ", a rule in ToolConfig(approve=[…]), or ToolConfig(approval_effects=()) to allow everything"
 _ASKING_TAGS = frozenset({BUILTIN_TAG, MCP_TAG})  # tools that ask by default; other tools are the program's own
+_READ: frozenset[Effect] = frozenset({"read"})
 _WHITESPACE = re.compile(r"\s+")
+
+
+def allow_only_readers(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
+    """Return the rules with all tools forbidden but those whose sole effect is to read."""
+    readers, others = set[str](), set[str]()
+    for tool in tools:
+        (readers if tool.effects == _READ else others).add(tool.name)
+    # Tools are allowed by name, which a reader and a writer can share if they are in namespaces.
+    names, allowed = readers - others, config.allowed_tools
+    return msgspec.structs.replace(config, allowed_tools=frozenset(names if allowed is None else names.intersection(allowed)))
 
 
 class Verdict(msgspec.Struct, frozen=True):
