@@ -32,14 +32,19 @@ def demo(provider: str | None) -> int:
     """
     if provider is not None and provider not in SIMULATED_MODELS:
         raise UnknownName("demo provider", provider, SIMULATED_MODELS)
-    screen = Screen(create_console(), ChatSettings(thinking="shown", result_lines=6))
-    screen.is_simulated = True
     providers = list(SIMULATED_MODELS)
     pairs = [(name, providers[index - 1]) for index, name in enumerate(providers) if provider in (None, name)]
-    rows = [asyncio.run(_run_conversation(screen, *pair)) for pair in pairs]
-    screen.note("\nThe same conversation, everywhere", "bold")
+    # A screen for each of them: it shows a loss once, and the table counts those of every conversation.
+    rows = [asyncio.run(_run_conversation(_create_screen(), *pair)) for pair in pairs]
+    _create_screen().note("\nThe same conversation, everywhere", "bold")
     Printer(sys.stdout).print_table(rows, has_json=False)
     return int(any(row["stop"] != "end" for row in rows))
+
+
+def _create_screen() -> Screen:
+    screen = Screen(create_console(), ChatSettings(thinking="shown", result_lines=6))
+    screen.is_simulated = True
+    return screen
 
 
 async def _run_conversation(screen: Screen, provider: str, other: str) -> dict[str, str]:
@@ -71,5 +76,7 @@ async def _run_prompt(screen: Screen, agent: Orchestrator, prompt: str) -> RunRe
         async for event in agent.stream(prompt):
             screen.show_event(event)
             if isinstance(event, RunDone):
+                for repair in event.result.repairs:
+                    screen.note(f"repaired: {repair}", "dim")
                 return event.result
     raise AssertionError("a run ends with RunDone")

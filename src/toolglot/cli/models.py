@@ -140,7 +140,7 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
         ("reasoning efforts", ", ".join(profile.efforts) or "not supported"),
         ("thinking budget", _yes_no(profile.thinking_budget)),
         ("temperature and top_p", {"one": "one of them", "all": "yes"}.get(profile.sampling, profile.sampling)),
-        ("options", _join(profile.options)),
+        ("options", _join(profile.accepted_options)),
         ("JSON output", profile.json_output),
         ("cache marks", (", ".join(profile.cache_ttls) or "yes") if profile.cache_field else "no"),
     ]

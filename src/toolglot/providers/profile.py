@@ -200,6 +200,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         force_setattr(self, "limits", limits)
         force_setattr(self, "features", replace(self.features, limits=limits))
 
+    @property
+    def accepted_options(self) -> frozenset[str]:
+        """The options without those that `sampling` excludes."""
+        return self.options if self.sampling != "none" else self.options & {"stop", "seed"}
+
     def apply(self, changes: dict[str, Any]) -> "Profile":
         """Return a profile with other values. A key may name a field of a part: `features.strict`."""
         fields: dict[str, Any] = {}

@@ -20,7 +20,7 @@ def encode_sampling(options: Options, writer: Writer) -> dict[str, Any]:
             continue
         if name not in profile.options:
             reason = f"{profile.title} has no such option"
-        elif profile.sampling == "none" and name not in ("stop", "seed"):
+        elif name not in profile.accepted_options:
             reason = f"{model} accepts no sampling parameters"
         elif profile.sampling == "one" and name == "top_p" and "temperature" in accepted:
             reason = f"{model} accepts temperature or top_p, not both"
