@@ -24,6 +24,7 @@ REFERENCE_PAGES = {
     "errors": ("Errors", "errors", "ToolglotError"),
     "mcp": ("MCP", "toolglot.mcp", "McpServers McpServer McpToolServer"),
     "bridges": ("Bridges", "toolglot.bridges", "export_messages import_messages"),
+    "plugins": ("Plug-ins", "toolglot.plugins", "list_plugins load_plugin"),
 }
 
 
@@ -42,8 +43,8 @@ def render_reference_index() -> str:
     """docs/reference/index.md: every public name in one line."""
     parts = [
         "# API reference",
-        "Everything that `from toolglot import …` offers, `from toolglot.mcp import …` and `from toolglot.bridges import …`. "
-        "Generated from the docstrings by `make docs`.",
+        "Everything that `from toolglot import …` offers, and the same for `toolglot.mcp`, `toolglot.bridges` and "
+        "`toolglot.plugins`. Generated from the docstrings by `make docs`.",
     ]
     for page, (title, *_) in REFERENCE_PAGES.items():
         rows = [(f"[`{name}`]({page}.md#toolglot.{name})", escape(summarize(name))) for name in public_names(page)]
@@ -64,7 +65,8 @@ def summarize(name: str) -> str:
     if inspect.isclass(value) or inspect.isroutine(value):
         doc = inspect.getdoc(value) or ""
     else:
-        source = inspect.getsource(import_module(f"{home.__name__}.{home._HOME[name]}"))
+        homes = getattr(home, "_HOME", {})  # where a package imports its names from; a module has its own
+        source = inspect.getsource(import_module(f"{home.__name__}.{homes[name]}") if homes else home)
         doc = docs_below(ast.parse(source).body).get(name, "")
     return re.sub(r"\s+", " ", doc.split("\n\n")[0])
 

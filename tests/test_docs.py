@@ -21,6 +21,7 @@ import pytest
 import toolglot
 import toolglot.bridges
 import toolglot.mcp
+import toolglot.plugins
 from toolglot.cli.main import app
 from toolglot.engine.signin.environment import KEY_VARIABLES
 
@@ -39,7 +40,9 @@ def test_python_block_runs_and_prints_what_its_comments_say(block: str) -> None:
         exec(compile(block, "<documentation>", "exec"), {})
     promised = re.findall(r"^ *print\(.*?\)  # (.*)$", block, re.MULTILINE)
     assert out.getvalue().splitlines() == promised
-    assert not re.search(r"^ *(from|import) toolglot\.(?!mcp import|bridges)", block, re.MULTILINE), "only public names"
+    assert not re.search(r"^ *(from|import) toolglot\.(?!mcp import|bridges|plugins import)", block, re.MULTILINE), (
+        "only public names"
+    )
 
 
 @pytest.mark.parametrize("name", [
@@ -160,7 +163,7 @@ def test_the_reference_describes_every_public_name() -> None:
         for page in (ROOT / "docs" / "reference").glob("*.md")
         for name in re.findall(r"^::: toolglot\.(\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
-    packages = {"mcp": toolglot.mcp, "bridges": toolglot.bridges}
+    packages = {"mcp": toolglot.mcp, "bridges": toolglot.bridges, "plugins": toolglot.plugins}
     names = [f"{package}.{name}" for package, module in packages.items() for name in module.__all__]
     assert sorted(entries) == sorted([*toolglot.__all__, *names])
     index = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")

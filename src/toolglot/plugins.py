@@ -10,20 +10,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.errors import UsageError
+from toolglot.errors import UnknownName, UsageError
 
-__all__ = [
-    "PLUGIN_KINDS",
-    "Plugin",
-    "PluginKind",
-    "describe_problems",
-    "list_plugins",
-    "load_plugin",
-    "plugin_error",
-    "plugin_names",
-]
+__all__ = ["PLUGIN_KINDS", "Plugin", "PluginKind", "list_plugins", "load_plugin"]
 
 PluginKind = Literal["tools", "facades", "profiles", "wires", "sign_ins", "transports", "commands"]
+"""What a plug-in adds."""
 PLUGIN_KINDS: dict[PluginKind, str] = {
     "tools": "tools",
     "facades": "facade",
@@ -62,8 +54,17 @@ def plugin_names(kind: PluginKind) -> tuple[str, ...]:
     return tuple(plugin.name for plugin in list_plugins() if plugin.kind == kind)
 
 
-@cache
 def load_plugin(kind: PluginKind, name: str) -> Any:
+    """Import the plug-in of this name. Raises UnknownName; UsageError if it cannot be imported, or two packages have it."""
+    if kind not in PLUGIN_KINDS:
+        raise UnknownName("kind of plug-in", kind, PLUGIN_KINDS)
+    if (plugin := find_plugin(kind, name)) is None:
+        raise UnknownName(f"plug-in with {PLUGIN_KINDS[kind]}", name, plugin_names(kind))
+    return plugin
+
+
+@cache
+def find_plugin(kind: PluginKind, name: str) -> Any:
     """Import the plug-in of this name; None if there is none. Raises UsageError if it cannot be imported, or two have it."""
     plugins = [plugin for plugin in list_plugins() if (plugin.kind, plugin.name) == (kind, name)]
     if len(plugins) > 1:
@@ -82,7 +83,8 @@ def plugin_error(kind: PluginKind, name: str, problem: str) -> UsageError:
 
 
 def describe_problems(own_names: Mapping[PluginKind, Collection[str]]) -> list[str]:
-    """Return a sentence for every package that cannot be read, and for every name that several packages have.
+    """Return a sentence for every package that cannot be read, every name that several packages have, and every plug-in that
+    cannot be imported: all of them are, to find out.
 
     `own_names`: those of toolglot, by kind.
     """
@@ -91,7 +93,13 @@ def describe_problems(own_names: Mapping[PluginKind, Collection[str]]) -> list[s
         origins = ["toolglot"] if plugin.name in own_names.get(plugin.kind, ()) else list[str]()
         packages.setdefault((plugin.kind, plugin.name), origins).append(plugin.origin)
     conflicts = [_describe_conflict(kind, name, origins) for (kind, name), origins in packages.items() if len(origins) > 1]
-    return [*_read_entry_points()[1], *conflicts]
+    broken: list[str] = []
+    for (kind, name), origins in packages.items():
+        try:
+            find_plugin(kind, name) if len(origins) == 1 else None
+        except UsageError as e:
+            broken.append(str(e))
+    return [*_read_entry_points()[1], *conflicts, *broken]
 
 
 def _describe_conflict(kind: PluginKind, name: str, origins: list[str]) -> str:

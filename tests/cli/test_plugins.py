@@ -20,7 +20,7 @@ from toolglot.config.setup import Setup
 from toolglot.engine import auth
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin.environment import read_key_variable, secret_values
-from toolglot.errors import UnknownName, UsageError
+from toolglot.errors import InvalidTool, UnknownName, UsageError
 from toolglot.facades.catalog import find_facade
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import user
@@ -34,7 +34,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "toolglot-example-plugin"
 CHAT_BODY = '{"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}'
 ROLL = 'call roll_dice {"sides": 1}'
 CACHES = (
-    *(plugins.load_plugin, plugins._read_entry_points, catalog.resolve_profile, auth._sign_in),  # pyright: ignore[reportPrivateUsage]
+    *(plugins.find_plugin, plugins._read_entry_points, catalog.resolve_profile, auth._sign_in),  # pyright: ignore[reportPrivateUsage]
     *(codec._load, codec.load_request_encoder),  # pyright: ignore[reportPrivateUsage]
 )
 
@@ -115,6 +115,7 @@ class TestExample:
         failed = run_cli("roll", "--sides", "0")
         assert (failed.code, failed.err) == (2, "toolglot: a die with 0 sides cannot be rolled: use --sides 6\n")
         assert "did you mean 'roll'?" in run_cli("rol").err
+        assert "Commands of plug-ins:\n  roll  toolglot-example-plugin 1.0\n" in run_cli("--help").out
 
     def test_a_provider_with_its_wire_sign_in_and_transport(self, isolated_home: Path) -> None:
         (isolated_home / "user" / "config.toml").write_text(
@@ -205,8 +206,20 @@ class TestMistakes:
         install("fake_broken", "commands", "broken", "fake_broken:run", code)
         outcome = run_cli("broken")
         assert outcome.code == 2
-        assert outcome.err.startswith("toolglot: the command 'broken' of the package fake_broken 2.0 cannot be loaded: ")
+        problem = "the command 'broken' of the package fake_broken 2.0 cannot be loaded: "
+        assert outcome.err.startswith(f"toolglot: {problem}")
         assert outcome.err.count("\n") == 1
+        assert [each for each in json.loads(run_cli("doctor", "--json").out)["problems"] if each.startswith(problem)]
+
+    def test_an_unknown_one_is_an_error_in_python(self, install: Install) -> None:
+        install("fake_dice", "tools", "dice", "fake_dice:TOOLS", "TOOLS = [print]")
+        assert plugins.load_plugin("tools", "dice") == [print]
+        with pytest.raises(UnknownName, match="unknown plug-in with tools 'dise'; did you mean 'dice'"):
+            plugins.load_plugin("tools", "dise")
+        with pytest.raises(UnknownName, match="unknown kind of plug-in 'tool'; did you mean 'tools'"):
+            plugins.load_plugin("tool", "dice")  # type: ignore[arg-type]
+        with pytest.raises(InvalidTool, match=r"'dice' cannot be a tool: .* load_plugin\('tools', NAME\)"):
+            Orchestrator("simulator", tools=["dice"])  # type: ignore[list-item]
 
     def test_a_command_that_crashes_is_told_apart_from_our_own(self, install: Install) -> None:
         code = "import click\n\n\n@click.command()\ndef run():\n    raise ValueError('oh')\n"

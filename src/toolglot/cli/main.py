@@ -31,7 +31,7 @@ COMMANDS = {
     "run": ("run", "Run one prompt with tools and print the answer."),
     "simulate": ("simulate", "Serve a simulator of every provider."),
     "tools": ("tools", "Show tools as defined, or as a model sees them."),
-    "trust": ("trust", "Trust the toolglot.toml of a directory."),
+    "trust": ("trust", "Trust a project: its settings, instructions and MCP servers."),
 }
 
 
@@ -61,13 +61,19 @@ class _CommandTable(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+        from toolglot.plugins import list_plugins
+
+        plugged = [(plugin.name, plugin.origin) for plugin in list_plugins() if plugin.kind == "commands"]
+        if plugged := [row for row in plugged if row[0] not in COMMANDS]:
+            with formatter.section("Commands of plug-ins"):
+                formatter.write_dl(plugged)
 
 
 def _load_plugged_command(name: str) -> click.Command | None:
     """Return the command of a plug-in; None if there is none. Raises UsageError."""
-    from toolglot.plugins import load_plugin, plugin_error
+    from toolglot.plugins import find_plugin, plugin_error
 
-    command = load_plugin("commands", name)
+    command = find_plugin("commands", name)
     if command is not None and not isinstance(command, click.Command):
         raise plugin_error("commands", name, "is not a click command")
     return command

@@ -14,7 +14,7 @@ from typing import Any, cast
 from toolglot.errors import UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_facade, is_facade_name
 from toolglot.facades.view import Facade
-from toolglot.plugins import load_plugin, plugin_names
+from toolglot.plugins import find_plugin, plugin_names
 from toolglot.request import Schema, ToolDefinition
 from toolglot.textutil import did_you_mean, suggest
 from toolglot.tools.registry import ToolRegistry
@@ -88,7 +88,7 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
     """
     from toolglot.tools.tool import tools_of
 
-    value = load_plugin("tools", name) if _PLUGIN_NAME.fullmatch(name) else None
+    value = find_plugin("tools", name) if _PLUGIN_NAME.fullmatch(name) else None
     if value is None:
         try:
             value = import_object(name, directory)

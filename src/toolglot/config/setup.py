@@ -30,7 +30,7 @@ from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.model_view import Language
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.option_signatures import show_options
-from toolglot.plugins import load_plugin, plugin_error, plugin_names
+from toolglot.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import (
     ALIASES,
     DEFAULT_MODELS,
@@ -317,7 +317,7 @@ def _open_transport(settings: Settings) -> Transport:
         from toolglot.engine.http import SharedTransport
 
         return SharedTransport(settings.timeouts)
-    create = load_plugin("transports", name)
+    create = find_plugin("transports", name)
     if create is None:
         raise UnknownName("transport", name, plugin_names("transports"))
     transport = create(settings.timeouts) if callable(create) else create

@@ -22,7 +22,7 @@ from toolglot.engine.signin.environment import (
 from toolglot.engine.signin.keyring_store import load_key
 from toolglot.engine.signin.tokens import NOT_SIGNED_IN, CachedSignIn, SignIn, Token
 from toolglot.errors import AuthenticationFailed, UnknownName
-from toolglot.plugins import load_plugin, plugin_error, plugin_names
+from toolglot.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import Profile
 
@@ -53,7 +53,7 @@ def _sign_in(kind: str) -> SignIn:
     if kind in SIGN_INS:
         module, _, name = SIGN_INS[kind].partition(":")
         return getattr(import_module(f"toolglot.engine.signin.{module}"), name)()
-    create = load_plugin("sign_ins", kind)
+    create = find_plugin("sign_ins", kind)
     if create is None:
         raise UnknownName("sign-in", kind, (*SIGN_INS, *plugin_names("sign_ins")))
     sign_in = create() if callable(create) else create

@@ -13,7 +13,7 @@ import msgspec
 
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.view import Facade
-from toolglot.plugins import load_plugin, plugin_error, plugin_names
+from toolglot.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.providers.catalog import ALIASES
 
 __all__ = [
@@ -211,7 +211,7 @@ def find_facade(facade_id: str, model: str = "") -> Facade:
         facade_id = _find_generation(facade_id, model)
     facade_id = FACADE_ALIASES.get(facade_id, facade_id)
     if facade_id not in FACADE_MODULES:
-        facade = load_plugin("facades", facade_id)
+        facade = find_plugin("facades", facade_id)
         if facade is None:
             raise UnknownName("facade", facade_id, (*FACADE_MODULES, *plugin_names("facades")))
         if not isinstance(facade, Facade):

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolglot.errors import UnknownName
-from toolglot.plugins import load_plugin, plugin_error, plugin_names
+from toolglot.plugins import find_plugin, plugin_error, plugin_names
 from toolglot.providers.model_data import find_price, find_window, known_models
 from toolglot.providers.model_facts import FACTS
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
@@ -397,7 +397,7 @@ def resolve_profile(provider: str, model: str = "") -> Profile:
     """Return the profile of a provider (id, alias or plug-in), with what is known about the model. Raises UnknownName."""
     row = select_row(provider, model)
     if row not in PROFILES:
-        plugin = load_plugin("profiles", row)
+        plugin = find_plugin("profiles", row)
         if plugin is None:
             raise UnknownName("provider", provider, {*PROFILES, *ALIASES, *SURFACES, *plugin_names("profiles")})
         if not isinstance(plugin, Profile) or plugin.id != row:

@@ -128,7 +128,8 @@ class Tool(Generic[Parameters, Returned]):
             function = cast(Any, function).__func__
         self.function = function
         if not callable(function):
-            raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called")
+            hint = "; a plug-in's tools are load_plugin('tools', NAME)" if isinstance(function, str) else ""
+            raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called{hint}")
         name = definition.name if definition else options.get("name") or function_name(function)
         self.name = _check_name(name, function, is_given=bool(definition or options.get("name")))
         self.namespace = definition.namespace if definition else options.get("namespace", "")

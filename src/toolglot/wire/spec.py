@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.plugins import load_plugin, plugin_error
+from toolglot.plugins import find_plugin, plugin_error
 from toolglot.wire.json_values import snake_to_camel
 
 OPENAI_CHAT = "openai-chat"
@@ -163,7 +163,7 @@ class _WireTable(dict[str, WireSpec]):
     """The wires by name. One of a plug-in is added when it is first looked up."""
 
     def __missing__(self, name: str) -> WireSpec:
-        spec = load_plugin("wires", name)
+        spec = find_plugin("wires", name)
         if spec is None:
             raise KeyError(name)
         if not isinstance(spec, WireSpec) or spec.name != name:
