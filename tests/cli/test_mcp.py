@@ -61,6 +61,8 @@ class TestRun:
         outcome = run_simulator("hi", "--mcp-config", file)
         assert outcome.code == 0
         assert "the MCP server needy needs the variable NOT_SET_AT_ALL, which is not set" in outcome.err
+        outcome = run_cli("call", "mcp__needy__x", "{}", "--mcp-config", file)
+        assert "the MCP server needy needs the variable NOT_SET_AT_ALL, which is not set" in outcome.err
         outcome = run_simulator("hi", "--mcp-config", "none.json")
         assert (outcome.code, "No such file" in outcome.err) == (2, True)
 

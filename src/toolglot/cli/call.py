@@ -96,7 +96,7 @@ def call(
         prepare(Flags(**flags), want_builtin=True, require_read=require_read, use_servers=use_servers) as cli_setup,
         asyncio.Runner() as runner,
     ):
-        if tool is None or "shell" in (tool, *find_base_tools(tool)):
+        if tool is None or use_servers != "no" or "shell" in (tool, *find_base_tools(tool)):
             cli_setup.print_notices()
         has_user = not jsonl and sys.stdin.isatty() and sys.stderr.isatty()
         approve: Approve = approve_all if yes else _ask_for_approval if has_user else lambda _: "later"

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from toolglot import __version__
 from toolglot.approvals import ApprovalRequest, Approve, Decision, Deny
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, FACADE, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
-from toolglot.cli.printer import ToolPrints, print_line
+from toolglot.cli.printer import ToolPrints, print_line, print_note
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.engine.signin.environment import hide_environment, read_key_variable, remember_key
 from toolglot.errors import ToolglotError, UsageError
@@ -69,6 +70,8 @@ def serve(
         remember_key(token)  # so that it is redacted in logs
     elif port is not None and not is_loopback(host):
         raise UsageError(f"{host} can be reached from other machines: set {TOKEN_VARIABLE} to a token that clients must send")
+    if port is None and sys.stdin.isatty():
+        print_note("waiting for an MCP client on stdin: name this command in the configuration of your client, or use --http 0")
     # The streams come first: what modules with tools print when they are imported is not for the client.
     with (
         claim_streams() if port is None else nullcontext() as streams,
