@@ -342,7 +342,7 @@ class McpToolServer:
 
     def _refuse(self, executor: ToolExecutor, call: AnyCall, request: ApprovalRequest) -> ToolOutcome:
         outcome = executor.deny(call, None)
-        hint = Text(f"\nThe client cannot ask its user, and {request.reason}. {self._approval_hint}")
+        hint = Text(f"\nIt was refused because {request.reason}, and the client cannot ask its user. {self._approval_hint}")
         result = msgspec.structs.replace(outcome.result, content=(*outcome.result.content, hint))
         return msgspec.structs.replace(outcome, result=result)
 
