@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, cast
 
-from toolglot.errors import ToolError
+from toolglot.errors import ToolError, UsageError
 from toolglot.mcp.content import Part, convert_messages, convert_resource, convert_result
 from toolglot.mcp.remote_call import CallWaits, RemoteCall
 from toolglot.messages import Message
@@ -70,11 +70,11 @@ class ServerCalls:
         suspension = context.inner_tools.suspension if context.inner_tools is not None else None
         if isinstance(suspension, CallWaits):
             return await suspension.call.wait(context)
-        call = RemoteCall(self._link.name, context, self._link.server.timeout, self._link.loop)
+        call = RemoteCall(self._link.name, context, self._link.server.timeout, self._link.thread.loop)
         work = self._run_call(call, tool, arguments, is_repeatable)
         try:
-            self._link.loop.call_soon_threadsafe(call.start, work)  # with the caller's context variables: its trace goes on
-        except RuntimeError:
+            self._link.thread.post(call.start, work)  # with the caller's context variables: its trace goes on
+        except UsageError:
             work.close()
             raise ToolError(f"{self._link.name} is closed; the call did not run.", code="mcp_not_connected") from None
         return await call.wait(context)
@@ -84,7 +84,7 @@ class ServerCalls:
 
         _current_call.set(call)
         self._running.append(call)
-        if self._link.loop.time() > self._link.expires_at:
+        if self._link.thread.loop.time() > self._link.expires_at:
             self._link.expires_at = float("inf")
             self._link.changed.set()
         try:
@@ -131,8 +131,8 @@ class ServerCalls:
             return True
         if error.code != CONNECTION_CLOSED:
             return False
-        deadline = self._link.loop.time() + _CAUSE_SECONDS
-        while self._link.client is client and not self._link.lost.is_set() and self._link.loop.time() < deadline:
+        deadline = self._link.thread.loop.time() + _CAUSE_SECONDS
+        while self._link.client is client and not self._link.lost.is_set() and self._link.thread.loop.time() < deadline:
             await asyncio.sleep(0.01)  # the cause comes after the effect: the SDK ends calls first
         return is_repeatable or self._link.is_unreachable
 

@@ -7,16 +7,17 @@ same servers. What is known of them is replaced as a whole, so that it can be re
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from logging import NullHandler, getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from toolglot.errors import UnknownName, UsageError
 from toolglot.mcp.content import Part
 from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus
+from toolglot.mcp.server_thread import ServerThread
 from toolglot.mcp.servers import McpServer
 from toolglot.messages import Message
 from toolglot.textutil import pluralize
@@ -30,9 +31,6 @@ __all__ = ["McpServers"]
 log = getLogger("toolglot.mcp")
 for _name in ("mcp", "client"):  # the SDK's loggers: where nobody has set up logging, their tracebacks would be printed
     getLogger(_name).addHandler(NullHandler())
-T = TypeVar("T")
-_CLOSE_SECONDS = 10.0
-_GRACE_SECONDS = 5.0  # that a start may take beyond the time of its server, to clean up
 
 
 class Agent(Protocol):
@@ -69,12 +67,9 @@ class McpServers:
     ) -> None:
         if servers and find_spec("mcp") is None:
             raise UsageError("MCP servers need the package mcp; install it with: pip install 'toolglot[mcp]'")
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_debug(False)
-        self._loop.set_exception_handler(lambda loop, details: log.debug("%s", details.get("message")))
-        self._thread: threading.Thread | None = None
+        self._thread = ServerThread()
         self._lock = threading.Lock()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self._on_change = on_change
         self._agents: weakref.WeakKeyDictionary[Any, dict[str, Tool]] = weakref.WeakKeyDictionary()
         addresses = [Path(root).absolute().as_uri() for root in roots]
@@ -86,7 +81,7 @@ class McpServers:
                 name: connection.Connection(
                     name,
                     server,
-                    loop=self._loop,
+                    thread=self._thread,
                     launch=launch,
                     on_change=self._note_change,
                     roots=addresses,
@@ -95,34 +90,27 @@ class McpServers:
                 )
                 for name, server in servers.items()
             }
-        self._finalizer = weakref.finalize(self, _close_loop, self._loop)
+        weakref.finalize(self, self._thread.close)  # also when the program ends
 
     # ---- start and end
 
     def start(self) -> None:
         """Begin to connect to all servers, in the background. Calling it again does nothing."""
-        with self._lock:
-            if not self._finalizer.alive:
-                raise UsageError("these MCP servers are closed; create new McpServers")
-            if self._thread is not None:
-                return
-            self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="toolglot-mcp", daemon=True)
-            self._thread.start()
 
         def run_all() -> None:
-            for name, connection in self._connections.items():
-                if connection.server.enabled:
-                    self._tasks[name] = self._loop.create_task(connection.run())
+            servers = [connection for connection in self._connections.values() if connection.server.enabled]
+            self._tasks = [self._thread.loop.create_task(connection.run()) for connection in servers]
 
-        self._loop.call_soon_threadsafe(run_all)
+        if self._thread.start():
+            self._thread.post(run_all)
 
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until every server is ready or has failed, at most for some seconds; each has its own limit besides."""
-        self._submit(self._wait_settled(timeout)).result()
+        self._thread.submit(self._wait_settled(timeout)).result()
 
     async def wait_ready_async(self, timeout: float | None = None) -> None:
         """Like `wait_ready`, without blocking the event loop."""
-        await asyncio.wrap_future(self._submit(self._wait_settled(timeout)))
+        await asyncio.wrap_future(self._thread.submit(self._wait_settled(timeout)))
 
     async def _wait_settled(self, timeout: float | None) -> None:
         with suppress(TimeoutError):
@@ -141,13 +129,11 @@ class McpServers:
             connection.reconnect()
             await connection.settled.wait()
 
-        self._submit(restart()).result()
+        self._thread.submit(restart()).result()
 
     def close(self) -> None:
         """Disconnect from all servers, and end those that were started here."""
-        self._finalizer()
-        if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
+        self._thread.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -165,18 +151,6 @@ class McpServers:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
-    def _submit(self, work: Coroutine[Any, Any, T]) -> Any:
-        """Run something in the event loop of the servers; returns a future of threads."""
-        problem = ""
-        if self._thread is None or not self._finalizer.alive:
-            problem = "the MCP servers are not started; use `with servers:` or servers.start()"
-        elif threading.current_thread() is self._thread:  # it would wait for itself
-            problem = "on_change cannot wait for the MCP servers that call it; do it in a thread or task of your own"
-        if problem:
-            work.close()
-            raise UsageError(problem)
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
     # ---- what there is
 
     @property
@@ -185,7 +159,7 @@ class McpServers:
         return tuple(tool for connection in self._connections.values() for _, tool in [*connection.tools.values()])
 
     def __iter__(self) -> Iterator[Tool]:
-        if self._thread is None and self._connections:  # an agent without tools would not be noticed
+        if not self._thread.is_started and self._connections:  # an agent without tools would not be noticed
             raise UsageError("the MCP servers are not started; use `with servers:` or servers.start()")
         return iter(self.tools)
 
@@ -213,11 +187,11 @@ class McpServers:
 
     async def read_resource(self, server: str, uri: str) -> tuple[Part, ...]:
         """Return the contents of a resource. Raises UnknownName for the server, ToolError if it cannot be read."""
-        return await asyncio.wrap_future(self._submit(self._get(server).calls.read_resource(uri)))
+        return await asyncio.wrap_future(self._thread.submit(self._get(server).calls.read_resource(uri)))
 
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
         """Return the messages of a prompt. Raises UnknownName for the server, ToolError if there are none."""
-        return await asyncio.wrap_future(self._submit(self._get(server).calls.get_prompt(name, dict(arguments or {}))))
+        return await asyncio.wrap_future(self._thread.submit(self._get(server).calls.get_prompt(name, dict(arguments or {}))))
 
     def _get(self, name: str) -> "Connection":
         if name not in self._connections:
@@ -261,29 +235,3 @@ class McpServers:
                 self._on_change(text)
             except Exception as e:
                 log.warning("on_change raised: %r", e)
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-def _close_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel everything that runs in the event loop, and end it. Also called when the program ends."""
-
-    async def finish() -> None:
-        running = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running, timeout=_CLOSE_SECONDS)
-        await loop.shutdown_asyncgens()
-
-    if not loop.is_running():
-        loop.close()
-        return
-    with suppress(TimeoutError, RuntimeError):
-        asyncio.run_coroutine_threadsafe(finish(), loop).result(_CLOSE_SECONDS + 2)
-    loop.call_soon_threadsafe(loop.stop)

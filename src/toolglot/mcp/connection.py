@@ -21,6 +21,7 @@ from toolglot.mcp.http_transport import http_transport
 from toolglot.mcp.incoming import CheckedStream
 from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus, list_all, list_prompts, list_resources, make_tools
 from toolglot.mcp.oauth import LoopbackPage, create_sign_in
+from toolglot.mcp.server_thread import ServerThread
 from toolglot.mcp.servers import McpServer
 from toolglot.mcp.stdio import OutputTail, stdio_transport
 from toolglot.redact import redact
@@ -54,7 +55,7 @@ class Connection:
         name: str,
         server: McpServer,
         *,
-        loop: asyncio.AbstractEventLoop,
+        thread: ServerThread,
         launch: Callable[[str, McpServer], McpServer] | None,
         on_change: "Callable[[Connection, dict[str, Tool], dict[str, Tool]], None]",
         roots: Sequence[str],
@@ -62,7 +63,7 @@ class Connection:
         authenticate: Callable[[str, McpServer], Any] | None,
     ) -> None:
         self.name, self.server = name, server
-        self.loop, self._launch, self._on_change = loop, launch, on_change
+        self.thread, self._launch, self._on_change = thread, launch, on_change
         self._roots, self._sign_in, self._authenticate = roots, sign_in, authenticate
         state = "connecting" if server.enabled else "disabled"
         self.status = McpServerStatus(name=name, state=state)
@@ -111,7 +112,7 @@ class Connection:
                 self.client = None
                 self._set_state("stopped")
                 raise
-            except BaseException as e:  # also groups of exceptions, of the SDK's tasks
+            except (Exception, BaseExceptionGroup) as e:  # groups are of the SDK's tasks
                 error = self._explain(e)
                 self.is_unreachable = type(first_error(e)).__name__ in ("ConnectError", "ConnectTimeout")
             self.client = None

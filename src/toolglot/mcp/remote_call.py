@@ -191,7 +191,7 @@ class RemoteCall:
             if (future := self._answers.get(request.id)) is not None and not future.done():
                 future.set_result(answer)
 
-        self._loop.call_soon_threadsafe(resolve)
+        self._post(resolve)
 
     def cancel(self) -> None:
         """Stop the call: nobody waits for it any more. The server is told."""
@@ -200,5 +200,8 @@ class RemoteCall:
             if self._task is not None:
                 self._task.cancel()
 
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(stop)
+        self._post(stop)
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the servers are closed, and the call has ended with them
+            self._loop.call_soon_threadsafe(callback)

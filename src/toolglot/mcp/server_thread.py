@@ -1,0 +1,113 @@
+"""The thread of some MCP servers, with the event loop in which all of them live.
+
+Work can be given to it from any thread until it is closed. Whoever waits for an answer gets one: no work is accepted that would
+never be done.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from logging import getLogger
+from typing import Any, TypeVar
+
+from toolglot.errors import UsageError
+
+__all__ = ["ServerThread"]
+
+log = getLogger("toolglot.mcp")
+T = TypeVar("T")
+_CLOSE_SECONDS = 10.0
+_CLOSED = "these MCP servers are closed; create new McpServers"
+
+
+class ServerThread:
+    """A daemon thread with an event loop. It does not start by itself."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_debug(False)
+        self.loop.set_exception_handler(lambda loop, details: log.debug("%s", details.get("message")))
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._end: asyncio.Task[None] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_started(self) -> bool:
+        return self._thread is not None
+
+    def start(self) -> bool:
+        """Start the thread; return False if it was started before. Raises UsageError if it is closed."""
+        with self._lock:
+            if self._is_closed:
+                raise UsageError(_CLOSED)
+            if self._thread is not None:
+                return False
+            self._thread = threading.Thread(target=self._run, name="toolglot-mcp", daemon=True)
+            self._thread.start()
+            return True
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    def post(self, callback: Callable[..., object], *args: Any) -> None:
+        """Have a function called in the event loop. Raises UsageError if it is closed."""
+        with self._lock:  # what is posted before `close` is begun before the end begins
+            if self._is_closed:
+                raise UsageError(_CLOSED)
+            self.loop.call_soon_threadsafe(callback, *args)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the event loop. Raises UsageError, as the future does if it is closed meanwhile."""
+
+        async def run() -> T:
+            try:
+                return await work
+            except asyncio.CancelledError:  # by `close`, or by a caller that no longer waits: the latter's is not a failure
+                raise UsageError(_CLOSED) from None
+
+        problem = ""
+        with self._lock:
+            if self._thread is None or self._is_closed:
+                problem = "the MCP servers are not started; use `with servers:` or servers.start()"
+            elif threading.current_thread() is self._thread:  # it would wait for itself
+                problem = "on_change cannot wait for the MCP servers that call it; do it in a thread or task of your own"
+            if not problem:
+                return asyncio.run_coroutine_threadsafe(run(), self.loop)
+        work.close()
+        raise UsageError(problem)
+
+    def close(self) -> None:
+        """Cancel everything that runs, and end the thread. Raises UsageError in that thread itself."""
+        if threading.current_thread() is self._thread:
+            if self._is_closed:  # the last reference was dropped here, at the end
+                return
+            raise UsageError("on_change cannot close the MCP servers that call it; do it in a thread or task of your own")
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                if self._thread is None:
+                    self.loop.close()
+                else:
+                    self.loop.call_soon_threadsafe(self._begin_end)
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS + 2)
+
+    def _begin_end(self) -> None:
+        self._end = self.loop.create_task(self._cancel_all())
+
+    async def _cancel_all(self) -> None:
+        deadline = self.loop.time() + _CLOSE_SECONDS
+        try:
+            # Again and again: what is cancelled may begin something else.
+            while (tasks := asyncio.all_tasks() - {self._end}) and (seconds := deadline - self.loop.time()) > 0:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks, timeout=seconds)
+            await self.loop.shutdown_asyncgens()
+        finally:
+            self.loop.stop()
