@@ -75,6 +75,7 @@ class Handler(BaseHTTPRequestHandler):
 
     sessions: set[str]
     log: list[str]
+    tokens: list[str]
     oauth: bool
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -101,7 +102,7 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/.well-known/oauth-protected-resource"):
             self.reply_json({"resource": f"{self.base}/mcp", "authorization_servers": [self.base], "scopes_supported": ["all"]})
         elif path.startswith("/.well-known/"):
-            pages = {"authorization": "authorize", "token": "token", "registration": "register"}
+            pages = {"authorization": "authorize", "token": "oauth/token", "registration": "register"}
             endpoints = {f"{name}_endpoint": f"{self.base}/{page}" for name, page in pages.items()}
             self.reply_json({"issuer": self.base, **endpoints, "code_challenge_methods_supported": ["S256"]})
         elif path == "/authorize":
@@ -117,11 +118,13 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path == "/register":
             self.reply_json({**json.loads(body), "client_id": "registered"}, 201)
-        elif self.path == "/token":
+        elif self.path == "/oauth/token":
             fields = parse_qs(body.decode())
             self.log.append(f"token {fields['grant_type'][0]} {fields['client_id'][0]}")
-            self.reply_json({"access_token": "good-token", "token_type": "Bearer", "refresh_token": "r", "expires_in": 3600})
-        elif self.oauth and self.headers["Authorization"] != "Bearer good-token":
+            self.tokens.append(f"good-token-{len(self.tokens)}")
+            lifetime = {"refresh_token": "r", "expires_in": 3600}
+            self.reply_json({"access_token": self.tokens[-1], "token_type": "Bearer", **lifetime})
+        elif self.oauth and self.headers["Authorization"] not in [f"Bearer {token}" for token in self.tokens[-1:]]:
             challenge = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource"'
             self.reply(401, WWW_Authenticate=challenge)
         else:
@@ -176,7 +179,7 @@ class QuietServer(ThreadingHTTPServer):
 def serve(*, oauth: bool = False, port: int = 0) -> Generator[tuple[str, list[str]]]:
     """Serve at an address; yields it, and what has happened."""
     log: list[str] = []
-    handler = type("BoundHandler", (Handler,), {"sessions": set[str](), "log": log, "oauth": oauth})
+    handler = type("BoundHandler", (Handler,), {"sessions": set[str](), "tokens": list[str](), "log": log, "oauth": oauth})
     server = QuietServer(("127.0.0.1", port), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -268,3 +271,17 @@ def test_a_registered_client_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with McpServers({"s": McpServer(url=url, oauth=oauth)}, sign_in=lambda server, address: follow(address)) as servers:
             assert servers.status()[0].state == "ready"
         assert log[1] == "token authorization_code mine"
+
+
+def test_a_token_that_has_expired_is_refreshed_without_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
+    with serve(oauth=True) as (url, log):
+        with McpServers({"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)) as servers:
+            assert servers.status()[0].state == "ready"
+        (file,) = (tmp_path / "mcp").iterdir()
+        stored = json.loads(file.read_text())
+        file.write_text(json.dumps({**stored, "expires_at": 1}))
+        assert status_of(McpServer(url=url)).state == "ready"
+        assert log[2:] == ["initialize", "token refresh_token registered", "initialize"]
+        file.write_text(json.dumps({**stored, "tokens": {"wrong": 1}, "client": [], "expires_at": "soon"}))
+        assert status_of(McpServer(url=url)).error == "s wants you to sign in; run: toolglot mcp test s"

@@ -5,11 +5,13 @@ none of them.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -20,7 +22,11 @@ from toolglot.user_dirs import data_directory, write_private
 
 if TYPE_CHECKING:
     from mcp.client.auth import OAuthClientProvider
+    from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+    from pydantic import BaseModel
+
+    Model = TypeVar("Model", bound=BaseModel)
 
 __all__ = ["LoopbackPage", "StoredTokens", "create_sign_in", "token_file"]
 
@@ -37,10 +43,15 @@ def token_file(server: McpServer) -> Path:
 
 
 class StoredTokens:
-    """The SDK's storage of tokens, in a file that only the user can read."""
+    """The SDK's storage of tokens, in a file that only the user can read.
+
+    The SDK forgets when a token expires and where to refresh it, and would send the user to the browser again: with `context`,
+    which is the SDK's state of a sign-in, that is stored, too.
+    """
 
     def __init__(self, file: Path, redirect_uri: str = "", oauth: McpOAuth | None = None) -> None:
         self._file, self._redirect_uri, self._oauth = file, redirect_uri, oauth
+        self.context: OAuthContext | None = None
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -48,17 +59,38 @@ class StoredTokens:
         except (OSError, msgspec.MsgspecError):  # a damaged file is no tokens
             return {}
 
-    def _write(self, key: str, value: Any) -> None:
-        write_private(self._file, msgspec.json.encode({**self._read(), key: value.model_dump(mode="json", exclude_none=True)}))
+    def _write(self, **values: Any) -> None:
+        def dump(model: Any) -> Any:
+            return model.model_dump(mode="json", exclude_none=True)
+
+        write_private(self._file, msgspec.json.encode({**self._read(), **values}, enc_hook=dump))
+
+    def _load(self, key: str, model: "type[Model]") -> "Model | None":
+        with suppress(ValueError):  # of pydantic: a damaged file has nothing
+            return model.model_validate(self._read().get(key))
+        return None
 
     async def get_tokens(self) -> "OAuthToken | None":
-        from mcp.shared.auth import OAuthToken
+        from mcp.shared.auth import OAuthMetadata, OAuthToken, ProtectedResourceMetadata
 
-        tokens = self._read().get("tokens")
-        return OAuthToken.model_validate(tokens) if tokens else None
+        tokens, context = self._load("tokens", OAuthToken), self.context
+        if tokens is not None and context is not None:
+            context.oauth_metadata = context.oauth_metadata or self._load("metadata", OAuthMetadata)
+            context.protected_resource_metadata = context.protected_resource_metadata or self._load(
+                "resource", ProtectedResourceMetadata
+            )
+            expires_at = self._read().get("expires_at")
+            context.token_expiry_time = expires_at if isinstance(expires_at, int | float) else None
+        return tokens
 
     async def set_tokens(self, tokens: "OAuthToken") -> None:
-        self._write("tokens", tokens)
+        context = self.context
+        self._write(
+            tokens=tokens,
+            expires_at=None if tokens.expires_in is None else time.time() + tokens.expires_in,
+            metadata=context and context.oauth_metadata,
+            resource=context and context.protected_resource_metadata,
+        )
 
     async def get_client_info(self) -> "OAuthClientInformationFull | None":
         from mcp.shared.auth import OAuthClientInformationFull
@@ -74,11 +106,10 @@ class StoredTokens:
                     "token_endpoint_auth_method": method,
                 }
             )
-        client = self._read().get("client")
-        return OAuthClientInformationFull.model_validate(client) if client else None
+        return self._load("client", OAuthClientInformationFull)
 
     async def set_client_info(self, client_info: "OAuthClientInformationFull") -> None:
-        self._write("client", client_info)
+        self._write(client=client_info)
 
 
 class LoopbackPage:
@@ -165,7 +196,7 @@ async def create_sign_in(
         }
     )
     storage = StoredTokens(token_file(server), redirect_uri, oauth)
-    return OAuthClientProvider(
+    provider = OAuthClientProvider(
         server_url=server.url,
         client_metadata=metadata,
         storage=storage,
@@ -173,3 +204,5 @@ async def create_sign_in(
         callback_handler=page.wait,
         client_metadata_url=oauth.client_metadata_url or None,
     )
+    storage.context = provider.context
+    return provider
