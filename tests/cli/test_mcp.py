@@ -140,7 +140,10 @@ class TestCommands:
         (("x", "npx", "-y"), "-y"),
         (("js", "{"), "is not JSON"),
         (("js", '{"type": "sse", "url": "https://x"}'), "Streamable HTTP"),
+        (("js", '{"mcpServers": {"js": {"url": "https://x"}}}'), "write only the object of one server in 'mcpServers'"),
         (("-e", "NOVALUE", "x", "cmd"), "has no value"),
+        (("", "cmd"), "'' is not a name for a server"),
+        (("a\nb", "cmd"), "is not a name for a server"),
     ])  # fmt: skip
     def test_what_cannot_be_added(self, words: tuple[str, ...], message: str) -> None:
         outcome = run_cli("mcp", "add", *words)
@@ -180,6 +183,27 @@ class TestCommands:
         listed = run_cli("mcp", "list", "--start", "--json", "--mcp-config", file)
         assert listed.code == 1
         assert [re.split("[:,]", row["state"])[0] for row in listed.records()] == ["ready", "failed"]
+
+    def test_a_server_that_is_not_used_cannot_be_tested(self, home: Path) -> None:
+        (home / ".mcp.json").write_text('{"mcpServers": {"p": {"command": "x"}}}')
+        outcome = run_cli("mcp", "test", "p")
+        assert (outcome.code, "the MCP server p is not trusted: run toolglot trust" in outcome.err) == (2, True)
+        file = write_servers(home, off={"command": "x", "disabled": True})
+        outcome = run_cli("mcp", "test", "off", "--mcp-config", file)
+        assert (outcome.code, f"the MCP server off is disabled in {file}" in outcome.err) == (2, True)
+
+    def test_without_the_package_everything_else_works(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("toolglot.mcp.client.find_spec", dict[str, None]().get)
+        file = write_servers(home, other={"command": "x"})
+        outcome = run_simulator("say hello", "--mcp-config", file)
+        assert (outcome.code, outcome.out) == (0, "hello\n")
+        assert outcome.err.count("pip install 'toolglot[mcp]'") == 1
+        outcome = run_cli("mcp", "test", "local", "--mcp-config", file)
+        assert (outcome.code, "pip install" in outcome.out) == (1, True)
+
+    def test_values_of_variables_keep_their_blanks(self, home: Path) -> None:
+        assert run_cli("mcp", "add", "-e", "A= b ", "x", "cmd").code == 0
+        assert 'env.A = " b "' in (home / "user" / "config.toml").read_text()
 
     def test_tools_call_and_check(self, home: Path) -> None:
         file = write_servers(home)

@@ -112,9 +112,19 @@ def add_command(
     Write -- before a command with options of its own, and '${VARIABLE}' for a secret: it is read from the environment when the
     server starts.
     """
+    if not name.strip() or not name.isprintable():
+        raise UsageError(f"{name!r} is not a name for a server: use letters and digits")
     fields: dict[str, Any] = {}
     if len(words) == 1 and words[0].startswith("{"):
-        file = parse_server_file(f'{{"mcpServers": {{{json_module.dumps(name)}: {words[0]}}}}}', Path("the server"))
+        try:
+            entry = json_module.loads(words[0])
+        except ValueError as e:
+            raise UsageError(f"the server is not JSON: {e}") from None
+        if tables := entry.keys() & {"mcpServers", "servers"}:
+            raise UsageError(
+                f"that is a whole file: write only the object of one server in {min(tables)!r}, or use --mcp-config"
+            )
+        file = parse_server_file(json_module.dumps({"mcpServers": {name: entry}}), Path("the server"))
         server = file.servers[name]
         if server.problem or server.env_file:
             raise UsageError(server.problem or "envFile works only in a file: name it with --mcp-config, or use --env")
@@ -154,7 +164,7 @@ def _split(pair: str, separator: str) -> tuple[str, str]:
     name, found, value = pair.partition(separator)
     if not found or not name.strip():
         raise UsageError(f"{pair.partition(separator)[0]!r} has no value: write NAME{separator}VALUE")
-    return name.strip(), value.strip()
+    return name.strip(), value.strip() if separator == ":" else value
 
 
 def _edit(project: bool, change: Callable[[str], str]) -> Path:
@@ -211,6 +221,8 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
             raise UnknownName(
                 "MCP server", name, [each.name for each in servers.catalog.servers] if servers is not None else []
             )
+        if not entry.settings.enabled:
+            raise UsageError(f"the MCP server {name} is disabled in {entry.origin}: set enabled = true to test it")
         status = next((each for each in servers.status() if each.name == name), None)
         if status is None:
             raise UsageError(f"the MCP server {name} is not trusted: run toolglot trust {entry.directory}")

@@ -66,13 +66,16 @@ class CliServers:
         if servers:
             from toolglot.mcp import client  # it takes a while to import
 
-            self.client = client.McpServers(
-                servers,
-                launch=self.sandbox,
-                on_change=lambda text: self.notify(f"MCP server {text}") if wanted is None else None,
-                sign_in=lambda name, address: self.notify(f"sign in to the MCP server {name} at {address}"),
-            )
-            self.client.start()
+            try:
+                self.client = client.McpServers(
+                    servers,
+                    launch=self.sandbox,
+                    on_change=lambda text: self.notify(f"MCP server {text}") if wanted is None else None,
+                    sign_in=lambda name, address: self.notify(f"sign in to the MCP server {name} at {address}"),
+                )
+                self.client.start()
+            except UsageError as e:  # the package is missing, which must not keep the user from everything else
+                self.problems |= {name: str(e) for name, server in servers.items() if server.enabled}
 
     @classmethod
     def open(
@@ -86,7 +89,8 @@ class CliServers:
         has_user: bool,
     ) -> "CliServers | None":
         """Start what a command uses; None if it uses nothing."""
-        if use == "no" or not (catalog.servers or catalog.notes or extra):
+        withheld = catalog.withheld if isinstance(use, Set) else ()  # whoever names one is told why it is not there
+        if use == "no" or not (catalog.servers or withheld or catalog.notes or extra):
             return None
         only, ask = use if isinstance(use, Set) else None, _ask_for_input if has_user else None
         return cls(catalog, settings, root=root, extra=extra, only=only, ask=ask)
@@ -115,7 +119,7 @@ class CliServers:
             if status.problems:
                 count = pluralize(len(status.problems), "tool")
                 notes.append(f"MCP server {status.name}: {count} left out or changed (toolglot mcp test {status.name})")
-        new = [note for note in notes if note not in self._told]
+        new = [note for note in dict.fromkeys(notes) if note not in self._told]
         self._told.update(new)
         return new
 
