@@ -171,7 +171,7 @@ def _edit(project: bool, change: Callable[[str], str]) -> Path:
     """Change a configuration file; return it. Raises UsageError."""
     path = Path.cwd() / PROJECT_FILE if project else config_file()
     try:
-        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
+        text = path.read_bytes().decode("utf-8-sig") if path.exists() else ""  # with the ends of its lines
     except (OSError, ValueError) as e:
         raise UsageError(f"cannot read {str(path)!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
     try:

@@ -21,14 +21,20 @@ _SECTION = ("mcp", "servers")
 
 def add_server(text: str, name: str, fields: Mapping[str, Any]) -> str:
     """Return the text with one more server. Raises UsageError if it has one of that name, or is not TOML."""
-    if name in _list_servers(_parse(text)):
+    servers = _list_servers(_parse(text))
+    if name in servers:
         raise UsageError(f"there is an MCP server {name!r} already: remove it first, with toolglot mcp remove")
     table = [f"[{format_path((*_SECTION, name))}]"]
     for key, value in fields.items():
         parts = cast(dict[str, Any], value) if isinstance(value, dict) else {"": value}
-        table += [f"{format_path((key, part) if part else (key,))} = {dumps_text(each)}" for part, each in parts.items()]
-    changed = f"{text.rstrip()}\n\n".lstrip("\n") + "\n".join(table) + "\n"
-    return _check(changed, {**_list_servers(_parse(text)), name: dict(fields)}, text)
+        table += [f"{format_path((key, part) if part else (key,))} = {_format(each)}" for part, each in parts.items()]
+    newline = "\r\n" if "\r\n" in text else "\n"
+    before = [text.rstrip(), ""] if text.strip() else []
+    return _check(newline.join([*before, *table, ""]), {**servers, name: dict(fields)}, text)
+
+
+def _format(value: Any) -> str:
+    return dumps_text(value).replace("\x7f", r"\u007f")  # which JSON may contain as it is, and TOML may not
 
 
 def remove_server(text: str, name: str) -> str:
@@ -37,14 +43,26 @@ def remove_server(text: str, name: str) -> str:
     if name not in servers:
         raise UsageError(f"there is no MCP server {name!r} in it")
     kept: list[str] = []
-    is_removed = False
+    removed: list[str] | None = None  # the lines of its table so far
     for line in text.splitlines(keepends=True):
         if match := _HEADER.fullmatch(line.rstrip("\r\n")):
-            is_removed = parse_key(match["key"])[:3] == (*_SECTION, name)
-        if not is_removed:
-            kept.append(line)
-    changed = re.sub(r"\n{3,}", "\n\n", "".join(kept)).lstrip("\n") if kept else ""
-    return _check(changed, {other: value for other, value in servers.items() if other != name}, text)
+            if removed is not None:
+                kept += _trailing_comments(removed)
+            removed = [] if parse_key(match["key"])[:3] == (*_SECTION, name) else None
+        (kept if removed is None else removed).append(line)
+    kept += _trailing_comments(removed or [])
+    while removed is not None and kept and not kept[-1].strip():
+        kept.pop()  # blank lines that were before the last table
+    return _check("".join(kept), {other: value for other, value in servers.items() if other != name}, text)
+
+
+def _trailing_comments(lines: list[str]) -> list[str]:
+    """Return the comments at the end of a table: they are about what follows it."""
+    last = max((number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), default=-1)
+    rest = lines[last + 1 :]
+    while rest and not rest[0].strip():
+        del rest[0]
+    return rest
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -55,15 +73,25 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _list_servers(document: Mapping[str, Any]) -> dict[str, Any]:
-    return document.get("mcp", {}).get("servers", {})
+    section = cast(dict[str, Any], document)
+    for key in _SECTION:
+        table: Any = section.get(key, {})
+        if not isinstance(table, dict):
+            raise UsageError(f"{key} is not a table in it")
+        section = cast(dict[str, Any], table)
+    return section
 
 
 def _check(changed: str, servers: dict[str, Any], text: str) -> str:
     """Return a changed text if it means the same as before, but for its servers. Raises UsageError."""
-    documents = [_parse(text), _parse(changed)]
-    has_servers = _list_servers(documents[1]) == servers
-    for document in documents:
+    before = _parse(text)
+    try:
+        after = tomllib.loads(changed)
+    except ValueError:  # such as a second definition of a table
+        after = {}
+    is_expected = bool(after or not changed.strip()) and _list_servers(after) == servers
+    for document in (before, after):
         document.pop("mcp", None) if set(document.get("mcp", ())) <= {"servers"} else document["mcp"].pop("servers", None)
-    if not has_servers or documents[0] != documents[1]:
+    if not is_expected or before != after:
         raise UsageError("it is written in a way that cannot be changed automatically: edit the table of the server yourself")
     return changed
