@@ -341,6 +341,14 @@ class TestVariables:
         with pytest.raises(UsageError, match=r"asks for OPENAI_API_KEY, the key of a provider: name it in policy\.keep_env"):
             entry(tmp_path, is_project=True, command="x", args=["${OPENAI_API_KEY}"]).resolve()
 
+    def test_a_project_gets_no_key_that_you_have_configured(self, home: Home) -> None:
+        user = '[providers.openai]\nkey_env = "MY_LLM_KEY"\n[builtin]\nbrave_key_env = "MY_SEARCH_KEY"'
+        for name in ("MY_LLM_KEY", "MY_SEARCH_KEY", "TAVILY_API_KEY", "openai_api_key"):
+            write_project(home, ".mcp.json", s={"url": "https://x", "headers": {"A": f"${{{name}}}"}})
+            (server,) = find_servers(home.read(user), directory=home.project, trusted=True).servers
+            with pytest.raises(UsageError, match=f"asks for {name}, the key of a provider"):
+                server.resolve()
+
     def test_an_env_file(self, tmp_path: Path) -> None:
         (tmp_path / ".env").write_text("A=1\nB=2\n")
         server = entry(tmp_path, command="x", env={"B": "3"}, env_file="${workspaceFolder}/.env").resolve()
@@ -379,6 +387,9 @@ class TestVariables:
         server = entry(tmp_path, is_project=True, url="https://x", headers=headers)
         assert server.claim == "https://x (it gets your variables AWS_SECRET_ACCESS_KEY, B)"
         assert entry(tmp_path, command="x").claim == "x"
+        oauth = {"client_id": "${A_TOKEN}", "client_secret": "${B_TOKEN}"}
+        assert entry(tmp_path, url="https://x", oauth=oauth).claim == "https://x (it gets your variables A_TOKEN, B_TOKEN)"
+        assert entry(tmp_path, command="x", cwd="${C}", env_file="${D}").claim == "x (it gets your variables C, D)"
 
     def test_a_url_may_be_a_variable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SERVER", "https://x")

@@ -68,7 +68,10 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     def claim(self) -> str:
         """What trusting it means, for people: what it starts, and which of the user's variables it gets."""
         settings, places = self.settings, _Expander(self, None).places
-        texts = (settings.command, *settings.args, *settings.env.values(), settings.url, *settings.headers.values())
+        texts = (
+            *(settings.command, *settings.args, *settings.env.values(), settings.cwd or "", self.env_file),
+            *(settings.url, *settings.headers.values(), settings.oauth.client_id, settings.oauth.client_secret),
+        )
         matches = [match for text in texts for match in _VARIABLE.finditer(text) if not match[0].startswith("$$")]
         words = (match[1].removeprefix("env:").partition(":-")[0] for match in matches)
         variables = dict.fromkeys(word for word in words if _NAME.fullmatch(word) and word not in places)
@@ -225,7 +228,10 @@ def _read_entries(file: ServerFile, directory: Path) -> Iterable[ServerEntry]:
 
 
 def _forbidden(configuration: Configuration) -> frozenset[str]:
-    return KEY_VARIABLES.difference(configuration.settings.policy.keep_env)
+    settings = configuration.settings
+    names = {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
+    names |= {section.key_env for section in settings.providers.values() if section.key_env}
+    return (KEY_VARIABLES | names).difference(settings.policy.keep_env)
 
 
 def _report_conflict(other: ServerEntry | None, used: ServerEntry, notes: list[str]) -> None:
@@ -264,7 +270,7 @@ class _Expander:
                 f"the MCP server {self._entry.name} uses ${{{word}}}, which is not supported: write the value instead, "
                 f"or $${{{word}}} if the program itself replaces it"
             )
-        if name in self._entry.forbidden_variables:
+        if not {name, name.upper()}.isdisjoint(self._entry.forbidden_variables):  # on Windows, case does not matter
             raise UsageError(
                 f"the MCP server {self._entry.name} of {self._entry.origin} asks for {name}, the key of a provider: "
                 "name it in policy.keep_env if it may have it"
