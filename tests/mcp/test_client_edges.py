@@ -10,13 +10,14 @@ from collections.abc import Awaitable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import AsyncMock
 
 import pytest
 from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run, server
 
 from toolglot import Allow, ApprovalRequest, Orchestrator, Tool, tool
-from toolglot.mcp import McpServers
-from toolglot.mcp.listing import MAX_ITEMS, list_all
+from toolglot.mcp import McpServer, McpServers
+from toolglot.mcp.listing import MAX_ITEMS, list_all, make_tools
 
 
 def test_many_threads_and_agents_use_the_same_server(tmp_path: Path) -> None:
@@ -78,6 +79,15 @@ def test_a_server_may_die_while_the_user_thinks(tmp_path: Path) -> None:
     assert questions == ["c1-question-1", "c1-question-2"]
 
 
+def test_a_call_ends_if_the_function_that_decides_fails(tmp_path: Path) -> None:
+    def approve(request: ApprovalRequest) -> bool:
+        raise RuntimeError("broken")
+
+    with McpServers({"s": server(tmp_path)}) as servers:
+        assert "broken" in call(servers, "ask", approve).text
+        asyncio.run(eventually(lambda: lines(tmp_path, "cancelled")))
+
+
 def test_a_server_cannot_ask_without_end(tmp_path: Path) -> None:
     with McpServers({"s": server(tmp_path)}) as servers:
         result = call(servers, "nag", lambda request: True)
@@ -134,6 +144,22 @@ def test_what_providers_cannot_express_names_server_and_tool(tmp_path: Path) -> 
     with McpServers({"s": server(tmp_path, allow=("any_of",))}) as servers:
         result = Orchestrator("simulator:gemini", tools=servers).run_sync("hello")
     assert [loss.where for loss in result.losses] == ["tool 'mcp__s__any_of' at $"]
+
+
+def test_tools_whose_names_collide_take_nobody_down() -> None:
+    """A server can find two names with the same hash."""
+    from mcp_types import Tool as RemoteTool
+
+    names = [f"x.{'y' * 60}{number}" for number in (119155, 220996)]
+    items = [RemoteTool(name=name, input_schema={"type": "object"}, description="d" * 20_000) for name in names]
+    problems: dict[str, str] = {}
+    tools = make_tools("s", McpServer(command="x"), items, AsyncMock(), {}, problems)
+    assert [*tools] == names[:1]
+    assert "the first 10000 are used" in problems[names[0]]
+    assert problems[names[1]] == f"left out: its name is shortened to that of {names[0]}"
+    again: dict[str, str] = {}
+    assert make_tools("s", McpServer(command="x"), items, AsyncMock(), tools, again) == tools
+    assert again == problems
 
 
 class Page(NamedTuple):

@@ -127,7 +127,8 @@ class ServerCalls:
         from mcp_types import CONNECTION_CLOSED
 
         if error.message == "Session terminated":  # the SDK's words for 404: the server has forgotten us
-            self._link.end("its session has expired")
+            if self._link.client is client:  # otherwise another call has noticed it first
+                self._link.end("its session has expired")
             return True
         if error.code != CONNECTION_CLOSED:
             return False

@@ -222,6 +222,7 @@ def make_tools(
     used is left out, with the reason in `problems`.
     """
     tools: dict[str, tuple[bytes, Tool]] = {}
+    owners: dict[str, str] = {}  # the server's names by ours: an agent refuses two tools of one name, and all others with them
     for item in items:
         if server.allow and not any(fnmatchcase(item.name, pattern) for pattern in server.allow):
             continue
@@ -230,18 +231,25 @@ def make_tools(
         if item.name in tools:
             problems[item.name] = "the server lists it twice; the first one is used"
             continue
+        if (other := owners.setdefault(tool_name(name, item.name), item.name)) != item.name:
+            problems[item.name] = f"left out: its name is shortened to that of {other}"
+            continue
+        if item.description and len(item.description) > MAX_DESCRIPTION:
+            problems[item.name] = (
+                f"its description has {len(item.description)} characters; the first {MAX_DESCRIPTION} are used"
+            )
         encoded = item.model_dump_json().encode()
         if item.name in known and known[item.name][0] == encoded:
             tools[item.name] = known[item.name]
             continue
         try:
-            tools[item.name] = encoded, make_tool(name, server, item, call, problems)
+            tools[item.name] = encoded, make_tool(name, server, item, call)
         except (ToolglotError, ValueError, RecursionError) as e:
             problems[item.name] = f"left out: {truncate(str(e), 300)}"
     return tools
 
 
-def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTool, problems: dict[str, str]) -> Tool:
+def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTool) -> Tool:
     """Return a tool of a server. Raises UsageError if its schema cannot be used."""
     check_schema(item.input_schema)
     hints = item.annotations
@@ -249,8 +257,6 @@ def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTo
     is_repeatable = is_read_only or bool(hints and hints.idempotent_hint)
     title = item.title or (hints.title if hints else "") or ""
     description = escape_surrogates(item.description or title)
-    if len(description) > MAX_DESCRIPTION:
-        problems[item.name] = f"its description has {len(description)} characters; the first {MAX_DESCRIPTION} are used"
     tags = {MCP_TAG, f"{MCP_TAG}:{name}", *([ALWAYS_SHOWN_TAG] if server.defer is False else ())}
     definition = ToolDefinition(
         tool_name(name, item.name),

@@ -177,7 +177,9 @@ class RemoteCall:
                 if not isinstance(news, ApprovalRequest):
                     return news
                 request = news
-        except asyncio.CancelledError:
+        except CallWaits:
+            raise
+        except BaseException:  # cancelled, or whoever was asked has failed: the server must not wait for an answer for ever
             self.cancel()
             raise
 
