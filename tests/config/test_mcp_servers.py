@@ -105,6 +105,9 @@ class TestForms:
         assert parse_server_file('{"servers": {}, "other": 1}', FILE).notes == (
             "/x/.mcp.json: the key 'other' is unknown and was ignored",
         )
+        assert parse_server_file('{"servers": {}, "a": 1, "b": 2, "c": 3}', FILE).notes == (
+            "/x/.mcp.json: the key 'a' and 2 others are unknown and were ignored",
+        )
 
     def test_comments_inputs_and_commas_of_vs_code(self) -> None:
         file = parse_server_file(
@@ -148,8 +151,10 @@ class TestForms:
         with pytest.raises(UsageError, match="not UTF-8"):
             read_server_file(tmp_path / "binary")
         (tmp_path / "large").write_bytes(b" " * 300_000)
-        with pytest.raises(UsageError, match="larger than"):
-            read_server_file(tmp_path / "large")
+        with pytest.raises(UsageError, match="larger than 256,000"):
+            read_server_file(tmp_path / "large", is_project=True)
+        (tmp_path / "large").write_text(json.dumps({"history": "x" * 300_000, "mcpServers": {"s": {"command": "x"}}}))
+        assert list(read_server_file(tmp_path / "large").servers) == ["s"], "such as ~/.claude.json"
 
     @given(st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

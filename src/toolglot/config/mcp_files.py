@@ -16,7 +16,7 @@ import msgspec
 from toolglot.config.settings import ServerSettings
 from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text, json_type_name, loads
-from toolglot.textutil import did_you_mean, suggest
+from toolglot.textutil import did_you_mean, pluralize, suggest
 
 __all__ = [
     "PROJECT_FILES",
@@ -32,6 +32,7 @@ __all__ = [
 PROJECT_FILES = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
 """Of a project, the most important first."""
 _MAX_BYTES = 256_000
+_MAX_NAMED_BYTES = 16_000_000  # of a file that the user names: Claude Code keeps a lot more in ~/.claude.json
 # Files of projects that nobody trusts are read, too: strings and comments without an end must not take quadratic time.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 # VS Code's files may have comments, and commas at the end of lists.
@@ -96,13 +97,14 @@ class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
     """What was not understood, one sentence each."""
 
 
-def read_server_file(path: Path) -> ServerFile:
-    """Read a file. Raises UsageError: one sentence with the path."""
+def read_server_file(path: Path, *, is_project: bool = False) -> ServerFile:
+    """Read a file of the user, or of a project. Raises UsageError: one sentence with the path."""
+    limit = _MAX_BYTES if is_project else _MAX_NAMED_BYTES
     try:
         with open(path, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise UsageError(f"{path} is larger than {_MAX_BYTES:,} bytes: it is not a file with MCP servers")
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise UsageError(f"{path} is larger than {limit:,} bytes: it is not a file with MCP servers")
         return parse_server_file(data.decode("utf-8-sig"), path)
     except OSError as e:
         raise UsageError(f"cannot read the MCP servers in {str(path)!r}: {e.strerror}") from None
@@ -123,11 +125,12 @@ def parse_server_file(text: str, path: Path) -> ServerFile:
     tables = [content[key] for key in ("mcpServers", "servers") if key in content]
     if not tables:
         raise UsageError(f'{path} names no MCP servers: it needs a key "mcpServers" (Claude, Cursor) or "servers" (VS Code)')
-    notes = [
-        f"{path}: the key {key!r} is unknown and was ignored"
-        for key in content
-        if key not in ("mcpServers", "servers", "inputs", *_IGNORED)
-    ]
+    notes: list[str] = []
+    if unknown := [key for key in content if key not in ("mcpServers", "servers", "inputs", *_IGNORED)]:
+        text = f"the key {unknown[0]!r} is unknown and was ignored"
+        if len(unknown) > 1:
+            text = f"the key {unknown[0]!r} and {pluralize(len(unknown) - 1, 'other')} are unknown and were ignored"
+        notes.append(f"{path}: {text}")
     servers: dict[str, FileServer] = {}
     for table in tables:
         if not isinstance(table, dict):

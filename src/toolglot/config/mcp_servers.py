@@ -201,7 +201,7 @@ def _read_project(
             continue
         is_usable = is_trusted(directory) if trusted is None else trusted
         try:
-            file = read_server_file(directory / name)
+            file = read_server_file(directory / name, is_project=True)
         except UsageError as e:
             notes += [f"{e}; its servers are left out"] if is_usable else []
             continue
