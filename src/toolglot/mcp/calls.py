@@ -111,6 +111,8 @@ class ServerCalls:
 
     async def _get_client(self) -> "Client":
         """Wait for the server, and start it again if it has died."""
+        if not self._link.server.enabled:  # nobody would start it
+            raise ToolError(f"{self._link.name} is disabled in the settings.", code="mcp_not_connected")
         if not self._link.is_connected:
             self._link.settled.clear()
             self._link.wanted.set()

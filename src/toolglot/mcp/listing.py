@@ -10,7 +10,7 @@ import msgspec
 from toolglot.approvals import Effect
 from toolglot.definitions import ALWAYS_SHOWN_TAG, MCP_TAG, ToolDefinition
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.mcp.names import tool_name
+from toolglot.mcp.names import tool_name, typed_name
 from toolglot.mcp.servers import McpServer
 from toolglot.schema.arguments import check_schema
 from toolglot.textutil import truncate
@@ -63,7 +63,7 @@ class McpPrompt(msgspec.Struct, frozen=True):
     @property
     def command(self) -> str:
         """Its name as a slash command, without the slash."""
-        return f"{self.server}:{self.name}"
+        return f"{typed_name(self.server)}:{'-'.join(self.name.split())}"
 
     def parse_arguments(self, text: str) -> dict[str, str]:
         """Return the arguments that are typed after the command: in order or as NAME=VALUE, quoted where they have blanks.

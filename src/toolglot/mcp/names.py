@@ -9,7 +9,7 @@ the server never contains `__`, so that the rule `mcp__github__*` covers the too
 import re
 from hashlib import sha256
 
-__all__ = ["MAX_NAME", "PREFIX", "server_prefix", "split_tool_name", "tool_name"]
+__all__ = ["MAX_NAME", "PREFIX", "server_prefix", "split_tool_name", "tool_name", "typed_name"]
 
 MAX_NAME = 64
 PREFIX, _SEPARATOR = "mcp__", "__"
@@ -40,6 +40,11 @@ def split_tool_name(name: str) -> tuple[str, str] | None:
     if not name.startswith(PREFIX) or not separator or tool_name(server, tool) != name:
         return None
     return server, tool
+
+
+def typed_name(server: str) -> str:
+    """Return the name of a server as one word that can be typed before a colon: `GitHub-MCP` for "GitHub MCP"."""
+    return re.sub(r"[\s:@]+", "-", server).strip("-")
 
 
 def _shorten(text: str, legal: re.Pattern[str], limit: int, identity: str) -> str:

@@ -77,6 +77,23 @@ def test_prompts_are_commands(make_servers: MakeServers) -> None:
     assert list(over.chat.completions("/mcp ")) == ["local"]
 
 
+def test_names_of_servers_are_typed_as_one_word(make_servers: MakeServers, tmp_path: Path) -> None:
+    settings = ServerSettings(command=sys.executable, args=(SERVER, str(tmp_path)))
+    servers = make_servers(**{"GitHub MCP": settings, "@a/b": settings})
+    servers.wait()
+    over = talk("/GitHub-MCP:explain cats", "/a/b:explain dogs", "see @GitHub-MCP:note://1", "/mcp GitHub MCP", servers=servers)
+    assert user_texts(over.chat) == ["Explain cats.", "Explain dogs.", "see [note://1]", "[note://1]\nthe note"]
+    assert over.has("/GitHub-MCP:explain topic")
+    assert {"@GitHub-MCP:note://1", "@a/b:note://1"} <= {*over.chat.completions("look at @")}
+
+
+def test_a_server_that_is_disabled_has_no_resources(make_servers: MakeServers) -> None:
+    servers = make_servers(off=ServerSettings(command="x", enabled=False))
+    servers.wait()
+    over = talk("see @off:note://1", servers=servers)
+    assert over.has("off is disabled in the settings")
+
+
 def test_resources_are_attachments(make_servers: MakeServers) -> None:
     servers = make_servers()
     servers.wait()

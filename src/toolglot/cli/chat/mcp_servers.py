@@ -11,6 +11,7 @@ from toolglot.cli.servers import CliServers, describe_status
 from toolglot.cli.styled import Line
 from toolglot.definitions import MCP_TAG
 from toolglot.errors import UnknownName, UsageError
+from toolglot.mcp.names import typed_name
 from toolglot.messages import Media, Text
 from toolglot.providers.tokens import estimate_tool, token_factor
 from toolglot.sanitize import shorten
@@ -84,7 +85,7 @@ class ChatServers:
         if text.startswith("/"):
             return (f"/{prompt.command}" for prompt in self.client.prompts)
         if text.rpartition(" ")[2].startswith("@"):
-            return (f"@{each.server}:{each.uri}" for each in self.client.resources if not each.is_template)
+            return (f"@{typed_name(each.server)}:{each.uri}" for each in self.client.resources if not each.is_template)
         return ()
 
     async def find_prompt(self, text: str) -> list[Text | Media] | None:
@@ -92,12 +93,13 @@ class ChatServers:
         word, _, rest = text.removeprefix("/").partition(" ")
         server, colon, name = word.partition(":")
         client = self.client
-        if not text.startswith("/") or not colon or client is None or server not in self.list_names():
+        if not text.startswith("/") or not colon or client is None or server not in self._typed_names():
             return None
-        prompts = {prompt.name: prompt for prompt in client.prompts if prompt.server == server}
-        if name not in prompts:
-            raise UnknownName(f"prompt of {server}", name, prompts)
-        messages = await client.get_prompt(server, name, prompts[name].parse_arguments(rest))
+        prompts = {prompt.command: prompt for prompt in client.prompts}
+        if (prompt := prompts.get(word)) is None:
+            names = [command.partition(":")[2] for command in prompts if command.startswith(f"{server}:")]
+            raise UnknownName(f"prompt of {server}", name, names)
+        messages = await client.get_prompt(prompt.server, prompt.name, prompt.parse_arguments(rest))
         blocks: list[Text | Media] = []
         for message in messages:
             parts = [part for part in message.blocks if isinstance(part, Text | Media)]
@@ -114,18 +116,22 @@ class ChatServers:
         client = self.client
         for match in _RESOURCE.finditer(text) if client is not None else ():
             server, uri = match[1], match[2].rstrip(".,;!?)]\"'")
-            if client is None or server not in self.list_names():
+            if client is None or server not in self._typed_names():
                 continue
             text = text.replace(f"@{server}:{uri}", f"[{uri}]")
             is_inserted = any(match[0] in inserted for inserted in self._chat.reader.inserted)
             if is_inserted and not await self._chat.confirm(f"send the resource {uri} of the MCP server {server}"):
                 continue
-            blocks += await client.read_resource(server, uri)
+            blocks += await client.read_resource(self._typed_names()[server], uri)
         return text, blocks
 
     def list_names(self) -> set[str]:
         """Return the names of all servers."""
         return {status.name for status in self.servers.status()} if self.servers is not None else set()
+
+    def _typed_names(self) -> dict[str, str]:
+        """Return the names of all servers by what the user types for them."""
+        return {typed_name(name): name for name in self.list_names()}
 
     # ---- commands
 
@@ -162,7 +168,7 @@ class ChatServers:
                 screen.note(f"/{prompt.command} {words}  {shorten(prompt.description, 200)}", "dim")
         for resource in client.resources:
             if resource.server == name:
-                screen.note(f"@{name}:{resource.uri}  {shorten(resource.title or resource.name, 200)}", "dim")
+                screen.note(f"@{typed_name(name)}:{resource.uri}  {shorten(resource.title or resource.name, 200)}", "dim")
 
     def describe_tokens(self) -> list[str]:
         """Return how much of a request the tools of each server take if they are not deferred."""
