@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.mcp.client_kit import ALLOW_ALL, call, eventually, lines, run, server
+from tests.mcp.client_kit import ALLOW_ALL, SCRIPT, call, eventually, lines, run, server
 
 from toolglot import Allow, ApprovalRequest, Deny, Media, Orchestrator, Text, ToolConfig
 from toolglot.approvals import Approve
@@ -355,6 +355,37 @@ def test_a_server_can_be_restarted_and_closed_ones_say_so(tmp_path: Path) -> Non
     assert "s is closed; the call did not run." in call(servers, "echo").text
     with pytest.raises(UsageError, match="closed"):
         servers.start()
+
+
+def test_changes_after_a_restart_are_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    with McpServers({"s": server(tmp_path, allow=("echo", "extra"))}, on_change=told.append) as servers:
+        assert told == []
+        (tmp_path / "changed").touch()
+        servers.restart("s")
+        assert told == ["s: 1 tool added or changed"]
+
+
+def test_a_server_that_recovers_is_told_as_such(tmp_path: Path) -> None:
+    told: list[str] = []
+    program = tmp_path / "server.py"
+    broken = McpServer(command=sys.executable, args=("-I", "-S", str(program), str(tmp_path)), allow=("echo",))
+    with McpServers({"s": broken}, on_change=told.append) as servers:
+        assert (len(told), servers.status()[0].state) == (1, "failed")
+        program.write_bytes(SCRIPT.read_bytes())
+        servers.restart("s")
+        assert (told[1:], servers.status()[0].state, servers.status()[0].error) == (["s: 1 tool added or changed"], "ready", "")
+
+
+def test_a_restart_does_not_repeat_a_start(tmp_path: Path) -> None:
+    servers = McpServers({"s": server(tmp_path)})
+    servers.start()
+    try:
+        servers.restart("s")
+        assert call(servers, "echo", text="x").text == "x"
+        assert len(lines(tmp_path, "starts")) == 1
+    finally:
+        servers.close()
 
 
 def test_the_sdk_is_only_imported_when_a_server_starts() -> None:

@@ -223,7 +223,7 @@ class McpServers:
         state, text = connection.status.state, ""
         if state == "failed":
             text = f"{connection.name} cannot be used: {connection.status.error}"
-        elif state == "ready" and (added or removed):
+        elif connection.was_settled and (added or removed):
             counts = [(len(added), "added or changed"), (len(removed), "removed")]
             changes = " and ".join(f"{pluralize(count, 'tool')} {verb}" for count, verb in counts if count)
             text = f"{connection.name}: {changes}"

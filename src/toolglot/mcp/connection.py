@@ -82,6 +82,8 @@ class Connection:
         self._log_lines = 0
         self.settled = asyncio.Event()
         """Set while it is ready or has failed; not while it is being connected."""
+        self.was_settled = False
+        """It has been ready or has failed before: what changes from then on is news."""
         self.is_unreachable = False
         """The last connection has ended because no request could be sent."""
         self.lost = asyncio.Event()
@@ -101,10 +103,12 @@ class Connection:
             self.lost.clear()
             self.end_reason, self.http_status, ready_at = "", 0, None
             self.is_unreachable = False
+            self._set_state("connecting", self.status.error)
             try:
                 async with self._connect() as client:
                     ready_at = loop.time()
                     self.client = client
+                    self.wanted.clear()
                     self._set_state("ready")
                     await self._serve(client)
                 error = self._complete(f"the connection has ended: {self.end_reason or 'it was closed'}")
@@ -137,15 +141,17 @@ class Connection:
         return self.client is not None and not self.lost.is_set()
 
     def reconnect(self) -> None:
-        """Connect again, now."""
+        """Connect again, now; a start that is under way is not repeated."""
         self.settled.clear()
-        self.lost.set()
+        if self.client is not None:
+            self.lost.set()
         self.wanted.set()
 
     def _set_state(self, state: Any, error: str = "") -> None:
         self.status = replace(self.status, state=state, error=error)
         if state in ("ready", "failed", "stopped"):
             self.settled.set()
+            self.was_settled = True
         else:
             self.settled.clear()
 
