@@ -377,6 +377,15 @@ def test_a_server_that_recovers_is_told_as_such(tmp_path: Path) -> None:
         assert (told[1:], servers.status()[0].state, servers.status()[0].error) == (["s: 1 tool added or changed"], "ready", "")
 
 
+def test_the_last_words_are_those_of_the_last_process(tmp_path: Path) -> None:
+    code = f"import os, sys\nif not os.path.exists({str(tmp_path / 'x')!r}): sys.exit('the first time')\nsys.exit(4)"
+    with McpServers({"s": McpServer(command=sys.executable, args=("-c", code))}) as servers:
+        assert servers.status()[0].error == "it exited with code 1; its last words: the first time"
+        (tmp_path / "x").touch()
+        servers.restart("s")
+        assert servers.status()[0].error == "it exited with code 4"
+
+
 def test_a_restart_does_not_repeat_a_start(tmp_path: Path) -> None:
     servers = McpServers({"s": server(tmp_path)})
     servers.start()

@@ -196,6 +196,7 @@ class Connection:
                 server = await asyncio.to_thread(self._launch, self.name, server)
             elif server.sandbox:
                 raise UsageError("it has to run in a sandbox: pass launch=, which makes one, or remove sandbox=True")
+            self._tail = OutputTail(self.name)  # what an earlier process said last explains nothing
             return stdio_transport(server, self._tail, self.end)
         auth = self._authenticate(self.name, server) if self._authenticate is not None else None
         has_header = any(header.lower() == "authorization" for header in server.headers)

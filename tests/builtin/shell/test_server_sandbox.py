@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from shell_kit import unavailable_reason
 
@@ -18,6 +19,7 @@ from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell.manager import ShellOptions
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.server_sandbox import ServerSandbox
+from toolglot.builtin.shell.server_worker import PLAN_VARIABLE, ServerPlan
 from toolglot.errors import UsageError
 from toolglot.mcp.client import McpServers
 from toolglot.mcp.servers import McpServer
@@ -189,3 +191,14 @@ def test_a_client_never_starts_a_server_without_its_sandbox(tmp_path: Path, leve
         assert servers.status()[0].state == "failed"  # it ends at once
     sandbox.close()
     assert (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_servers_with_long_names_have_files_of_their_own(tmp_path: Path, level: SandboxLevel) -> None:
+    sandbox = ServerSandbox(Workspace(tmp_path), ShellOptions(level=level), tmp_path / "state")
+    try:
+        servers = [sandbox(f"{'n' * 50}{name}", McpServer(command="x", sandbox=True)) for name in "ab"]
+        plans = [msgspec.json.decode(server.env[PLAN_VARIABLE], type=ServerPlan) for server in servers]
+        assert plans[0].confinement != plans[1].confinement
+    finally:
+        sandbox.close()

@@ -60,10 +60,11 @@ class ServerSandbox:
         # The program of ours finds other prefixes than this process has, which may be in a virtual environment.
         visible = (*confinement.visible_paths, sys.prefix, sys.base_prefix)
         with self._lock:
-            process = _RunningServer(f"{name}-{len(self._servers)}", plan.snapshots)
+            number = len(self._servers)
+            process = _RunningServer(f"{name}-{number}", plan.snapshots)
             self._servers.append(process)
         manager.guard.watch(process)
-        file = confinement.scratch.parent / f"server-{process.handle.encode().hex()[:80]}.json"
+        file = confinement.scratch.parent / f"server-{number}.json"  # a name may be long, or none for a file
         file.write_bytes(msgspec.json.encode(replace(confinement, visible_paths=visible), enc_hook=str))
         own = ServerPlan(argv=[server.command, *server.args], cwd=str(cwd), variables=server.env, confinement=str(file))
         packages = (str(Path(__file__).parents[3]), str(Path(msgspec.__file__).parents[1]))
