@@ -11,7 +11,7 @@ from contextlib import suppress
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from mcp.client.auth import OAuthClientProvider
     from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
-    from pydantic import BaseModel
-
-    Model = TypeVar("Model", bound=BaseModel)
 
 __all__ = ["LoopbackPage", "StoredTokens", "create_sign_in", "token_file"]
 
+Model = TypeVar("Model")
 SignIn = Callable[[str], None]
 """Shows the user the address at which to sign in."""
 _CALLBACK_PATH = "/callback"
@@ -65,9 +63,9 @@ class StoredTokens:
 
         write_private(self._file, msgspec.json.encode({**self._read(), **values}, enc_hook=dump))
 
-    def _load(self, key: str, model: "type[Model]") -> "Model | None":
+    def _load(self, key: str, model: type[Model]) -> Model | None:
         with suppress(ValueError):  # of pydantic: a damaged file has nothing
-            return model.model_validate(self._read().get(key))
+            return cast(Any, model).model_validate(self._read().get(key))
         return None
 
     async def get_tokens(self) -> "OAuthToken | None":
