@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -60,6 +60,24 @@ def test_a_watched_agent_ends_with_the_latest_tools(tmp_path: Path) -> None:
     setattr(servers, "_connections", {"s": SimpleNamespace(tools={"other": (b"", other)})})  # noqa: B010
     servers.watch(agent)
     assert agent.tool_names == ("mcp__s__other",)
+
+
+def test_an_agent_that_refuses_tools_hurts_nobody_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Refusing:
+        def add_tools(self, tools: Iterable[Tool], *, replace: bool = False) -> None:
+            raise ValueError("no more tools")
+
+        def remove_tools(self, tools: Iterable[str | Tool]) -> None:
+            pass
+
+    servers, refusing, agent = McpServers({"s": server(tmp_path, allow=("echo",))}), Refusing(), Orchestrator("simulator")
+    servers.watch(refusing)
+    servers.watch(agent)
+    with servers:
+        assert (servers.status()[0].state, agent.tool_names) == ("ready", ("mcp__s__echo",))
+        with pytest.raises(ValueError, match="no more tools"):
+            servers.watch(refusing)
+    assert "an agent cannot use the tools of MCP servers: ValueError('no more tools')" in caplog.text
 
 
 def test_a_server_may_die_while_the_user_thinks(tmp_path: Path) -> None:

@@ -204,18 +204,25 @@ class McpServers:
         """Keep the tools of an agent up to date: its conversations are told what was added and removed."""
         with self._lock:
             self._agents.setdefault(agent, {})
-        self._update_agents()
+            self._update_agent(agent)
+
+    def _update_agent(self, agent: Agent) -> None:
+        tools = {tool.name: tool for tool in self.tools}  # under the lock: the latest state must be the last one applied
+        known = self._agents[agent]
+        for name in [name for name in known if name not in tools]:
+            with suppress(UnknownName):  # the program has removed it itself
+                agent.remove_tools([name])
+        if new := [tool for name, tool in tools.items() if known.get(name) is not tool]:
+            agent.add_tools(new, replace=True)
+        self._agents[agent] = tools
 
     def _update_agents(self) -> None:
         with self._lock:
-            tools = {tool.name: tool for tool in self.tools}  # under the lock: the latest state must be the last one applied
-            for agent, known in [*self._agents.items()]:
-                for name in [name for name in known if name not in tools]:
-                    with suppress(UnknownName):  # the program has removed it itself
-                        agent.remove_tools([name])
-                if new := [tool for name, tool in tools.items() if known.get(name) is not tool]:
-                    agent.add_tools(new, replace=True)
-                self._agents[agent] = tools
+            for agent in [*self._agents]:
+                try:
+                    self._update_agent(agent)
+                except Exception as e:  # which is not the fault of the server, nor of other agents
+                    log.warning("an agent cannot use the tools of MCP servers: %r", e)
 
     def _note_change(self, connection: "Connection", added: dict[str, Tool], removed: dict[str, Tool]) -> None:
         """Tell of a change, in the thread of the servers."""
