@@ -90,7 +90,7 @@ class McpServers:
                 )
                 for name, server in servers.items()
             }
-        weakref.finalize(self, self._thread.close)  # also when the program ends
+        weakref.finalize(self, self._thread.finalize)  # also when the program ends
 
     # ---- start and end
 

@@ -84,18 +84,25 @@ class ServerThread:
     def close(self) -> None:
         """Cancel everything that runs, and end the thread. Raises UsageError in that thread itself."""
         if threading.current_thread() is self._thread:
-            if self._is_closed:  # the last reference was dropped here, at the end
-                return
             raise UsageError("on_change cannot close the MCP servers that call it; do it in a thread or task of your own")
-        with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                if self._thread is None:
-                    self.loop.close()
-                else:
-                    self.loop.call_soon_threadsafe(self._begin_end)
+        self.begin_close()
         if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS + 2)
+
+    def finalize(self) -> None:
+        """Close it when nobody can use it any more; garbage may be collected in any thread, also in this one."""
+        self.begin_close() if threading.current_thread() is self._thread else self.close()
+
+    def begin_close(self) -> None:
+        """Accept no more work, and begin to end."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            if self._thread is None:
+                self.loop.close()
+            else:
+                self.loop.call_soon_threadsafe(self._begin_end)
 
     def _begin_end(self) -> None:
         self._end = self.loop.create_task(self._cancel_all())
