@@ -715,7 +715,7 @@ async def test_prompts_and_questions_of_mcp_servers(tmp_path: Path) -> None:
         assert "https://" in json.dumps(request["call"]["content"])
         assert {call["status"] for call in editor.calls().values()} == {"completed"}
         await editor.prompt(session, "/demo:explain gravity", text("[apple.txt]\nIt falls."))
-        with pytest.raises(RequestError, match="the prompt needs 'topic': /demo:explain TOPIC"):
+        with pytest.raises(RequestError, match="the prompt needs 'topic': /demo:explain topic"):
             await editor.prompt(session, "/demo:explain")
     saved = (tmp_path / "state" / "saved" / f"{session}.session").read_text(encoding="utf-8")
     assert "Explain gravity." in saved

@@ -367,7 +367,7 @@ def test_mcp_servers_start_meanwhile_and_ask(tmp_path: Path) -> None:
         chat.type("call mcp__local__ask {}")
         chat.wait_for("> call mcp__local__ask {}")
         (tmp_path / "go").write_text("now\n")
-        chat.wait_for("MCP server late cannot be used: it exited with code 3; its last words: too bad")
+        chat.wait_for("MCP server late cannot be used: it exited with code 3; last output: too bad")
         chat.wait_for("> call mcp__local__ask {}")  # what was typed is still there, below
         chat.press("enter")
         chat.wait_for("y answer · n decline")

@@ -102,6 +102,19 @@ class TestRun:
         assert "TMPDIR" in shown  # which the sandbox sets
         assert "mcp__local__echo: hello" not in run_simulator(words, "--no-mcp").out
 
+    def test_a_server_that_takes_long_is_named(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("toolglot.cli.servers._PATIENCE_SECONDS", 0)
+        outcome = run_simulator("say hello", "--mcp-config", write_servers(home))
+        assert (outcome.out, "waiting for MCP servers: local" in outcome.err) == ("hello\n", True)
+
+    @needs_sandbox
+    def test_what_the_sandbox_hides_is_explained(self, home: Path) -> None:
+        (home / ".mcp.json").write_text('{"mcpServers": {"p": {"command": "/no/such/program"}}}')
+        trust_directory(home)
+        outcome = run_cli("mcp", "test", "p")
+        assert "it exited with code 127; last output: " in outcome.out
+        assert "sandbox = false" in " ".join(outcome.out.split())
+
 
 class TestCommands:
     def test_list_add_and_remove(self, home: Path) -> None:
@@ -121,7 +134,7 @@ class TestCommands:
             'allow = ["get_*"]\n\n[mcp.servers.web]\nurl = "https://x/mcp"\nheaders.Authorization = "Bearer abc-12345678"\n'
             'approve = false\n\n[mcp.servers.js]\nurl = "https://y"\n'
         )
-        rows = run_cli("mcp", "list", "--json").records()
+        rows = json.loads(run_cli("mcp", "list", "--json").out)
         assert [(row["name"], row["state"], row["target"]) for row in rows] == [
             ("files", "enabled", "npx -y some-server"),
             ("web", "enabled", "https://x/mcp"),
@@ -144,6 +157,9 @@ class TestCommands:
         (("-e", "NOVALUE", "x", "cmd"), "has no value"),
         (("", "cmd"), "'' is not a name for a server"),
         (("a\nb", "cmd"), "is not a name for a server"),
+        (("my api", "localhost:8000/mcp"), "toolglot mcp add 'my api' http://localhost:8000/mcp"),
+        (("x", "api.example.com/mcp"), "begins with http:// or https://"),
+        (("x", "npx -y some-server"), "separate words: toolglot mcp add x -- npx -y some-server"),
     ])  # fmt: skip
     def test_what_cannot_be_added(self, words: tuple[str, ...], message: str) -> None:
         outcome = run_cli("mcp", "add", *words)
@@ -152,11 +168,18 @@ class TestCommands:
 
     def test_a_projects_file(self, home: Path) -> None:
         outcome = run_cli("mcp", "add", "--project", "s", "cmd")
-        assert "only in a trusted directory" in outcome.err
+        assert "try it with: toolglot trust && toolglot mcp test s\n" in outcome.out
+        assert "only in a directory that is trusted" in outcome.err
         assert (home / "toolglot.toml").read_text() == '[mcp.servers.s]\ncommand = "cmd"\n'
-        assert run_cli("mcp", "list").out == ""
-        trust_directory(home)
-        assert [(row["name"], row["sandbox"]) for row in run_cli("mcp", "list", "--json").records()] == [("s", True)]
+        rows = json.loads(run_cli("mcp", "list", "--json").out)
+        assert [(row["name"], row["state"]) for row in rows] == [("s", "not trusted: run toolglot trust")]
+        assert "the MCP server s is not trusted" in run_cli("mcp", "test", "s").err
+        noted = run_simulator("hi").err
+        assert "ignoring mcp.servers.s.command in" in noted
+        assert "the MCP server s" not in noted  # once is enough
+        assert run_cli("trust").code == 0
+        rows = json.loads(run_cli("mcp", "list", "--json").out)
+        assert [(row["name"], row["sandbox"]) for row in rows] == [("s", True)]
         assert run_cli("mcp", "remove", "--project", "s").code == 0
 
     def test_a_test_says_what_there_is_and_what_is_lost(self, home: Path) -> None:
@@ -171,7 +194,7 @@ class TestCommands:
             "broken_schema",
         ):
             assert text in outcome.out
-        assert "gemini              lost: anyOf at tool 'mcp__local__any_of'" in outcome.out
+        assert "gemini              anyOf at tool 'mcp__local__any_of'" in outcome.out
         (record,) = run_cli("mcp", "test", "local", "--mcp-config", file, "-m", "openai:gpt-5", "--json").records()
         assert (record["state"], record["protocol"], record["tools"][0]["name"]) == ("ready", "2025-11-25", "mcp__local__echo")
         assert list(record["losses"]) == ["openai:gpt-5"]
@@ -182,7 +205,7 @@ class TestCommands:
         assert (outcome.code, "did you mean 'local'" in outcome.err) == (2, True)
         listed = run_cli("mcp", "list", "--start", "--json", "--mcp-config", file)
         assert listed.code == 1
-        assert [re.split("[:,]", row["state"])[0] for row in listed.records()] == ["ready", "failed"]
+        assert [re.split("[:,]", row["state"])[0] for row in json.loads(listed.out)] == ["ready", "failed"]
 
     def test_a_server_that_is_not_used_cannot_be_tested(self, home: Path) -> None:
         (home / ".mcp.json").write_text('{"mcpServers": {"p": {"command": "x"}}}')

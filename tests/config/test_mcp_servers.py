@@ -197,7 +197,7 @@ class TestPlaces:
         configuration = home.read("", project, trusted=False)
         catalog = find_servers(configuration, directory=home.project)
         assert found(catalog) == {}
-        assert [entry.name for entry in catalog.withheld] == ["json"]
+        assert [(entry.name, entry.settings.command) for entry in catalog.withheld] == [("json", "x"), ("toml", "y")]
         assert [withheld.key for withheld in configuration.withheld] == ["mcp.servers.toml.command"]
         trust_directory(home.project)
         catalog = find_servers(home.read("", project), directory=home.project)

@@ -294,7 +294,7 @@ def test_one_bad_server_does_not_hurt_the_others(tmp_path: Path) -> None:
     assert errors == {
         "missing": "'no-such-program' cannot be started: there is no such program",
         "refused": "there is no sandbox",
-        "dies": "it exited with code 1; its last words: the key [hidden] is wrong",
+        "dies": "it exited with code 1; last output: the key [hidden] is wrong",
         "silent": "it did not answer within 0.25 s",
     }
 
@@ -380,7 +380,7 @@ def test_a_server_that_recovers_is_told_as_such(tmp_path: Path) -> None:
 def test_the_last_words_are_those_of_the_last_process(tmp_path: Path) -> None:
     code = f"import os, sys\nif not os.path.exists({str(tmp_path / 'x')!r}): sys.exit('the first time')\nsys.exit(4)"
     with McpServers({"s": McpServer(command=sys.executable, args=("-c", code))}) as servers:
-        assert servers.status()[0].error == "it exited with code 1; its last words: the first time"
+        assert servers.status()[0].error == "it exited with code 1; last output: the first time"
         (tmp_path / "x").touch()
         servers.restart("s")
         assert servers.status()[0].error == "it exited with code 4"
@@ -410,3 +410,9 @@ except Exception as e:
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "UsageError: MCP servers need the package mcp; install it with: pip install 'toolglot[mcp]'\n"
+
+
+@pytest.mark.parametrize("servers", [{"x": {"command": "y"}}, [McpServer(command="y")], ".mcp.json"])
+def test_wrong_arguments_are_one_sentence(servers: Any) -> None:
+    with pytest.raises(UsageError, match=r"^McpServers takes a dict of names and McpServer\(…\); .*load_servers\(FILE\)"):
+        McpServers(servers)

@@ -43,9 +43,13 @@ async def test_our_client_and_our_server_understand_each_other() -> None:
             assert (await run(servers, "add", first=1, second=2)).text == "3"
             ready, refused, wants_sign_in = servers.status()
         assert (ready.state, ready.protocol) == ("ready", "2026-07-28")
-        assert (refused.state, refused.error) == ("failed", "it answered with HTTP 401")
+        assert (refused.state, refused.error) == (
+            "failed",
+            "it answered with HTTP 401: it does not accept what the header Authorization says",
+        )
         assert wants_sign_in.state == "failed"
         assert "Traceback" not in wants_sign_in.error
+        assert wants_sign_in.error.endswith("; if it wants a token instead, send it in the header Authorization")
 
 
 @pytest.mark.parametrize("is_modern", [True, False])

@@ -27,7 +27,7 @@ def test_arguments_are_read_from_a_line(text: str, arguments: dict[str, str]) ->
 @pytest.mark.parametrize(
     ("prompt", "text", "message"),
     [
-        (PROMPT, "", "the prompt needs 'branch': /git:review BRANCH FOCUS"),
+        (PROMPT, "", "the prompt needs 'branch': /git:review branch [focus]"),
         (PROMPT, "branch=a focus=b c", "the prompt git:review takes 2 arguments, and 'c' is one too many"),
         (McpPrompt("git", "log"), "main", "the prompt git:log takes no arguments, and 'main' is one too many"),
     ],

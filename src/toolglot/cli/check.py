@@ -68,7 +68,7 @@ def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, .
         printer.write(Line(f"{state:9}", style).append(f" {target}\n"))
         if profile.model and find_window(profile.id, profile.model) is None:
             printer.print_line("          note: the catalog does not know this model; these are the limits of its provider")
-        notes = [f"limit: {problem}" for problem in problems] + describe_losses(encoded.losses)
+        notes = [f"limit: {problem}" for problem in problems] + describe_losses(encoded.losses, every_keyword=True)
         for note in notes + [f"repaired: {repair}" for repair in repairs]:
             printer.print_line(f"          {note}")
     return exit_code

@@ -63,7 +63,7 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
         raise UsageError(str(e)) from None
     print_json(result["request"])
     notes = Printer(sys.stderr)
-    for line in describe_losses(result["losses"]):
+    for line in describe_losses(result["losses"], every_keyword=True):
         notes.print_line(line, "red")
     for repair in result["repairs"]:
         notes.print_line(f"repaired: {repair}", "yellow")

@@ -31,6 +31,9 @@ class _SubcommandTable(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in SUBCOMMANDS.items()])
 
 
-@click.group(cls=_SubcommandTable, no_args_is_help=False)
-def mcp() -> None:
+@click.group(cls=_SubcommandTable, invoke_without_command=True)
+@click.pass_context
+def mcp(context: click.Context) -> None:
     """Manage MCP servers, or be one."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

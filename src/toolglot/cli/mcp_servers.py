@@ -2,6 +2,8 @@
 
 import json as json_module
 import os
+import re
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from toolglot.config.mcp_files import parse_server_file
 from toolglot.config.mcp_servers import ServerEntry, find_servers
 from toolglot.config.setup import Setup
 from toolglot.config.toml_edit import add_server, remove_server
+from toolglot.config.trust import is_trusted
 from toolglot.errors import UnknownName, UsageError
 from toolglot.loop.format_call import describe_losses
 from toolglot.mcp.servers import McpServer
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_command", "list_command", "remove_command", "test_command"]
 
+_HOST = re.compile(r"localhost/|[\w.-]+(?::\d+(?:/|\Z)|\.\w+/)")
 _PROJECT = click.option("--project", is_flag=True, help=f"Write to the {PROJECT_FILE} of the current directory.")
 
 
@@ -66,8 +70,7 @@ def list_command(mcp_config: tuple[Path, ...], no_mcp: bool, start: bool, json: 
     for note in catalog.notes:
         print_note(note)
     if json:
-        for row in rows.values():
-            write_json_line(sys.stdout, row)
+        write_json_line(sys.stdout, list(rows.values()))
     elif rows:
         Printer(sys.stdout).print_table([{**row, "sandbox": "yes" if row["sandbox"] else "no"} for row in rows.values()])
     else:
@@ -102,7 +105,7 @@ def _describe(entry: ServerEntry) -> dict[str, Any]:
 def add_command(
     env: tuple[str, ...], header: tuple[str, ...], name: str, words: tuple[str, ...], project: bool, json: bool, **options: Any
 ) -> None:
-    r"""Add a server to your configuration.
+    """Add a server to your configuration.
 
     \b
     toolglot mcp add docs https://example.com/mcp
@@ -111,7 +114,7 @@ def add_command(
 
     Write -- before a command with options of its own, and '${VARIABLE}' for a secret: it is read from the environment when the
     server starts.
-    """
+    """  # noqa: D301 - \b is click's mark of a paragraph that is not wrapped
     if not name.strip() or not name.isprintable():
         raise UsageError(f"{name!r} is not a name for a server: use letters and digits")
     fields: dict[str, Any] = {}
@@ -136,6 +139,7 @@ def add_command(
             raise UsageError(f"a URL has no arguments: remove {rest[0]!r}")
         fields["url"] = words[0]
     else:
+        _check_command(name, words)
         fields |= {"command": words[0], "args": list(words[1:])} if words[1:] else {"command": words[0]}
     pairs = {"env": dict(_split(pair, "=") for pair in env), "headers": dict(_split(pair, ":") for pair in header)}
     fields |= {key: {**fields.get(key, {}), **values} for key, values in pairs.items() if values}
@@ -146,9 +150,22 @@ def add_command(
     if json:
         write_json_line(sys.stdout, {"name": name, "file": str(path)})
     else:
-        print_line(f"added {name} to {path}; try it with: toolglot mcp test {name}")
+        steps = ["toolglot trust"] if project and not is_trusted(path.parent) else []
+        steps.append(f"toolglot mcp test {shlex.quote(name)}")
+        print_line(f"added {name} to {path}; try it with: {' && '.join(steps)}")
     if project:
-        print_note("servers of a project are started only in a trusted directory (toolglot trust), in the sandbox")
+        print_note("servers of a project run in the sandbox, and only in a directory that is trusted")
+
+
+def _check_command(name: str, words: tuple[str, ...]) -> None:
+    """Refuse what is probably meant otherwise. Raises UsageError."""
+    first, quoted_name = words[0], shlex.quote(name)
+    if len(words) > 1 or os.path.exists(os.path.expanduser(first)):
+        return
+    if _HOST.match(first):
+        raise UsageError(f"an address begins with http:// or https://: toolglot mcp add {quoted_name} http://{first}")
+    if " " in first:
+        raise UsageError(f"the program and its arguments are separate words: toolglot mcp add {quoted_name} -- {first}")
 
 
 def _list_changes(struct: msgspec.Struct) -> dict[str, Any]:
@@ -226,8 +243,9 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
         status = next((each for each in servers.status() if each.name == name), None)
         if status is None:
             raise UsageError(f"the MCP server {name} is not trusted: run toolglot trust {entry.directory}")
-        losses = _find_losses(cli_setup, model)
+        losses = _find_losses(cli_setup, model, every_keyword=json)
         sandbox = servers.sandbox.label if servers.sandbox is not None and entry.is_sandboxed else ""
+        sandbox = sandbox if entry.settings.command else None  # an address is not ours to confine
         tools = [
             {"name": tool.name, "description": tool.description, "effects": sorted(tool.effects)} for tool in servers.tools
         ]
@@ -252,7 +270,7 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
     return int(status.state != "ready")
 
 
-def _find_losses(cli_setup: "CliSetup", model: str | None) -> dict[str, list[str]]:
+def _find_losses(cli_setup: "CliSetup", model: str | None, *, every_keyword: bool) -> dict[str, list[str]]:
     """Return what each API format, or one model, loses of the tools."""
     if model is not None:
         targets: dict[str, Profile] = {model: find_profile(Setup(cli_setup.configuration.settings).resolve_model(model))}
@@ -262,7 +280,7 @@ def _find_losses(cli_setup: "CliSetup", model: str | None) -> dict[str, list[str
     losses: dict[str, list[str]] = {}
     for target, profile in targets.items():
         encoded = encode_request(Request(profile.model, [user("…")], definitions), profile)
-        losses[target] = describe_losses(encoded.losses)
+        losses[target] = describe_losses(encoded.losses, every_keyword=every_keyword)
     return losses
 
 
@@ -272,7 +290,7 @@ def _print_record(printer: Printer, record: dict[str, Any]) -> None:
         printer.print_text(record["error"], "red", "  ")
         return
     rows = [("server", record["server"] or "unknown"), ("protocol", record["protocol"])]
-    rows += [("sandbox", record["sandbox"] or "none: it runs with all your rights")]
+    rows += [] if record["sandbox"] is None else [("sandbox", record["sandbox"] or "none: it runs with all your rights")]
     rows += [(word, str(record[word])) for word in ("prompts", "resources") if record[word]]
     printer.print_pairs(rows)
     printer.print_section(
@@ -284,4 +302,9 @@ def _print_record(printer: Printer, record: dict[str, Any]) -> None:
     )
     if record["problems"]:
         printer.print_section("Left out or changed", record["problems"].items())
-    printer.print_section("Lost", [(target, "; ".join(losses) or "nothing") for target, losses in record["losses"].items()])
+    rows = [
+        (target if number == 0 else "", line.removeprefix("lost: "))
+        for target, losses in record["losses"].items()
+        for number, line in enumerate(losses or ["nothing"])
+    ]
+    printer.print_section("Lost", rows)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CliServers", "UseServers", "describe_entry", "describe_status"]
 
+_PATIENCE_SECONDS = 3.0  # before the user is told what takes so long
 UseServers = Literal["no", "start", "wait"] | Set[str]
 """Whether a command uses the configured servers: not at all, without waiting for them, all of them, or only these."""
 
@@ -109,7 +110,11 @@ class CliServers:
 
     def wait(self) -> None:
         """Wait until each server is ready or has failed."""
-        if self.client is not None:
+        if self.client is None:
+            return
+        self.client.wait_ready(_PATIENCE_SECONDS)
+        if slow := [status.name for status in self.client.status() if status.state == "connecting"]:
+            self.notify(f"waiting for MCP servers: {', '.join(slow)}")
             self.client.wait_ready()
 
     def list_notices(self) -> list[str]:

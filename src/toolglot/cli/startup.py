@@ -252,7 +252,7 @@ def _open_project(
         claims.append((project, f"{keys} in {project}/{PROJECT_FILE}", [f"{PROJECT_FILE} in {project} wants to set", *values]))
     for path, owner in instructions.withheld.items():
         claims.append((owner, str(path), [f"{path} has instructions for the model"]))
-    for entry in catalog.withheld:
+    for entry in (each for each in catalog.withheld if not each.is_setting):  # those are among the settings
         name = f"the MCP server {entry.name} in {entry.origin}"
         claims.append((entry.directory, name, [f"{entry.origin} wants to start the MCP server {entry.name}: {entry.claim}"]))
     if not claims:

@@ -138,7 +138,7 @@ def show_tools(
         encoded = encode_request(Request(profile.model, [user("…")], definitions, options=Options(cache=True)), profile)
         fields = encoded.body.get("tools")
         definitions = decode_request(profile.wire, {"tools": fields or []}).tools
-        notes = [(line, "red") for line in describe_losses(encoded.losses)]
+        notes = [(line, "red") for line in describe_losses(encoded.losses, every_keyword=True)]
         notes += [(f"repaired: {repair}", "yellow") for repair in encoded.repairs if repair.where == "tools"]
     if deferral is not None:
         notes.append((deferral.message, "yellow"))

@@ -88,7 +88,7 @@ def _show_effects(directory: Path, *, is_removed: bool) -> None:
             print_line(f"{path} {'is now ignored' if is_removed else 'has instructions for models'}")
     configuration = read_configuration(directory=directory, trusted=False)
     for entry in find_servers(configuration, directory=directory, trusted=False).withheld:
-        if entry.directory == directory:
+        if entry.directory == directory and not entry.is_setting:  # those are among the settings
             verb = "no longer starts" if is_removed else "starts"
             print_line(escape_line(f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}"))
     if configuration.project == directory:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from toolglot.config.layers import PROJECT_FILE, Configuration, list_project_directories
+from toolglot.config.layers import PROJECT_FILE, Configuration, list_project_directories, read_configuration
 from toolglot.config.mcp_files import PROJECT_FILES, ServerFile, ServerInput, read_env_file, read_server_file
 from toolglot.config.settings import ServerSettings
 from toolglot.config.trust import is_trusted
@@ -47,6 +47,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The workspace folder of the file, which paths are relative to."""
     is_project: bool = False
     """A project's file has a say in it."""
+    is_setting: bool = False
+    """It is in a file of settings, not in one of other programs."""
     env_file: str = ""
     inputs: dict[str, ServerInput] = {}
     forbidden_variables: frozenset[str] = frozenset()
@@ -148,21 +150,16 @@ def find_servers(
     overlays: dict[str, ServerSettings] = {}
     if settings.enabled and settings.project_files:
         _read_project(workspace, configuration, trusted, (found, withheld), notes)
-    for name, server in settings.servers.items() if settings.enabled else ():
-        is_project = name in configuration.project_servers
-        home = configuration.project if is_project and configuration.project is not None else workspace
-        entry = ServerEntry(
-            name=name,
-            settings=server,
-            origin=str(home / PROJECT_FILE) if is_project else str(config_file()),
-            directory=home,
-            is_project=is_project,
-            forbidden_variables=_forbidden(configuration) if is_project else frozenset(),
-        )
-        if server.command or server.url:
+    for entry in _read_settings(configuration, workspace) if settings.enabled else ():
+        if entry.settings.command or entry.settings.url:
             _replace(entry, found, withheld, notes)
         else:
-            overlays[name] = server
+            overlays[entry.name] = entry.settings
+    if settings.enabled and any(setting.key.startswith("mcp.servers.") for setting in configuration.withheld):
+        trusting = read_configuration(directory=configuration.project, trusted=True)
+        for entry in _read_settings(trusting, workspace):
+            if entry.is_project and entry.name not in found:
+                withheld[entry.name] = entry
     for file in map(read_server_file, files):
         notes += file.notes
         for entry in _read_entries(file, workspace):
@@ -176,6 +173,22 @@ def find_servers(
         env, headers = {**entry.settings.env, **overlay.env}, {**entry.settings.headers, **overlay.headers}
         table[name] = replace(entry, settings=replace(entry.settings, **{**changes, "env": env, "headers": headers}))
     return ServerCatalog(servers=tuple(found.values()), withheld=tuple(withheld.values()), notes=tuple(notes))
+
+
+def _read_settings(configuration: Configuration, workspace: Path) -> Iterable[ServerEntry]:
+    """Yield the tables `[mcp.servers.NAME]`."""
+    for name, server in configuration.settings.mcp.servers.items():
+        is_project = name in configuration.project_servers
+        home = configuration.project if is_project and configuration.project is not None else workspace
+        yield ServerEntry(
+            name=name,
+            settings=server,
+            origin=str(home / PROJECT_FILE) if is_project else str(config_file()),
+            directory=home,
+            is_project=is_project,
+            is_setting=True,
+            forbidden_variables=_forbidden(configuration) if is_project else frozenset(),
+        )
 
 
 def _replace(entry: ServerEntry, found: dict[str, ServerEntry], withheld: dict[str, ServerEntry], notes: list[str]) -> None:

@@ -14,6 +14,7 @@ from toolglot.messages import ToolCall
 
 _LEADING = ("command", "argv", "pattern", "path", "text")
 _MAX_LOST_TOOLS = 3
+_MOVED = "moved into the description"  # nothing is lost for the model, only for the provider's own checks
 _STOPS: dict[RunStop, str] = {
     "length": "the answer reached the limit of output tokens (generation.max_tokens)",
     "refusal": "the model refused to answer",
@@ -29,19 +30,27 @@ def describe_stop(stop: RunStop) -> str:
     return f"stopped early ({stop}){f': {_STOPS[stop]}' if stop in _STOPS else ''}"
 
 
-def describe_losses(losses: Iterable[Loss]) -> list[str]:
-    """Return a line for each loss; many tools that are lost for the same reason have one line together."""
+def describe_losses(losses: Iterable[Loss], *, every_keyword: bool = False) -> list[str]:
+    """Return a line for each loss; many tools that are lost for the same reason have one line together.
+
+    So have many keywords of schemas that were moved into descriptions, unless `every_keyword` is wanted.
+    """
     groups: dict[tuple[str, ...], list[Loss]] = {}
     for loss in losses:
         key = (loss.where, loss.reason) if loss.subject.startswith("tool '") else (loss.subject, loss.where, loss.reason)
+        if loss.reason.endswith(_MOVED) and not every_keyword:
+            key = (loss.reason,)
         groups.setdefault(key, []).append(loss)
     lines: list[str] = []
-    for group in groups.values():
+    for key, group in groups.items():
         if len(group) <= _MAX_LOST_TOOLS:
             lines += map(str, group)
-            continue
-        names = ", ".join(loss.subject.removeprefix("tool ") for loss in group[:_MAX_LOST_TOOLS])
-        lines.append(f"{len(group)} tools ({names}, …) at {group[0].where}: {group[0].reason}")
+        elif len(key) == 1:
+            names = ", ".join(f"{loss.subject} at {loss.where}" for loss in group[:_MAX_LOST_TOOLS])
+            lines.append(f"{len(group)} keywords of schemas ({names}, …): {group[0].reason}")
+        else:
+            names = ", ".join(loss.subject.removeprefix("tool ") for loss in group[:_MAX_LOST_TOOLS])
+            lines.append(f"{len(group)} tools ({names}, …) at {group[0].where}: {group[0].reason}")
     return [f"lost: {line}" for line in lines]
 
 

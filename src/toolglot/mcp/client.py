@@ -65,6 +65,10 @@ class McpServers:
         sign_in: Callable[[str, str], None] | None = None,
         authenticate: Callable[[str, McpServer], Any] | None = None,
     ) -> None:
+        if not isinstance(servers, Mapping) or not all(isinstance(each, McpServer) for each in servers.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(
+                "McpServers takes a dict of names and McpServer(…); toolglot.mcp.load_servers(FILE) returns that of a file"
+            )
         if servers and find_spec("mcp") is None:
             raise UsageError("MCP servers need the package mcp; install it with: pip install 'toolglot[mcp]'")
         self._thread = ServerThread()

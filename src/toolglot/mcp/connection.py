@@ -44,6 +44,9 @@ _STABLE_SECONDS = 30.0  # a server that lived for so long may be started again a
 _SIGN_IN_SECONDS = 300.0
 _REFRESH_SECONDS = 0.2  # between two refreshes of lists: a server may announce changes without end
 _MAX_LOG_LINES = 100  # messages of one connection that are worth a warning
+_SANDBOX_HINT = (
+    "(in its sandbox it sees only the workspace and installed programs; sandbox = false in your settings turns that off)"
+)
 _LEVELS = {"debug": DEBUG, "info": DEBUG, "notice": DEBUG, "warning": INFO}
 
 
@@ -237,7 +240,9 @@ class Connection:
         elif module.startswith("httpx2"):
             reason = f"{self.server.url} cannot be reached: {describe_error(error)}"
         elif module.startswith("mcp.client.auth"):
-            reason = f"signing in failed: {error}"
+            reason = f"signing in failed: {str(error).strip()}"
+            if self.http_status == 401:
+                reason += "; if it wants a token instead, send it in the header Authorization"
         elif module.startswith("mcp"):
             # When something else is wrong, we end it: that is not the reason.
             reason = self.end_reason if str(error) == "Connection closed" and self.end_reason else str(error)
@@ -249,9 +254,13 @@ class Connection:
         """Add what the server said last, and hide what nobody may see."""
         if reason == HTTP_ERROR:
             reason = f"it answered with HTTP {self.http_status}"
+            if self.http_status in (401, 403):
+                reason += ": it does not accept what the header Authorization says"
+        has_exited = reason.startswith("it exited")
         if self.server.command and self._tail.last_line:
-            reason += f"; its last words: {self._tail.last_line}"
-        return truncate(redact(reason.replace("\n", " "), self.server.secrets, by_name=True), 600)
+            reason += f"; last output: {self._tail.last_line}"
+        reason = truncate(redact(reason.replace("\n", " "), self.server.secrets, by_name=True), 600)
+        return f"{reason} {_SANDBOX_HINT}" if has_exited and self.server.sandbox else reason
 
     # ---- what it offers
 

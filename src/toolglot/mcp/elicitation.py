@@ -15,7 +15,7 @@ from toolglot.textutil import truncate
 if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult
 
-__all__ = ["MAX_ATTEMPTS", "check_question", "make_request", "read_answer"]
+__all__ = ["MAX_ATTEMPTS", "check_question", "find_problem", "make_request", "read_answer"]
 
 MAX_ATTEMPTS = 3
 """How often the user is asked again about values that do not fit."""
@@ -100,6 +100,23 @@ _BOUNDS = {
 }
 
 
+def find_problem(name: str, field: dict[str, Any], value: Any) -> str:
+    """Return what is wrong with the value of one field; "" if nothing is."""
+    fitted = _fit({name: value}, {"type": "object", "properties": {name: field}})
+    return fitted if isinstance(fitted, str) else ""
+
+
+def _fit(values: dict[str, Any], form: dict[str, Any]) -> dict[str, Any] | str:
+    """Return values as a form wants them, numbers instead of texts for example, or what is wrong with them."""
+    binder = SchemaBinder(form)
+    if binder.bind(values) is not None:
+        return values
+    try:
+        return repair_arguments(values, binder, "the form")[0]
+    except InvalidArguments as e:
+        return truncate("; ".join(map(str, e.issues)), 300)
+
+
 def read_answer(params: "ElicitRequestParams", answer: Allow | Deny) -> "ElicitResult | str":
     """Return what the server is told, or what is wrong with the values."""
     from mcp_types import ElicitResult
@@ -110,10 +127,5 @@ def read_answer(params: "ElicitRequestParams", answer: Allow | Deny) -> "ElicitR
         return ElicitResult(action="accept")
     form = params.requested_schema
     defaults = {name: field["default"] for name, field in form.get("properties", {}).items() if "default" in field}
-    values, binder = {**defaults, **(answer.arguments or {})}, SchemaBinder(form)
-    if binder.bind(values) is None:
-        try:
-            values = repair_arguments(values, binder, "the form")[0]
-        except InvalidArguments as e:
-            return truncate("; ".join(map(str, e.issues)), 300)
-    return ElicitResult(action="accept", content=values)
+    values = _fit({**defaults, **(answer.arguments or {})}, form)
+    return values if isinstance(values, str) else ElicitResult(action="accept", content=values)

@@ -65,6 +65,11 @@ class McpPrompt(msgspec.Struct, frozen=True):
         """Its name as a slash command, without the slash."""
         return f"{typed_name(self.server)}:{'-'.join(self.name.split())}"
 
+    @property
+    def usage(self) -> str:
+        """What to type after the command: its arguments, with those that may be left out in brackets."""
+        return " ".join(each.name if each.required else f"[{each.name}]" for each in self.arguments)
+
     def parse_arguments(self, text: str) -> dict[str, str]:
         """Return the arguments that are typed after the command: in order or as NAME=VALUE, quoted where they have blanks.
 
@@ -87,8 +92,7 @@ class McpPrompt(msgspec.Struct, frozen=True):
         values |= zip(unset, unnamed, strict=False)
         for argument in self.arguments:
             if argument.required and argument.name not in values:
-                usage = " ".join(name.upper() for name in names)
-                raise UsageError(f"the prompt needs {argument.name!r}: /{self.command} {usage}")
+                raise UsageError(f"the prompt needs {argument.name!r}: /{self.command} {self.usage}")
         return values
 
 

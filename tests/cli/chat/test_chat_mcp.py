@@ -70,7 +70,7 @@ def test_prompts_are_commands(make_servers: MakeServers) -> None:
         "/local:explain the universe", "/local:explain topic=cats", "/local:explain", "/local:explan x", servers=servers
     )
     assert user_texts(over.chat) == ["Explain the universe.", "Explain cats."]
-    assert over.has("the prompt needs 'topic': /local:explain TOPIC")
+    assert over.has("the prompt needs 'topic': /local:explain topic")
     assert over.has("prompt of local", "explan", "did you mean 'explain'")
     assert {"/local:explain", "/mcp"} <= {*over.chat.completions("/")}
     assert list(over.chat.completions("look at @")) == ["@local:note://1"]
@@ -150,22 +150,26 @@ def test_without_servers() -> None:
 
 
 async def test_values_of_forms() -> None:
-    typed = iter(["Ada", "", "yes", "maybe", "a, b", "7"])
+    typed = iter(["", "Ada", "", "yes", "maybe", "no", "a, b", "seven", "7"])
 
     async def read(question: str) -> str:
         questions.append(question)
         return next(typed)
 
     questions: list[str] = []
+    notes: list[str] = []
     kinds: dict[str, dict[str, Any]] = {
         "name": {"type": "string"},
         "empty": {"type": "string", "default": "x"},
         "yes": {"type": "boolean"},
-        "maybe": {"type": "boolean"},
-        "list": {"type": "array"},
+        "maybe": {"type": "boolean", "default": False},
+        "list": {"type": "array", "default": ["x", "y"]},
         "count\n> fake": {"type": "integer"},
     }
-    values = await fill_form({"properties": kinds, "required": ["name"]}, read)
-    assert values == {"name": "Ada", "yes": True, "maybe": "maybe", "list": ["a", "b"], "count\n> fake": "7"}
-    assert questions[:3] == ["  name: ", "  empty [x]: ", "  yes [-]: "]
-    assert "\n" not in questions[-1]
+    values = await fill_form({"properties": kinds, "required": ["name"]}, read, lambda text, style: notes.append(text.strip()))
+    assert values == {"name": "Ada", "yes": True, "maybe": False, "list": ["a", "b"], "count\n> fake": "7"}
+    assert questions[:4] == ["  name: ", "  name: ", "  empty [x]: ", "  yes [-]: "]
+    assert {"  maybe [no]: ", "  list [x, y]: "} <= {*questions}
+    assert "\n" not in questions[-1] + notes[-1]
+    assert [note.split(" ")[0] for note in notes[:2]] == ["name", "$.maybe:"]
+    assert len(notes) == 3

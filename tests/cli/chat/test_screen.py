@@ -395,6 +395,15 @@ class TestLosses:
         assert "lost: 172 tools ('t0', 't1', 't2', …) at tools: at most 128" in out.getvalue()
         assert describe_losses(lost[:2]) == ["lost: tool 't0' at tools: at most 128", "lost: tool 't1' at tools: at most 128"]
 
+    def test_many_keywords_that_were_moved_are_one_line(self) -> None:
+        reason = "gemini does not support it; moved into the description"
+        lost = [Loss("default", f"tool 't' at $.p{number}", reason) for number in range(20)]
+        assert describe_losses(lost) == [
+            "lost: 20 keywords of schemas (default at tool 't' at $.p0, default at tool 't' at $.p1, "
+            f"default at tool 't' at $.p2, …): {reason}"
+        ]
+        assert len(describe_losses(lost, every_keyword=True)) == 20
+
     def test_a_truncation_is_not_reported_again(self) -> None:
         message = "2 older messages are summarized: about 357 tokens, 267 fit"
         done = ev.RunDone(ev.RunResult("", losses=(Loss("2 older messages", "context", message),)))

@@ -7,6 +7,7 @@ from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.cli.chat.input import PipeReader, TerminalReader
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.styled import Line
+from toolglot.mcp.elicitation import find_problem
 from toolglot.sanitize import escape_deceptive, escape_line
 
 __all__ = ["answer_form", "fill_form"]
@@ -25,19 +26,32 @@ async def answer_form(
     screen.note("  your answer is sent to this MCP server", "dim")
     while not (answer := await reader.choose("  y answer · n decline: ", ("yes", "no"))):
         screen.note("please answer y, n", "dim")
-    return Allow(await fill_form(form, reader.read_answer)) if answer == "yes" else Deny()
+    return Allow(await fill_form(form, reader.read_answer, screen.note)) if answer == "yes" else Deny()
 
 
-async def fill_form(form: dict[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
-    """Ask for each field; `read` shows a question and returns what was typed. Nothing, or `-`, leaves a field out."""
+async def fill_form(
+    form: dict[str, Any], read: Callable[[str], Awaitable[str]], note: Callable[[str, str], None]
+) -> dict[str, Any]:
+    """Ask for each field until its value fits. Nothing, or `-`, leaves a field out.
+
+    `read` shows a question and returns what was typed; `note` shows what is wrong with that.
+    """
     values: dict[str, Any] = {}
     fields = cast(dict[str, dict[str, Any]], form.get("properties", {}))
     for name, field in fields.items():
-        hint = f" [{field['default']}]" if "default" in field else "" if name in form.get("required", ()) else f" [{_SKIP}]"
-        label = escape_line(f"  {name}{hint}: ")
-        text = (await read(label)).strip()
-        if text and text != _SKIP:
-            values[name] = _parse_value(field, text)
+        is_required = name in form.get("required", ()) and "default" not in field
+        hint = f" [{_format_value(field['default'])}]" if "default" in field else "" if is_required else f" [{_SKIP}]"
+        while True:
+            text = (await read(escape_line(f"  {name}{hint}: "))).strip()
+            if text in ("", _SKIP):
+                if not is_required:
+                    break
+                problem = f"{name} is required; Ctrl-C ends the call"
+            else:
+                values[name] = _parse_value(field, text)
+                if not (problem := find_problem(name, field, values[name])):
+                    break
+            note(f"  {escape_line(problem)}", "yellow")
     return values
 
 
@@ -48,4 +62,10 @@ def _parse_value(field: dict[str, Any], text: str) -> Any:
         case "boolean" if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
         case _:
-            return text  # whoever asked converts it, and asks again if it does not fit
+            return text  # whoever asked converts it
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, cast(list[Any], value))) if isinstance(value, list) else str(value)

@@ -164,8 +164,7 @@ class ChatServers:
                 screen.note(f"{tool.name}  {shorten(tool.description, 200)}", "dim")
         for prompt in client.prompts:
             if prompt.server == name:
-                words = " ".join(each.name if each.required else f"[{each.name}]" for each in prompt.arguments)
-                screen.note(f"/{prompt.command} {words}  {shorten(prompt.description, 200)}", "dim")
+                screen.note(f"/{prompt.command} {prompt.usage}  {shorten(prompt.description, 200)}", "dim")
         for resource in client.resources:
             if resource.server == name:
                 screen.note(f"@{typed_name(name)}:{resource.uri}  {shorten(resource.title or resource.name, 200)}", "dim")
