@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
@@ -12,7 +12,7 @@ from openai.types.responses import Response
 
 from toolglot import Conversation, MalformedRequest, Message, Text, Thinking, UnknownName, user
 from toolglot.bridges import export_messages, import_messages
-from toolglot.bridges.messages import find_truncated_calls, restore_original, store_original
+from toolglot.bridges.messages import explain_missing, find_truncated_calls, restore_original, store_original
 from toolglot.messages import Foreign, Reply, ToolCall
 
 from .kit import ANTHROPIC, WIRES, conversation, summarize
@@ -98,6 +98,10 @@ def test_wrong_input_is_one_sentence() -> None:
         export_messages([], "opanai")
     with pytest.raises(MalformedRequest, match="a message must be a dict, or an object of the provider's SDK"):
         import_messages(["Hi"], "openai-chat")
+    for messages in (None, 3, "Hi", {"role": "user", "content": "Hi"}):
+        for format in ("openai-chat", "langchain", "pydantic-ai"):
+            with pytest.raises(MalformedRequest, match="messages must be a list"):
+                import_messages(cast(Any, messages), format)
     assert export_messages([], "anthropic").messages == []
     assert import_messages([], "anthropic") == Conversation()
 
@@ -119,6 +123,29 @@ def test_a_reply_is_stored_only_if_there_is_more_to_it() -> None:
 def test_what_somebody_else_stored_is_ignored(stored: Any) -> None:
     visible = Message("assistant", (Text("Hi"),))
     assert restore_original(stored, visible) is visible
+
+
+@pytest.mark.parametrize("format", ["langchain", "pydantic-ai"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        ToolCall("1", "f", {"a": 1}, namespace="files"),
+        ToolCall("1", "f", None, "plain text", freeform=True),
+        ToolCall("1", "f", None, '{"a": '),
+        ToolCall("1", "f", {}, caller="code_1"),
+    ],
+    ids=["namespace", "freeform", "invalid", "caller"],
+)
+@pytest.mark.parametrize("thoughts", [(), (Thinking("Hm.", {"signature": "c2ln"}),)], ids=["", "signed"])
+def test_calls_of_every_kind_come_back(format: str, call: ToolCall, thoughts: tuple[Thinking, ...]) -> None:
+    pytest.importorskip({"langchain": "langchain_core", "pydantic-ai": "pydantic_ai"}[format])
+    messages = [user("Go."), Message("assistant", (*thoughts, call), ANTHROPIC)]
+    assert import_messages(export_messages(messages, format).messages, format)[1] == messages[1]
+
+
+def test_a_reply_does_not_become_another_role() -> None:
+    visible = Message("assistant", (Text("Hi"),))
+    assert restore_original({"role": "system", "blocks": [{"type": "text", "text": "Hi"}]}, visible) is visible
 
 
 def test_an_edited_reply_counts_as_it_is_now() -> None:
@@ -144,6 +171,15 @@ def test_a_missing_framework_is_one_sentence(module: str, monkeypatch: pytest.Mo
         monkeypatch.delitem(sys.modules, loaded)
     with pytest.raises(ImportError, match=f"^this bridge needs {package}: run `pip install {package}`$"):
         import_module(f"toolglot.bridges.{module}")
+
+
+def test_a_framework_that_is_too_old_is_one_sentence() -> None:
+    error = ImportError("cannot import name 'x'", name="json.decoder")
+    assert str(explain_missing(error, "json", "json-package")) == (
+        "this bridge needs a newer json-package: run `pip install --upgrade json-package` (cannot import name 'x')"
+    )
+    other = ModuleNotFoundError("No module named 'y'", name="y")
+    assert explain_missing(other, "json", "json-package") is other
 
 
 def test_no_framework_is_loaded_before_its_module() -> None:

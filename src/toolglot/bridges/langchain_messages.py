@@ -5,8 +5,14 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from toolglot.bridges.messages import ExportedMessages, explain_missing, restore_original, store_original
-from toolglot.errors import UsageError
+from toolglot.bridges.messages import (
+    ExportedMessages,
+    explain_missing,
+    restore_original,
+    store_original,
+    visible_arguments,
+)
+from toolglot.errors import MalformedRequest
 from toolglot.losses import Loss
 from toolglot.messages import (
     Block,
@@ -39,7 +45,7 @@ try:
         convert_to_messages,
         message_chunk_to_message,
     )
-except ModuleNotFoundError as e:
+except ImportError as e:
     raise explain_missing(e, "langchain_core", "langchain-core") from None
 
 FORMAT = "langchain"
@@ -57,9 +63,13 @@ _KNOWN_PROVIDERS = {"anthropic": (ANTHROPIC_MESSAGES, "anthropic")}
 
 
 def import_messages(messages: Iterable[Any], *, system: str | None = None) -> Conversation:
-    """Return LangChain messages, or whatever it accepts as such, as a conversation."""
+    """Return LangChain messages, or whatever it accepts as such, as a conversation. Raises MalformedRequest."""
     conversation = [system_message(system)] if system else list[Message]()
-    for message in convert_to_messages(cast(Sequence[Any], list(messages))):
+    try:
+        converted = convert_to_messages(cast(Sequence[Any], list(messages)))
+    except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError) as e:
+        raise MalformedRequest(f"LangChain cannot read the messages: {str(e).partition(chr(10))[0]}") from e
+    for message in converted:
         imported = import_message(message, len(conversation))
         if imported.role == "tool" and conversation and conversation[-1].role == "tool":
             previous = conversation.pop()
@@ -69,12 +79,13 @@ def import_messages(messages: Iterable[Any], *, system: str | None = None) -> Co
 
 
 def import_message(message: BaseMessage, index: int) -> Message:
-    """Return a message as ours. `index`: for ids of calls that have none. Raises UsageError."""
+    """Return a message as ours. `index`: for ids of calls that have none. Raises MalformedRequest."""
     if isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
-    role = _CHAT_ROLES.get(message.role, "user") if isinstance(message, ChatMessage) else _ROLES.get(message.type)
+    name = message.role if isinstance(message, ChatMessage) else message.type
+    role = (_CHAT_ROLES if isinstance(message, ChatMessage) else _ROLES).get(name)
     if role is None:
-        raise UsageError(f"a message of the type {message.type!r} cannot be sent to a model")
+        raise MalformedRequest(f"a message of the type {name!r} cannot be sent to a model")
     if role == "tool":
         content = import_content(message)
         call_id, name = str(getattr(message, "tool_call_id", "") or message.name or ""), message.name or ""
@@ -96,9 +107,10 @@ def import_message(message: BaseMessage, index: int) -> Message:
 
 
 def import_content(message: BaseMessage) -> tuple[ResultBlock, ...]:
-    """Return the content of a message that makes no calls."""
-    blocks = (_import_block(cast(dict[str, Any], block), "") for block in message.content_blocks)
-    return tuple(block for block in blocks if isinstance(block, Text | Media | Foreign))
+    """Return the content of a message that is no reply: reasoning and calls in it are LangChain's own."""
+    parts = [cast(dict[str, Any], part) for part in message.content_blocks]
+    blocks = [(part, _import_block(part, "")) for part in parts]
+    return tuple(block if isinstance(block, Text | Media) else Foreign(FORMAT, dict(part)) for part, block in blocks)
 
 
 def _import_block(block: Mapping[str, Any], call_id: str) -> Block:
@@ -150,11 +162,11 @@ def export_messages(messages: Iterable[Message]) -> ExportedMessages:
 
 def export_reply(message: Message, where: str, losses: list[Loss], broken: Collection[ToolCall] = ()) -> dict[str, Any]:
     """Return the fields of an AIMessage, without usage and metadata. `broken`: calls that must not run."""
-    original = store_original(message)
+    original = store_original(message, broken)
     others = [block for block in message.blocks if not isinstance(block, ToolCall)]
     if original is not None:  # what LangChain has no form for comes back from the original
         others = [block for block in others if isinstance(block, Text | Thinking | Media)]
-    valid = [call for call in message.calls if (call.arguments is not None or call.freeform) and call not in broken]
+    valid = [call for call in message.calls if visible_arguments(call) is not None and call not in broken]
     return {
         "content": export_content(others, where, losses),
         "tool_calls": [export_call(call) for call in valid],
@@ -176,8 +188,7 @@ def export_reply(message: Message, where: str, losses: list[Loss], broken: Colle
 
 def export_call(call: ToolCall) -> dict[str, Any]:
     """Return a call as LangChain's."""
-    arguments = call.arguments if call.arguments is not None else {"input": call.raw or ""}
-    return {"name": call.qualified_name, "args": arguments, "id": call.id, "type": "tool_call"}
+    return {"name": call.qualified_name, "args": visible_arguments(call) or {}, "id": call.id, "type": "tool_call"}
 
 
 def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> str | list[Any]:
@@ -191,6 +202,8 @@ def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> s
 def export_blocks(blocks: Iterable[Block], where: str, losses: list[Loss]) -> Iterator[dict[str, Any]]:
     """Yield LangChain's standard blocks."""
     for block in blocks:
+        if isinstance(block, Text | Media) and block.cache is not None:
+            losses.append(Loss("cache mark", where, "LangChain's messages cannot express it"))
         match block:
             case Text():
                 yield {"type": "text", "text": block.text}

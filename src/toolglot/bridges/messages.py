@@ -1,15 +1,17 @@
 """Conversations as the message lists of providers and frameworks, and back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.errors import MalformedRequest
 from toolglot.jsontext import dumps, loads_object
 from toolglot.losses import Loss, Repair
-from toolglot.messages import Conversation, Message, Opaque, Reply, Text, Thinking, ToolCall
+from toolglot.messages import Block, Conversation, Message, Opaque, Reply, Text, Thinking, ToolCall
 from toolglot.providers.catalog import resolve_profile, split_model
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
@@ -63,6 +65,8 @@ def import_messages(messages: Iterable[Any], format: str, *, system: Any = None)
     `format`: see `export_messages`. `system`: the system prompt, if the list does not have it. Raises UnknownName,
     MalformedRequest.
     """
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(cast(Any, messages), Iterable):
+        raise MalformedRequest("messages must be a list")
     if format in FRAMEWORKS:
         return import_module(FRAMEWORKS[format]).import_messages(messages, system=system)
     profile = _find_profile(format)
@@ -98,22 +102,36 @@ def to_plain(value: Any) -> Any:
 # ---- for the modules of frameworks
 
 
-def explain_missing(error: ModuleNotFoundError, module: str, package: str) -> ImportError:
+def explain_missing(error: ImportError, module: str, package: str) -> ImportError:
     """Return what to raise if a framework cannot be imported: what to install, or its own error if it is incomplete."""
-    is_missing = (error.name or "").partition(".")[0] == module
-    return ImportError(f"this bridge needs {package}: run `pip install {package}`") if is_missing else error
+    if (error.name or "").partition(".")[0] != module:
+        return error
+    if find_spec(module) is None:
+        return ImportError(f"this bridge needs {package}: run `pip install {package}`")
+    return ImportError(f"this bridge needs a newer {package}: run `pip install --upgrade {package}` ({error})")
 
 
-def store_original(message: Message) -> Opaque | None:
+def store_original(message: Message, broken: Collection[ToolCall] = ()) -> Opaque | None:
     """Return a reply as data for a framework to keep, if it has more than the framework's own form can express.
 
-    Signatures, ids and encrypted reasoning must come back unchanged with the next request.
+    Signatures, ids and encrypted reasoning must come back unchanged with the next request. `broken`: calls whose arguments the
+    framework does not see.
     """
-    needs_storing = message.opaque or any(
-        not isinstance(block, Text | ToolCall) or block.opaque or (isinstance(block, ToolCall) and block.base_call)
+    blocks = [
+        replace(block, arguments=None, raw=block.text) if isinstance(block, ToolCall) and block in broken else block
         for block in message.blocks
-    )
-    return loads_object(dumps(message)) if needs_storing else None
+    ]
+    if not message.opaque and all(map(_is_plain, blocks)):
+        return None
+    return loads_object(dumps(replace(message, blocks=tuple(blocks))))
+
+
+def _is_plain(block: Block) -> bool:
+    """Return whether a text, or a name and arguments, are all there is to a block."""
+    if isinstance(block, ToolCall):
+        has_more = block.opaque or block.base_call or block.freeform or block.namespace or block.caller
+        return not has_more and block.arguments is not None
+    return isinstance(block, Text) and not block.opaque
 
 
 def restore_original(stored: Any, visible: Message) -> Message:
@@ -124,13 +142,23 @@ def restore_original(stored: Any, visible: Message) -> Message:
         return visible
     contents = [
         (
+            item.role,  # a client may have sent it
             item.text,
-            [(call.id, call.name, call.arguments) for call in item.calls if call.arguments is not None],
+            [
+                (call.id, call.qualified_name, visible_arguments(call))
+                for call in item.calls
+                if visible_arguments(call) is not None
+            ],
             "".join(block.text for block in item.blocks if isinstance(block, Thinking)),
         )
         for item in (message, visible)
     ]
     return message if contents[0] == contents[1] else visible
+
+
+def visible_arguments(call: ToolCall) -> dict[str, Any] | None:
+    """Return the arguments that a framework sees, which has no calls of plain text; None if they are invalid."""
+    return {"input": call.raw or ""} if call.freeform else call.arguments
 
 
 def find_truncated_calls(reply: Reply) -> tuple[ToolCall, ...]:

@@ -6,8 +6,16 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from toolglot.bridges.messages import ExportedMessages, explain_missing, restore_original, store_original
+from toolglot.bridges.messages import (
+    ExportedMessages,
+    explain_missing,
+    find_truncated_calls,
+    restore_original,
+    store_original,
+    visible_arguments,
+)
 from toolglot.definitions import CacheMark
+from toolglot.errors import MalformedRequest
 from toolglot.jsontext import loads_object
 from toolglot.losses import Loss
 from toolglot.messages import (
@@ -32,6 +40,7 @@ from toolglot.messages import system as system_message
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
 
 try:
+    from pydantic import TypeAdapter
     from pydantic_ai.messages import (
         AudioUrl,
         BinaryContent,
@@ -57,7 +66,7 @@ try:
         VideoUrl,
     )
     from pydantic_ai.usage import RequestUsage
-except ModuleNotFoundError as e:
+except ImportError as e:
     raise explain_missing(e, "pydantic_ai", "pydantic-ai-slim") from None
 
 FORMAT = "pydantic-ai"
@@ -67,6 +76,7 @@ _URL_KINDS: tuple[tuple[type, MediaKind], ...] = (
     (ImageUrl, "image"), (AudioUrl, "audio"), (VideoUrl, "video"), (DocumentUrl, "file")
 )  # fmt: skip
 _KNOWN_PROVIDERS = {"anthropic": (ANTHROPIC_MESSAGES, "anthropic")}
+_RESPONSE_PARTS: TypeAdapter[ModelResponsePart] = TypeAdapter(ModelResponsePart)
 _FINISH_REASONS: dict[StopReason, FinishReason] = {
     "end": "stop",
     "tools": "tool_call",
@@ -82,8 +92,13 @@ _FINISH_REASONS: dict[StopReason, FinishReason] = {
 
 
 def import_messages(messages: Iterable[ModelMessage], *, system: str | None = None) -> Conversation:
-    """Return messages of Pydantic AI as a conversation. `system`: by default the instructions of the last request."""
+    """Return messages of Pydantic AI as a conversation. `system`: by default the instructions of the last request.
+
+    Raises MalformedRequest.
+    """
     messages = list(messages)
+    if any(not isinstance(cast(Any, message), ModelRequest | ModelResponse) for message in messages):
+        raise MalformedRequest("a message must be a ModelRequest or a ModelResponse; read JSON with ModelMessagesTypeAdapter")
     if system is None:
         instructions = [message.instructions for message in messages if isinstance(message, ModelRequest)]
         system = next((text for text in reversed(instructions) if text), None)
@@ -124,6 +139,7 @@ def _import_result(part: ModelRequestPart) -> ToolResult | None:
 def import_content(content: Iterable[UserContent | Any]) -> tuple[Block, ...]:
     """Return what a user or a tool said."""
     blocks: list[Block] = []
+    kind: MediaKind
     for item in content:
         match item:
             case str():
@@ -136,10 +152,16 @@ def import_content(content: Iterable[UserContent | Any]) -> tuple[Block, ...]:
                 if blocks and isinstance(last := blocks[-1], Text | Media):
                     blocks[-1] = replace(last, cache=CacheMark(item.ttl))
             case UploadedFile():
-                blocks.append(Media("file", item.media_type, file_id=item.file_id))
+                family = item.media_type.partition("/")[0]
+                kind = cast(MediaKind, family) if family in ("image", "audio", "video") else "file"
+                blocks.append(Media(kind, item.media_type, file_id=item.file_id))
             case ImageUrl() | AudioUrl() | VideoUrl() | DocumentUrl():
-                kind: MediaKind = next(kind for cls, kind in _URL_KINDS if isinstance(item, cls))
-                blocks.append(Media(kind, url=item.url))
+                kind = next(kind for cls, kind in _URL_KINDS if isinstance(item, cls))
+                try:
+                    media_type = item.media_type
+                except ValueError:  # the URL does not tell
+                    media_type = ""
+                blocks.append(Media(kind, media_type, url=item.url))
             case _:
                 blocks.append(Foreign(FORMAT, {"kind": type(item).__name__}))
     return tuple(blocks)
@@ -169,7 +191,7 @@ def import_part(part: ModelResponsePart) -> Block:
         case FilePart():
             return Media.from_bytes(part.content.data, part.content.media_type)
         case _:
-            return Foreign(FORMAT, {"part_kind": part.part_kind})
+            return Foreign(FORMAT, _RESPONSE_PARTS.dump_python(part, mode="json"))
 
 
 # ---- to Pydantic AI
@@ -219,7 +241,7 @@ def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> I
         elif isinstance(block, Media) and block.data is not None:
             yield BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type))
         elif isinstance(block, Media) and block.url is not None:
-            yield next(cls for cls, kind in _URL_KINDS if kind == block.kind)(block.url)
+            yield next(cls for cls, kind in _URL_KINDS if kind == block.kind)(block.url, media_type=block.media_type or None)
         elif isinstance(block, Media):
             losses.append(Loss(block.kind, where, "it is a file of the provider, which Pydantic AI cannot name"))
         else:
@@ -257,12 +279,14 @@ def export_part(block: Block, broken: Collection[ToolCall] = ()) -> ModelRespons
         case Thinking():
             return ThinkingPart(block.text)
         case ToolCall():
-            arguments = {"input": block.raw or ""} if block.freeform else block.arguments
+            arguments = visible_arguments(block)
             # A call that was cut off may look complete, and would run.
             is_broken = block in broken or arguments is None
             return ToolCallPart(block.qualified_name, f"(invalid) {block.text}" if is_broken else arguments, block.id)
         case Media() if block.data is not None:
             return FilePart(BinaryContent.narrow_type(BinaryContent(b64decode(block.data), media_type=block.media_type)))
+        case Foreign(wire="pydantic-ai"):
+            return _RESPONSE_PARTS.validate_python(block.item)
         case _:
             return None
 
@@ -280,7 +304,7 @@ def export_usage(usage: Usage) -> RequestUsage:
 
 def export_details(reply: Reply, notes: Iterable[Any]) -> dict[str, Any]:
     """Return `provider_details`: the original, the stop reason and what was lost or repaired."""
-    original, texts = store_original(reply.message), [str(note) for note in notes]
+    original, texts = store_original(reply.message, find_truncated_calls(reply)), [str(note) for note in notes]
     details: dict[str, Any] = {"finish_reason": reply.stop}
     return details | ({"notes": texts} if texts else {}) | ({ORIGINAL: original} if original is not None else {})
 
