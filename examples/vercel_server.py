@@ -39,5 +39,5 @@ async def run_agent(http_request: Request) -> StreamingResponse:
     if request.decisions:
         events = agent.resume_stream(request.decisions, conversation=conversation)
     else:
-        events = agent.stream(request.prompt, conversation=conversation)
+        events = agent.stream(request.new_prompt(conversation), conversation=conversation)
     return StreamingResponse(encode_events(events, request), headers=HEADERS)

@@ -7,11 +7,13 @@ import subprocess
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from tests.bridges.kit import PNG, add, remove
 from tests.loop.agents import Wiretap, agent
 from tests.npm.packages import node, npm_package
@@ -71,8 +73,17 @@ async def peek() -> str:
     return "empty"
 
 
+class Point(BaseModel):
+    x: int
+    day: date = date(2026, 1, 2)
+
+
 TOOLS = [add, remove, draw, work, fail, peek]
 EAGER = Reply((ToolCall("c1", "peek", {}), Text("This text comes after the call. " * 5), ToolCall("c2", "peek", {})), "tools")
+INTERLEAVED = (
+    *(Thinking("Hm."), Text("First."), ToolCall("c1", "add", {"a": 1, "b": 2})),
+    *(Thinking("So."), Text("Second."), ToolCall("c2", "add", {"a": 3, "b": 4})),
+)
 PARALLEL = (Thinking("Hm."), Text("Both."), ToolCall("c1", "add", {"a": 1, "b": 2}), ToolCall("c2", "draw", {}))
 
 
@@ -86,6 +97,12 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
     media = Reply((Text("Look:"), Media.from_bytes(PNG), Text("And more.")))
     return {
         "parallel": agent("anthropic", Wiretap(Reply(PARALLEL, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream("Go."),
+        "interleaved": agent("anthropic", Wiretap(Reply(INTERLEAVED, "tools"), Reply((Text("Done."),))), tools=TOOLS).stream(
+            "Go."
+        ),
+        "calls in one piece": agent(
+            "gemini", Wiretap(Reply(PARALLEL[2:], "tools"), Reply((Text("Done."),))), tools=TOOLS
+        ).stream("Go."),
         "eager": agent(
             "anthropic", Wiretap(EAGER, Reply((Text("Done."),))), tools=TOOLS, config=ToolConfig(eager_start=True)
         ).stream("Go."),
@@ -104,6 +121,7 @@ def make_runs() -> dict[str, AsyncGenerator[RunEvent]]:
         "length": agent("anthropic").stream("say a long story\nstop length"),
         "media": agent("gemini", Wiretap(media)).stream("Draw."),
         "output": agent("openai-chat", output_type=dict[str, int]).stream('say {"a": 1}'),
+        "output of a class": agent("openai-chat", output_type=Point).stream('say {"x": 1}'),
         "error": agent("anthropic", Wiretap(faults=["unauthorized"])).stream("hi"),
         "broken stream": agent("anthropic", Wiretap(faults=["reset-mid-stream"])).stream("say one two three four five"),
     }

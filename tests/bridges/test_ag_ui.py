@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from tests.bridges.front_ends import encode_all, leave, parse, run_client, serve_example
 from tests.loop.agents import agent, check
 
-from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, tool
+from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, Thinking, ToolCall, tool
 from toolglot.bridges.ag_ui import AgUiEncoder, encode_events, read_request
 from toolglot.bridges.event_streams import FrontEndRequest
 from toolglot.events import ReplyStarted, RunEvent
@@ -83,6 +83,7 @@ def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) ->
     assert (stopped["name"], stopped["value"]["stop"]) == ("toolglot.stopped_early", "length")
     assert "toolglot.media" in types(runs["media"])
     assert runs["output"][-1]["result"] == {"a": 1}
+    assert runs["output of a class"][-1]["result"] == {"x": 1, "day": "2026-01-02"}
     assert runs["error"][-1]["code"] == "AuthenticationFailed"
     assert types(runs["broken stream"])[-1] == "RUN_ERROR"
 
@@ -143,6 +144,14 @@ def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
     assert [message.text for message in request.prompt] == ["Thanks."]
 
 
+def test_reasoning_without_a_reply_is_left_out() -> None:
+    items = [("user", "Hi"), ("reasoning", "Hm."), ("user", "Hello?"), ("assistant", "Yes.")]
+    messages = [{"id": str(number), "role": role, "content": text} for number, (role, text) in enumerate(items)]
+    request = read_request({"messages": messages})
+    assert [message.blocks for message in request.history] == [(Text("Hi"),), (Text("Hello?"),), (Text("Yes."),)]
+    assert [loss.subject for loss in request.losses] == ["reasoning"]
+
+
 def test_requests_become_messages() -> None:
     image = {"type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}}
     link = {"type": "document", "source": {"type": "url", "value": "https://x/y.pdf", "mimeType": "application/pdf"}}
@@ -176,7 +185,7 @@ def test_requests_become_messages() -> None:
         "t",
         "r",
         {"a": 1},
-        {"forwardedProps": {"x": 1}},
+        {"context": body["context"], "forwardedProps": {"x": 1}},
     )
     assert [message.role for message in request.history] == ["system", "system", "user", "assistant", "tool"]
     assert request.history[0].text.endswith("User: Ada")
@@ -213,18 +222,20 @@ def test_the_protocols_own_client_drives_a_conversation() -> None:
             '{"approved": false, "reason": "not now"}',
             "fault overloaded\nsay bye",
             "fault unauthorized",
+            "say still here",
         ]
         seen = run_client("ag_ui_client.mjs", "@ag-ui/client", f"{url}/", *prompts)
     roles = [message["role"] for message in seen["messages"]]
     answered = ["user", "assistant", "tool", "assistant"]
-    assert roles == [*answered, "user", "reasoning", *answered[1:], *answered, "user", "assistant", "user"]
+    failed = ["user", "assistant", "user"]
+    assert roles == [*answered, "user", "reasoning", *answered[1:], *answered, *failed, "user", "assistant"]
     results = [message["content"] for message in seen["messages"] if message["role"] == "tool"]
     assert results[0] == "Paris: 21 degrees"
     assert results[1].endswith("sent to c")
     assert "not now" in results[2]
-    assert [len(run["interrupts"]) for run in seen["runs"]] == [0, 1, 0, 1, 0, 0, 0]
+    assert [len(run["interrupts"]) for run in seen["runs"]] == [0, 1, 0, 1, 0, 0, 0, 0]
     failures = [[failure.get("code") for failure in run["failures"]] for run in seen["runs"]]
-    assert failures == [[]] * 6 + [["AuthenticationFailed"]]
+    assert failures == [[]] * 6 + [["AuthenticationFailed"], []]
     assert any(event.get("name") == "toolglot.retrying" for event in seen["runs"][5]["events"])
 
 
@@ -247,3 +258,12 @@ def test_the_protocols_own_client_accepts_every_run(bodies: dict[str, str], tmp_
     assert parallel[1]["content"] == "Both."
     assert [call["id"] for call in parallel[1]["toolCalls"]] == ["c1", "c2"]
     assert "encryptedValue" in parallel[1]
+    (reply,) = (message for message in seen["calls in one piece"]["messages"] if message.get("toolCalls"))
+    assert [json.loads(call["function"]["arguments"]) for call in reply["toolCalls"]] == [{"a": 1, "b": 2}, {}]
+    interleaved = seen["interleaved"]["messages"]
+    request = read_request({"messages": [{"id": "1", "role": "user", "content": "Go."}, *interleaved]})
+    check([*request.history])
+    texts = [block.text for block in request.history[1].blocks if isinstance(block, Text | Thinking)]
+    assert texts == ["Hm.", "First.", "So.", "Second."]
+    assert [call.id for call in request.history[1].calls] == ["c1", "c2"]
+    assert all("signature" in (block.opaque or {}) for block in request.history[1].blocks if isinstance(block, Thinking))

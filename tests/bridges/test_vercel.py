@@ -65,6 +65,7 @@ def test_what_happens_in_a_run_is_told(runs: dict[str, list[dict[str, Any]]]) ->
     assert "data-toolglot-context-truncated" in types(runs["truncation"])
     assert "file" in types(runs["media"])
     assert {"type": "data-toolglot-output", "data": {"a": 1}} in runs["output"]
+    assert {"type": "data-toolglot-output", "data": {"x": 1, "day": "2026-01-02"}} in runs["output of a class"]
     reasons = {name: chunks[-1]["finishReason"] for name, chunks in runs.items()}
     assert (reasons["length"], reasons["approval"], reasons["error"], reasons["retry"]) == (
         "length",
@@ -173,6 +174,20 @@ def test_requests_become_messages() -> None:
 def test_a_wrong_body_is_refused(body: Any) -> None:
     with pytest.raises(MalformedRequest):
         read_request(body)
+
+
+def test_only_replies_have_calls_and_reasoning() -> None:
+    call: dict[str, Any] = {"type": "tool-look", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"}
+    parts = [call, {"type": "reasoning", "text": "Hm."}, {"type": "text", "text": "Hi"}]
+    messages = [{"role": role, "parts": parts} for role in ("system", "tool", None, "user")]
+    request = read_request({"messages": messages})
+    assert [(message.role, message.blocks) for message in (*request.history, *request.prompt)] == [
+        ("system", (Text("Hi"),)),
+        ("user", (Text("Hi"),)),
+    ]
+    subjects = ["part of the type 'tool-look'", "part of the type 'reasoning'"]
+    roles = ["message of the role 'tool'", "message of the role None"]
+    assert [loss.subject for loss in request.losses] == [*subjects, *roles, *subjects]
 
 
 def test_the_sdks_own_chat_drives_a_conversation() -> None:

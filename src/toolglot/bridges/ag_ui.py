@@ -15,6 +15,7 @@ from toolglot.bridges.event_streams import (
     FrontEndRequest,
     describe_approval,
     encode_run,
+    export_output,
     make_decision,
     make_media,
     read_body,
@@ -68,6 +69,7 @@ from toolglot.messages import (
 __all__ = ["AgUiEncoder", "encode_events", "read_request"]
 
 _PROTOCOL_VERSION = "1.0"
+_LATER_REASONING = "toolglot_reasoning"
 _NOTICES = (Retrying, RequestDelayed, ModelSwitched, ContextTruncated)
 
 
@@ -93,6 +95,7 @@ class AgUiEncoder:
         self._message_id = ""  # of the present reply
         self._open: dict[int, str] = {}  # messages of text or reasoning that are not closed, by the index of the block
         self._has_text = False
+        self._without_arguments: set[int] = set()  # calls that have started
         self._usage: dict[tuple[str, str], Event] = {}
 
     def start(self) -> list[Event]:
@@ -121,7 +124,7 @@ class AgUiEncoder:
             case BlockReady(index, block):
                 return self._close_block(index, block)
             case ToolCallStarted() | ToolCallDelta() | ToolCallReady():
-                return [self._encode_call(event)]
+                return self._encode_call(event)
             case ReplyDone():
                 return self._finish_reply(event)
             case ToolFinished(outcome):
@@ -160,16 +163,23 @@ class AgUiEncoder:
             return [_custom("media", _convert_media(block))]
         return [{"type": "RAW", "event": block.item, "source": block.wire}] if isinstance(block, Foreign) else []
 
-    def _encode_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> Event:
+    def _encode_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> list[Event]:
         match event:
             case ToolCallStarted(index, id, name):
                 self._open[index] = id
+                self._without_arguments.add(index)
                 names = {"toolCallId": id, "toolCallName": name, "parentMessageId": self._message_id}
-                return {"type": "TOOL_CALL_START", **names}
+                return [{"type": "TOOL_CALL_START", **names}]
             case ToolCallDelta(index, text):
-                return {"type": "TOOL_CALL_ARGS", "toolCallId": self._open[index], "delta": text}
-            case ToolCallReady(_, call):
-                return {"type": "TOOL_CALL_END", "toolCallId": call.id}
+                self._without_arguments.discard(index)
+                return [{"type": "TOOL_CALL_ARGS", "toolCallId": self._open[index], "delta": text}]
+            case ToolCallReady(index, call):
+                end: Event = {"type": "TOOL_CALL_END", "toolCallId": call.id}
+                if index not in self._without_arguments:
+                    return [end]
+                # Gemini and Ollama send calls in one piece.
+                self._without_arguments.discard(index)
+                return [{"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": call.text}, end]
 
     def _finish_reply(self, event: ReplyDone) -> list[Event]:
         reply, usage = event.reply, event.reply.usage
@@ -228,7 +238,7 @@ class AgUiEncoder:
             outcome = {"type": "cancelled"}
         finished: Event = {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, "usage": [*self._usage.values()]}
         if result.output is not None:
-            finished["result"] = msgspec.to_builtins(result.output, enc_hook=str)
+            finished["result"] = export_output(result.output)
         return [*events, finished]
 
 
@@ -281,7 +291,7 @@ def read_request(body: Any) -> FrontEndRequest:
         texts = [f"{item.get('description', '')}: {item.get('value', '')}" for item in items]
         messages.insert(0, system("\n".join(["Context from the application:", *texts])))
     history, prompt = split_prompt(messages)
-    known = {"threadId", "runId", "messages", "tools", "context", "state", "resume", "protocolVersion"}
+    known = {"threadId", "runId", "messages", "tools", "state", "resume", "protocolVersion"}
     return FrontEndRequest(
         chat_id=read_text(fields, "threadId"),
         run_id=read_text(fields, "runId"),
@@ -306,17 +316,22 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
     messages: list[Message] = []
     thinking: list[Block] = []  # belongs to the reply that follows
     names: dict[str, str] = {}  # of the tools that were called, by the id of the call
-    for number, item in enumerate(items):
+    for number, item in enumerate(_join_replies(items)):
         content, where = item.get("content"), f"messages[{number}]"
         match item.get("role"):
             case "system" | "developer":
                 messages.append(system(read_text(item, "content")))
             case "user":
+                if thinking:  # its run failed before the reply
+                    losses.append(Loss("reasoning", where, "no reply follows it"))
+                    thinking = []
                 messages.append(user(_read_content(content, where)))
             case "reasoning":
                 thinking.append(Thinking(read_text(item, "content")))
             case "assistant":
                 text = read_text(item, "content")
+                if later := read_text(item, _LATER_REASONING):
+                    thinking.append(Thinking(later))
                 calls = [_read_call(call) for call in read_items(item.get("toolCalls"), "toolCalls")]
                 names |= {call.id: call.name for call in calls}
                 reply = assistant([*thinking, *([Text(text)] if text else []), *calls])
@@ -333,6 +348,27 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
             case role:
                 losses.append(Loss(f"message of the role {role!r:.40}", where, "only the front end understands it"))
     return messages
+
+
+def _join_replies(items: list[Event]) -> list[Event]:
+    """Return messages with all of a reply in one: what `AgUiEncoder` sends after the first text has messages of its own."""
+    joined: list[Event] = []
+    replies: dict[str, Event] = {}  # of the present run, by id
+    for item in items:
+        role, id = item.get("role"), read_text(item, "id")
+        reply = replies.get(id.rpartition("-")[0])
+        if role == "assistant" and reply is not None:
+            reply["content"] = read_text(reply, "content") + read_text(item, "content")
+            reply["toolCalls"] = [*(reply.get("toolCalls") or ()), *read_items(item.get("toolCalls"), "toolCalls")]
+        elif role == "reasoning" and reply is not None:
+            reply[_LATER_REASONING] = read_text(reply, _LATER_REASONING) + read_text(item, "content")
+        else:
+            if role == "assistant":
+                item = replies[id] = {**item, _LATER_REASONING: ""}  # what a client has sent under this name does not count
+            elif role == "user":
+                replies = {}
+            joined.append(item)
+    return joined
 
 
 def _read_stored(text: str) -> Any:

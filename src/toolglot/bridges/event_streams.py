@@ -1,6 +1,6 @@
 """What the event streams for web front ends share: server-sent events, approvals and media."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from logging import getLogger
 from typing import Any, Protocol, cast
@@ -52,6 +52,19 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything else that the body has."""
     losses: tuple[Loss, ...] = ()
     """What cannot be used."""
+
+    def new_prompt(self, conversation: Iterable[Message]) -> tuple[Message, ...]:
+        """Return the prompt without the messages that the server's conversation already has.
+
+        After a run that failed, the client has no reply, so its next prompt begins with the one that failed. The last message
+        is always new: a user can say the same thing twice.
+        """
+        known = [message.blocks for message in conversation if message.role == "user"]
+        prompt = [message.blocks for message in self.prompt]
+        for count in range(len(prompt) - 1, 0, -1):
+            if known[-count:] == prompt[:count]:
+                return self.prompt[count:]
+        return self.prompt
 
 
 class StreamEncoder(Protocol):
@@ -140,6 +153,16 @@ def describe_approval(request: ApprovalRequest) -> dict[str, Any]:
         "form": request.form,
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def export_output(value: Any) -> Any:
+    """Return the structured output of a run as plain data."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_dump_model)
+
+
+def _dump_model(value: Any) -> Any:
+    dump: Any = getattr(value, "model_dump", None)
+    return dump(mode="json", by_alias=True) if callable(dump) else str(value)
 
 
 def make_media(media_type: str, *, data: str | None = None, url: str | None = None, name: str = "", family: str = "") -> Media:

@@ -15,6 +15,7 @@ from toolglot.bridges.event_streams import (
     FrontEndRequest,
     describe_approval,
     encode_run,
+    export_output,
     make_decision,
     make_media,
     media_url,
@@ -193,7 +194,7 @@ class VercelEncoder:
         if result.stop in ("error", "timeout"):
             chunks.append({"type": "error", "errorText": message})
         if result.output is not None:
-            chunks.append({"type": "data-toolglot-output", "data": msgspec.to_builtins(result.output, enc_hook=str)})
+            chunks.append({"type": "data-toolglot-output", "data": export_output(result.output)})
         return [*chunks, *self._end_step(), {"type": "finish", "finishReason": _FINISH_REASONS.get(result.stop, "other")}]
 
 
@@ -236,10 +237,11 @@ def read_request(body: Any) -> FrontEndRequest:
         if item.get("role") == "assistant":
             messages += _read_reply(parts, where, losses)
             decisions = dict(filter(None, (_read_approval(part, arguments) for part in parts)))  # earlier ones have been used
-        else:
-            role = "system" if item.get("role") == "system" else "user"
-            messages.append(Message(role, tuple(_read_parts(parts, where, losses))))
+        elif (role := item.get("role")) in ("user", "system"):
+            messages.append(Message(role, tuple(_read_parts(parts, where, losses, is_reply=False))))
             decisions = {}
+        else:
+            losses.append(Loss(f"message of the role {role!r:.40}", where, "only the front end understands it"))
     history, prompt = split_prompt(messages)
     last = items[-1] if items else {}
     return FrontEndRequest(
@@ -290,18 +292,19 @@ def _read_reply(parts: list[Event], where: str, losses: list[Loss]) -> list[Mess
     return messages
 
 
-def _read_parts(parts: list[Event], where: str, losses: list[Loss]) -> list[Block]:
+def _read_parts(parts: list[Event], where: str, losses: list[Loss], *, is_reply: bool = True) -> list[Block]:
+    """Return the content of a message. Only a reply has reasoning and calls, whatever a client sends."""
     blocks: list[Block] = []
     for part in parts:
         kind = read_text(part, "type")
         if kind == "text":
             blocks.append(Text(read_text(part, "text")))
-        elif kind == "reasoning":
+        elif is_reply and kind == "reasoning":
             blocks.append(Thinking(read_text(part, "text")))
         elif kind == "file":
             name, url = read_text(part, "filename"), read_text(part, "url")
             blocks.append(make_media(read_text(part, "mediaType"), url=url, name=name))
-        elif name := _tool_name(part):
+        elif is_reply and (name := _tool_name(part)):
             if part.get("state") != "input-streaming":  # it never became a call
                 input: Any = part.get("input")
                 arguments = cast(Event, input) if isinstance(input, dict) else None
