@@ -11,7 +11,14 @@ pytest.importorskip("langchain_core", reason="pip install langchain-core")
 
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
@@ -20,7 +27,9 @@ from langchain_core.tools import tool as langchain_tool
 from pydantic import BaseModel, Field
 
 from toolglot import (
+    CacheMark,
     ContextTooLong,
+    MalformedRequest,
     Media,
     Options,
     Orchestrator,
@@ -34,12 +43,14 @@ from toolglot import (
     Text,
     Thinking,
     ToolCall,
+    ToolDefinition,
     UnknownName,
-    UsageError,
+    user,
 )
 from toolglot.bridges import export_messages, import_messages
 from toolglot.bridges.langchain import ChatToolglot, export_tools, import_tools
 from toolglot.bridges.langchain_messages import ORIGINAL
+from toolglot.tools.hosted import HostedTools
 
 from .kit import PNG, TOOLS, WIRES, add, conversation, transport
 
@@ -182,8 +193,35 @@ def test_what_langchain_accepts_as_messages_is_read() -> None:
     assert [message.role for message in messages] == ["system", "user", "user", "system", "user", "assistant"]
     assert messages[4].blocks == (Media.from_bytes(PNG),)
     assert messages[5].calls[0].id == "call_5_0"
-    with pytest.raises(UsageError, match="a message of the type 'remove' cannot be sent to a model"):
+    with pytest.raises(MalformedRequest, match="a message of the type 'remove' cannot be sent to a model"):
         import_messages([RemoveMessage(id="1")], "langchain")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[3], [None], [("foo", "x")], [{"role": "user"}], [{"role": "tool", "content": "x"}],
+     [ChatMessage(content="x", role="robot")],
+     [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}]],
+)  # fmt: skip
+def test_what_is_no_message_is_refused(messages: list[Any]) -> None:
+    with pytest.raises(MalformedRequest):
+        import_messages(messages, "langchain")
+
+
+def test_only_replies_have_calls_and_reasoning() -> None:
+    parts: list[Any] = [
+        {"type": "text", "text": "Hi"},
+        {"type": "reasoning", "reasoning": "Hm."},
+        {"type": "tool_call", "id": "1", "name": "f", "args": {}},
+    ]
+    (message,) = import_messages([HumanMessage(parts)], "langchain")
+    assert message.calls == ()
+    assert [loss.subject for loss in export_messages([message], "anthropic").losses] == ["reasoning", "tool_call"]
+
+
+def test_cache_marks_are_a_loss() -> None:
+    (loss,) = export_messages([user([Text("Hi", cache=CacheMark("1h"))])], "langchain").losses
+    assert loss.subject == "cache mark"
 
 
 def test_a_reply_of_their_anthropic_model_keeps_its_signature() -> None:
@@ -261,6 +299,14 @@ def test_a_truncated_call_is_never_valid() -> None:
     for reply in (model.invoke("go"), total):
         assert (reply.tool_calls, len(reply.invalid_tool_calls)) == ([], 1)
         assert reply.response_metadata["finish_reason"] == "length"
+
+
+def test_a_truncated_reply_keeps_its_signature() -> None:
+    turn = Reply((Thinking("Hm."), ToolCall("", "add", {"a": 1, "b": 2})), "length")
+    model = ChatToolglot("simulator:anthropic", transport=transport(turn), effort="high").bind_tools([add])
+    (message,) = import_messages([model.invoke("go")], "langchain")
+    assert "signature" in ((message.blocks[0].opaque or {}) if isinstance(message.blocks[0], Thinking) else {})
+    assert message.calls[0].arguments is None
 
 
 def test_structured_output() -> None:
@@ -374,6 +420,29 @@ def test_options_are_those_of_the_model_of_bind_and_of_the_call() -> None:
         model.invoke("go", temprature=1)
     with pytest.raises(UnknownName, match="unknown tool_choice"):
         model.bind_tools([add], tool_choice={"type": "?"}).invoke("go")
+
+
+def test_our_definitions_are_sent_as_what_they_are() -> None:
+    requests: list[Request] = []
+
+    def reply(request: Request) -> str:
+        requests.append(request)
+        return "say ok"
+
+    (search,) = HostedTools(["web_search"]).definitions_for("openai-responses")
+    strict = ToolDefinition("s", "Strict.", {"type": "object", "properties": {}, "additionalProperties": False}, strict=True)
+    tools = [search, strict, ToolDefinition("run", "Run.", kind="freeform")]
+    ChatToolglot(model="simulator:openai-responses", transport=transport(reply)).bind_tools(tools).invoke("go")
+    sent = {tool.name: tool for tool in requests[0].tools}
+    assert (sent["web_search"].kind, sent["s"].strict) == ("hosted", True)
+    assert list((sent["run"].parameters or {})["properties"]) == ["input"]
+
+
+def test_tokens_are_estimated() -> None:
+    model = ChatToolglot("simulator", stop=["END"])
+    messages = [HumanMessage("word " * 100), HumanMessage("Hi")]
+    kept = import_module("langchain_core.messages").trim_messages(messages, max_tokens=20, token_counter=model)
+    assert (kept, list(model.options.stop)) == (messages[1:], ["END"])
 
 
 def test_a_providers_own_tool_reaches_it() -> None:

@@ -30,6 +30,7 @@ from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.background_loop import iterate_sync, run_sync
 from toolglot.losses import Loss
 from toolglot.messages import Media
+from toolglot.providers.tokens import estimate_text, token_factor
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.tools.context import Context
 from toolglot.tools.options import SchemaToolOptions
@@ -39,6 +40,7 @@ from toolglot.value_checks import as_items
 from toolglot.wire.codec import decode_request
 from toolglot.wire.converters import decode_tools
 from toolglot.wire.spec import OPENAI_CHAT
+from toolglot.wire.tool_encoding import FREEFORM_SCHEMA
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -50,7 +52,7 @@ try:
     from langchain_core.tools import BaseTool, ToolException
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from pydantic import BaseModel, ValidationError
-except ModuleNotFoundError as e:
+except ImportError as e:
     raise explain_missing(e, "langchain_core", "langchain-core") from None
 
 __all__ = ["ChatToolglot", "export_tools", "import_tools"]
@@ -166,9 +168,9 @@ class ChatToolglot(BaseChatModel):
     engine: Any
     options: Any
 
-    def __init__(self, model: str | Engine, /, *, options: Options | None = None, **others: Any) -> None:
+    def __init__(self, model: str | Engine, *, options: Options | None = None, **others: Any) -> None:
         engine_options = {name: others.pop(name) for name in [*others] if name in EngineOptions.__annotations__}
-        named = {name: others.pop(name) for name in [*others] if name in _OPTION_NAMES}
+        named = {name: others.pop(name) for name in [*others] if name in _OPTION_NAMES or name == "stop"}
         if unknown := others.keys() - type(self).model_fields.keys():
             raise UnknownName("option of a chat model", min(unknown), {*_OPTION_NAMES, *EngineOptions.__annotations__})
         engine = model if isinstance(model, Engine) else create_engine(model, **engine_options)
@@ -186,6 +188,10 @@ class ChatToolglot(BaseChatModel):
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         model = {"ls_provider": self.engine.profile.id, "ls_model_name": self.engine.model}
         return {**super()._get_ls_params(stop=stop, **kwargs), **model}
+
+    def get_num_tokens(self, text: str) -> int:
+        """Estimate the tokens of a text, for `trim_messages` and others."""
+        return round(estimate_text(text) * token_factor(self.engine.model))
 
     def bind_tools(
         self,
@@ -329,8 +335,12 @@ _OPTION_NAMES = frozenset(Options.__struct_fields__) - {"cache", "stop"}  # Lang
 def describe_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
     """Return a tool as the dict that LangChain traces: a function in OpenAI's format, or a provider's own definition."""
     definition = tool.definition if isinstance(tool, Tool) else tool
+    if isinstance(definition, ToolDefinition) and definition.kind == "hosted":
+        return dict(definition.opaque or {})
     if isinstance(definition, ToolDefinition):
-        function = {"name": definition.name, "description": definition.description, "parameters": definition.parameters or {}}
+        parameters = FREEFORM_SCHEMA if definition.kind == "freeform" else definition.parameters or {}
+        strict = definition.strict if strict is None else strict
+        function = {"name": definition.name, "description": definition.description, "parameters": parameters}
         return {"type": "function", "function": {**function, **({} if strict is None else {"strict": strict})}}
     if isinstance(definition, dict) and definition.get("type", "function") != "function" and "function" not in definition:  # pyright: ignore[reportUnknownMemberType]
         return cast(dict[str, Any], definition)
