@@ -26,17 +26,19 @@ from pydantic_ai import (
 )
 from pydantic_ai import Tool as PydanticTool
 from pydantic_ai.capabilities import NativeTool
-from pydantic_ai.exceptions import IncompleteToolCall, ModelAPIError, ModelHTTPError
+from pydantic_ai.exceptions import IncompleteToolCall, ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import (
     CachePoint,
     ModelRequest,
     ModelResponse,
+    NativeToolCallPart,
     RetryPromptPart,  # pyright: ignore[reportDeprecated]
     SystemPromptPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
+    UploadedFile,
     UserPromptPart,
 )
 from pydantic_ai.models.fallback import FallbackModel
@@ -46,7 +48,9 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from toolglot import (
     CacheMark,
+    MalformedRequest,
     Media,
+    Message,
     Orchestrator,
     Reply,
     Request,
@@ -257,8 +261,31 @@ def test_all_parts_of_a_request_are_read() -> None:
     assert [(call.arguments, call.raw) for call in answer.calls] == [({"a": 1}, '{"a": 1}'), (None, "{")]
     assert [(result.text, result.is_error) for result in results.results] == [('{"sum":3}', False), ("broken", True)]
     assert prompt.blocks[0] == Text("Hi", cache=CacheMark("5m"))
-    assert prompt.blocks[1:] == (Media("image", url="https://example.com/a.png"), Media.from_bytes(PNG))
+    assert prompt.blocks[1:] == (Media("image", "image/png", url="https://example.com/a.png"), Media.from_bytes(PNG))
     assert export_messages([answer], "anthropic:claude-sonnet-4-5").messages[1]["content"][0]["signature"] == "c2ln"
+
+
+@pytest.mark.parametrize("messages", [["Hi"], [None], [{"kind": "request", "parts": []}]])
+def test_what_is_no_message_is_refused(messages: list[Any]) -> None:
+    with pytest.raises(MalformedRequest, match="a message must be a ModelRequest or a ModelResponse"):
+        import_messages(messages, "pydantic-ai")
+
+
+def test_what_only_pydantic_ai_knows_comes_back() -> None:
+    search = NativeToolCallPart("web_search", {"query": "x"}, "srv_1", provider_name="google")
+    imported = import_messages([ModelResponse([search, TextPart("So.")])], "pydantic-ai")
+    exported = export_messages(imported, "pydantic-ai")
+    assert (exported.messages[0].parts[0], exported.losses) == (search, ())
+    assert "only pydantic-ai understands it" in str(export_messages(imported, "openai-chat").losses[0])
+
+
+def test_files_keep_their_media_type() -> None:
+    content = [ImageUrl("https://x/y", media_type="image/webp"), ImageUrl("https://x/y")]
+    file = UploadedFile(file_id="f", provider_name="google", media_type="image/png")
+    (message,) = import_messages([ModelRequest([UserPromptPart([*content, file])])], "pydantic-ai")
+    media = [(block.kind, block.media_type) for block in message.blocks if isinstance(block, Media)]
+    assert media == [("image", "image/webp"), ("image", ""), ("image", "image/png")]
+    assert export_messages([Message("user", message.blocks[:2])], "pydantic-ai").messages[0].parts[0].content == content
 
 
 @pytest.mark.filterwarnings("ignore:`RetryPromptPart` is deprecated")  # older histories have it
@@ -391,6 +418,12 @@ def test_native_tools_are_the_providers() -> None:
     requests, model = recorder("say ok")
     run_agent(Agent(ToolglotModel("simulator:anthropic", transport=model), capabilities=[NativeTool(WebSearchTool())]), "go")
     assert [definition.kind for definition in requests[0].tools] == ["hosted"]
+
+
+def test_options_of_native_tools_are_refused() -> None:
+    model = ToolglotModel("simulator:anthropic", transport=transport("say ok"))
+    with pytest.raises(UserError, match="toolglot has no option 'allowed_domains' of WebSearchTool"):
+        run_agent(Agent(model, capabilities=[NativeTool(WebSearchTool(allowed_domains=["example.com"]))]), "go")
 
 
 def test_errors_are_theirs_so_that_fallbacks_work() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Unpack, cast
 
@@ -52,7 +52,7 @@ try:
     from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
     from pydantic_ai.usage import RunUsage
     from pydantic_core import SchemaValidator, core_schema
-except ModuleNotFoundError as e:
+except ImportError as e:
     raise explain_missing(e, "pydantic_ai", "pydantic-ai-slim") from None
 
 __all__ = ["ToolglotModel", "ToolglotToolset", "import_tools"]
@@ -298,6 +298,12 @@ class ToolglotModel(Model):
 
     def _build_tools(self, parameters: ModelRequestParameters) -> tuple[ToolDefinition, ...]:
         names = [name for native in parameters.native_tools for name, cls in _NATIVE_TOOLS.items() if isinstance(native, cls)]
+        for native in parameters.native_tools:
+            changed = [
+                item.name for item in fields(native) if item.name != "optional" and getattr(native, item.name) != item.default
+            ]
+            if changed:
+                raise UserError(f"toolglot has no option {changed[0]!r} of {type(native).__name__}; leave it out")
         functions = (
             ToolDefinition(tool.name, tool.description or "", tool.parameters_json_schema, strict=tool.strict)
             for tool in (*parameters.declared_function_tools, *parameters.output_tools)
