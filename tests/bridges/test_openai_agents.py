@@ -260,6 +260,39 @@ def test_structured_output_handoffs_and_settings() -> None:
     )
 
 
+def test_fields_of_responses_reach_it_and_are_logged_as_lost_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+    requests: list[Request] = []
+
+    def reply(request: Request) -> str:
+        requests.append(request)
+        return "say ok"
+
+    settings = ModelSettings(verbosity="low", metadata={"a": "b"}, store=False, truncation="auto")
+    for wire in ("openai-responses", "anthropic"):
+        run(
+            Agent(name="a", model=ToolglotModel(f"simulator:{wire}", transport=transport(reply)), model_settings=settings), "go"
+        )
+    sent = str(requests[0].extras)
+    assert all(
+        text in sent for text in ("'verbosity': 'low'", "'metadata': {'a': 'b'}", "'store': False", "'truncation': 'auto'")
+    )
+    assert "metadata" not in str(requests[1].extras)
+    with caplog.at_level("INFO", "toolglot.bridges"):
+        model = ToolglotModel("simulator:anthropic", transport=transport(reply))
+        streamed = Agent(name="a", model=model, model_settings=settings)
+
+        async def read() -> None:
+            async for _ in Runner.run_streamed(streamed, "go", run_config=QUIET).stream_events():
+                pass
+
+        run(streamed, "go")
+        asyncio.run(read())
+    assert caplog.text.count("metadata at request: Anthropic Messages has no equivalent") == 2
+    headers = ModelSettings(extra_headers={"a": "b"})
+    with pytest.raises(UsageError, match="extra_headers of ModelSettings is not sent; give headers= "):
+        run(Agent(name="a", model=ToolglotModel("simulator"), model_settings=headers), "go")
+
+
 def test_a_truncated_call_never_runs() -> None:
     turn = Reply((ToolCall("", "add", {"a": 1, "b": 2}),), "length")
     for model in (ToolglotModel(f"simulator:{wire}", transport=transport(turn, "say ok")) for wire in WIRES):

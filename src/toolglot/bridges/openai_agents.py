@@ -5,8 +5,9 @@ The SDK's conversations are items of the Responses API, whatever the model, so o
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from logging import getLogger
 from typing import Any, Unpack, cast
 from uuid import uuid4
 
@@ -16,10 +17,10 @@ from toolglot.approvals import Allow, ApprovalRequest
 from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
 from toolglot.bridges.imported_tools import ask_user, make_tool
 from toolglot.bridges.messages import explain_missing, find_truncated_calls, restore_original, store_original, to_plain
-from toolglot.engine.engine import Engine
+from toolglot.engine.engine import Engine, EngineResult
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.errors import UsageError
-from toolglot.events import ReplyDone, ReplyStarted, Retrying, ToolCallReady
+from toolglot.events import EngineEvent, ReplyDone, ReplyStarted, RequestDelayed, Retrying, ToolCallReady
 from toolglot.jsontext import dumps, dumps_text, loads, loads_object
 from toolglot.loop.agent_core import AnyTools
 from toolglot.messages import Media, Message, Origin, Reply, ResultBlock, Text, Thinking, ToolCall, ToolResult
@@ -44,13 +45,17 @@ try:
     from agents.tool_context import ToolContext
     from openai.types.responses import Response, ResponseStreamEvent
     from pydantic import TypeAdapter
-except ModuleNotFoundError as e:
+except ImportError as e:
     raise explain_missing(e, "agents", "openai-agents") from None
 
 __all__ = ["ToolglotModel", "ToolglotProvider", "export_tools", "import_tools"]
 
+log = getLogger("toolglot.bridges")
 _PREFIX = "toolglot:"
 """Begins `encrypted_content` of a reasoning item that holds a reply of another provider as it was."""
+_RESPONSES_FIELDS = (
+    "metadata", "store", "truncation", "top_logprobs", "prompt_cache_retention", "prompt_cache_options", "context_management"
+)  # fmt: skip
 _stream_events: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
@@ -189,7 +194,9 @@ class ToolglotModel(Model):
         **others: Any,
     ) -> ModelResponse:
         request = self._build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, others)
-        reply = _hide_truncated_calls((await self.engine.ask(request)).reply)
+        result = await self.engine.ask(request)
+        self._log_notes(result)
+        reply = _hide_truncated_calls(result.reply)
         body = ResponsesReplyEncoder(self.engine.model).encode_reply(reply)
         response = Response.model_validate({**body, "output": _wrap_items(body["output"], reply)})
         usage = response.usage
@@ -218,27 +225,40 @@ class ToolglotModel(Model):
         request = self._build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, others)
         profile = self.engine.profile
         encoder = ResponsesReplyEncoder(profile.model, origin=Origin(profile.wire, profile.id, profile.model))
-        decoder = SseDecoder()
-        async with aclosing(self.engine.stream(request)) as events:
-            async for event in events:
-                reply: Reply | None = None
-                match event:
-                    case Retrying():
-                        continue
-                    case ReplyStarted(id=""):
-                        event = ReplyStarted(f"resp_{uuid4().hex}", event.model)
-                    case ToolCallReady(call=call):
-                        event = ToolCallReady(event.index, _drop_raw(call))
-                    case ReplyDone():
-                        reply = _hide_truncated_calls(event.reply)
-                        event = ReplyDone(reply)
-                    case _:
-                        pass
-                for _, data in decoder.feed(encoder.feed(cast(Any, event))):
-                    document: dict[str, Any] = loads(cast(bytes, data))
-                    if reply is not None and isinstance(response := document.get("response"), dict):
-                        response["output"] = _wrap_items(cast(dict[str, Any], response)["output"], reply)
-                    yield _stream_events.validate_python(document)
+        state = self.engine.new_state()
+        async with aclosing(state.stream_batches(replace(request, stream=True))) as batches:
+            async for batch in batches:
+                for event in batch:
+                    for item in self._encode_event(encoder, event):
+                        yield item
+        assert state.result is not None
+        self._log_notes(state.result)
+
+    def _encode_event(self, encoder: ResponsesReplyEncoder, event: EngineEvent) -> Iterator[Any]:
+        """Yield the SDK's events for one of ours."""
+        reply: Reply | None = None
+        match event:
+            case Retrying() | RequestDelayed():
+                return
+            case ReplyStarted(id=""):
+                event = ReplyStarted(f"resp_{uuid4().hex}", event.model)
+            case ToolCallReady(call=call):
+                event = ToolCallReady(event.index, _drop_raw(call))
+            case ReplyDone():
+                reply = _hide_truncated_calls(event.reply)
+                event = ReplyDone(reply)
+            case _:
+                pass
+        for _, data in SseDecoder().feed(encoder.feed(event)):
+            document: dict[str, Any] = loads(cast(bytes, data))
+            if reply is not None and isinstance(response := document.get("response"), dict):
+                response["output"] = _wrap_items(cast(dict[str, Any], response)["output"], reply)
+            yield _stream_events.validate_python(document)
+
+    def _log_notes(self, result: EngineResult) -> None:
+        """Log what was lost or repaired: the SDK has no place for it."""
+        for note in (*result.losses, *result.repairs):
+            log.info("%s: %s", self.engine.name, note)
 
     def _build_request(
         self,
@@ -250,6 +270,8 @@ class ToolglotModel(Model):
         handoffs: list[Handoff[Any, Any]],
         others: Mapping[str, Any],
     ) -> Request:
+        if ignored := next((name for name in ("extra_headers", "extra_query") if getattr(settings, name)), ""):
+            raise UsageError(f"{ignored} of ModelSettings is not sent; give headers= or base_url= to the model")
         if stored := next((name for name, value in others.items() if value), ""):
             raise UsageError(f"{stored} names what OpenAI stores; with other models, pass the whole conversation")
         fields = {
@@ -259,11 +281,13 @@ class ToolglotModel(Model):
             "tools": Converter.convert_tools(tools, handoffs, tool_choice=settings.tool_choice).tools,
             "tool_choice": Converter.convert_tool_choice(settings.tool_choice, tools=tools, handoffs=handoffs),
             "parallel_tool_calls": settings.parallel_tool_calls,
-            "text": Converter.get_response_format(output_schema),
+            "text": _describe_text(output_schema, settings),
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             "max_output_tokens": settings.max_tokens,
             "reasoning": None if settings.reasoning is None else to_plain(settings.reasoning),
+            "include": settings.response_include,
+            **{name: getattr(settings, name, None) for name in _RESPONSES_FIELDS},
             **cast(dict[str, Any], settings.extra_body or {}),
             **(settings.extra_args or {}),
         }
@@ -272,6 +296,13 @@ class ToolglotModel(Model):
         penalties = {"presence_penalty": settings.presence_penalty, "frequency_penalty": settings.frequency_penalty}
         options: Options = replace(request.options, cache=True, **penalties)
         return replace(request, model="", messages=[unwrap_reply(message) for message in request.messages], options=options)
+
+
+def _describe_text(output_schema: AgentOutputSchemaBase | None, settings: ModelSettings) -> dict[str, Any] | None:
+    """Return `text` of a request: the form of the answer, and how verbose it is."""
+    form: Any = Converter.get_response_format(output_schema)
+    verbosity = {} if settings.verbosity is None else {"verbosity": settings.verbosity}
+    return {**(cast(dict[str, Any], form) if isinstance(form, dict) else {}), **verbosity} or None
 
 
 def _drop_raw(call: ToolCall) -> ToolCall:
