@@ -14,7 +14,7 @@ from smolagents import CodeAgent, Model, ToolCallingAgent
 from smolagents import Tool as SmolTool
 from smolagents.models import ChatMessage, ChatMessageToolCall, ChatMessageToolCallFunction, MessageRole
 
-from toolglot import Media, Orchestrator, ToolError, tool
+from toolglot import Media, Orchestrator, Tool, ToolError, UsageError, tool, tool_from_schema
 from toolglot.bridges.smolagents import export_tools, import_tools
 
 from .kit import TOOLS, transport
@@ -103,6 +103,23 @@ def test_results_errors_and_approvals() -> None:
     (refused,) = [exported for exported in export_tools(TOOLS) if exported.name == "remove"]
     with pytest.raises(ToolError, match="needs approval; nobody can give it"):
         refused(path="x")
+
+
+def test_arguments_are_never_dropped() -> None:
+    tools: dict[str, Any] = {tool.name: tool for tool in export_tools(TOOLS)}
+    with pytest.raises(ToolError, match="add takes 2 arguments, and was given 3"):
+        tools["add"](1, 2, 3)
+    assert tools["add"](1, b=2) == "3"
+
+
+def test_names_that_smolagents_cannot_have_are_refused() -> None:
+    def named(name: str) -> Tool:
+        return tool_from_schema(name, "Do it.", {"type": "object", "properties": {}}, lambda: "done")
+
+    with pytest.raises(UsageError, match="two tools would be called 'a_b' in smolagents"):
+        export_tools([named("a-b"), named("a_b")])
+    with pytest.raises(UsageError, match="the tool 'class' must have a name that Python accepts"):
+        export_tools([named("class")])
 
 
 def test_one_picture_is_a_picture() -> None:

@@ -6,13 +6,14 @@
 from base64 import b64decode
 from collections.abc import Iterable
 from io import BytesIO
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, ClassVar, Unpack, cast
 
 from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
 from toolglot.bridges.imported_tools import make_tool
 from toolglot.bridges.messages import explain_missing
-from toolglot.errors import ToolError
+from toolglot.errors import ToolError, UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.background_loop import run_sync
@@ -28,7 +29,7 @@ try:
     from smolagents import Tool as SmolTool
     from smolagents.models import get_tool_json_schema
     from smolagents.tools import AUTHORIZED_TYPES
-except ModuleNotFoundError as e:
+except ImportError as e:
     raise explain_missing(e, "smolagents", "smolagents") from None
 
 __all__ = ["export_tools", "import_tools"]
@@ -62,7 +63,11 @@ def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[Smol
     Their schemas have one level: what is below is told in the description of the parameter.
     """
     exported = ExportedTools(tools, **options)
-    return [_ExportedTool(exported, name, definition) for name, definition in exported.definitions().items()]
+    smol_tools = [_ExportedTool(exported, name, definition) for name, definition in exported.definitions().items()]
+    names = [tool.name for tool in smol_tools]
+    if doubled := next((name for name in names if names.count(name) > 1), ""):
+        raise UsageError(f"two tools would be called {doubled!r} in smolagents; rename one of them")
+    return list[SmolTool](smol_tools)
 
 
 class _ExportedTool(SmolTool):
@@ -76,6 +81,8 @@ class _ExportedTool(SmolTool):
 
     def __init__(self, exported: ExportedTools, name: str, definition: ToolDefinition) -> None:
         self._exported, self.name = exported, name.replace("-", "_").replace(".", "_")
+        if not self.name.isidentifier() or iskeyword(self.name):
+            raise UsageError(f"the tool {name!r} must have a name that Python accepts, for smolagents; rename it")
         self._own_name, self.description = name, definition.description
         schema = definition.parameters or {}
         required, properties = schema.get("required", ()), cast(dict[str, dict[str, Any]], schema.get("properties", {}))
@@ -85,9 +92,12 @@ class _ExportedTool(SmolTool):
         super().__init__()
 
     def forward(self, *args: Any, **arguments: Any) -> Any:
+        if len(args) > len(self.inputs):
+            raise ToolError(f"{self.name} takes {len(self.inputs)} arguments, and was given {len(args)}")
         arguments = {**dict(zip(self.inputs, args, strict=False)), **arguments}
         # A parameter that was left out is None here.
-        present = {key: value for key, value in arguments.items() if value is not None or not self.inputs[key].get("nullable")}
+        optional = {key for key, value in self.inputs.items() if value.get("nullable")}
+        present = {key: value for key, value in arguments.items() if value is not None or key not in optional}
         outcome = run_sync(self._exported.run_or_refuse(self._exported.make_call(self._own_name, present)))
         if outcome.result.is_error:
             raise ToolError(outcome.result.text)
