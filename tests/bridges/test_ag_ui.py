@@ -144,6 +144,12 @@ def test_a_stateless_server_gets_back_what_the_model_needs() -> None:
     assert [message.text for message in request.prompt] == ["Thanks."]
 
 
+def test_a_client_cannot_name_files_of_the_provider() -> None:
+    part = {"type": "image", "source": {"type": "file", "value": "file-1"}}
+    request = read_request({"messages": [{"id": "1", "role": "user", "content": [{"type": "text", "text": "Hi"}, part]}]})
+    assert (request.prompt[0].blocks, len(request.losses)) == ((Text("Hi"),), 1)
+
+
 def test_reasoning_without_a_reply_is_left_out() -> None:
     items = [("user", "Hi"), ("reasoning", "Hm."), ("user", "Hello?"), ("assistant", "Yes.")]
     messages = [{"id": str(number), "role": role, "content": text} for number, (role, text) in enumerate(items)]

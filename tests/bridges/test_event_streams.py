@@ -6,10 +6,21 @@ from typing import Any
 import pytest
 from tests.loop.agents import Wiretap, agent
 
-from toolglot import Conversation, Message, Orchestrator, ProviderError, Text, assistant, system, user
+from toolglot import (
+    Conversation,
+    Message,
+    Orchestrator,
+    ProviderError,
+    Text,
+    Thinking,
+    ToolCall,
+    assistant,
+    system,
+    user,
+)
 from toolglot.bridges import ag_ui, vercel
 from toolglot.bridges.event_streams import FrontEndRequest
-from toolglot.jsontext import dumps_text
+from toolglot.jsontext import dumps_text, loads
 
 
 def read(*prompts: str) -> FrontEndRequest:
@@ -43,6 +54,30 @@ def test_a_conversation_goes_on_after_a_run_that_failed() -> None:
         asyncio.run(run(read("say hi")))
     asyncio.run(run(read("say hi", "say ho")))
     assert [message.text for message in conversation] == ["say hi", "say ho", "ho"]
+
+
+def test_a_stored_reply_with_any_call_comes_back() -> None:
+    calls = (ToolCall("1", "f", None, "plain text", freeform=True), ToolCall("2", "g", {"a": 1}, namespace="files"))
+    original = Message("assistant", (Thinking("Hm.", {"signature": "c2ln"}), *calls))
+    functions = [{"name": "f", "arguments": "plain text"}, {"name": "g", "arguments": '{"a":1}'}]
+    items = [
+        {"id": "r-1-0", "role": "reasoning", "content": "Hm."},
+        {
+            "id": "r-1",
+            "role": "assistant",
+            "toolCalls": [{"id": str(number + 1), "function": function} for number, function in enumerate(functions)],
+            "encryptedValue": dumps_text(original),
+        },
+    ]
+    parts = [
+        {"type": "reasoning", "text": "Hm."},
+        {"type": "tool-f", "toolCallId": "1", "state": "input-available", "input": "plain text"},
+        {"type": "tool-g", "toolCallId": "2", "state": "input-available", "input": {"a": 1}},
+        {"type": "data-toolglot-reply", "data": {"reply": loads(dumps_text(original))}},
+    ]
+    message = {"id": "1", "role": "assistant", "parts": parts}
+    for request in (ag_ui.read_request({"messages": items}), vercel.read_request({"messages": [message]})):
+        assert request.history == (original,)
 
 
 def test_a_stored_reply_cannot_become_another_role() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from tests.bridges.front_ends import encode_all, leave, parse, run_client, serve_example
+from tests.bridges.kit import PNG
 from tests.loop.agents import agent, check
 
 from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, tool
 from toolglot.bridges.event_streams import FrontEndRequest
 from toolglot.bridges.vercel import VercelEncoder, encode_events, read_request
+from toolglot.events import BlockReady
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +172,29 @@ def test_requests_become_messages() -> None:
 @pytest.mark.parametrize("body", [
     b"{", b"1", {"messages": "x"}, {"messages": [{"role": "user", "parts": [1]}]}, {"id": []},
     {"messages": [{"role": "user", "parts": [{"type": "file", "url": "data:text/plain,x"}]}]},
+    {"messages": [{"role": "user", "parts": [{"type": "file", "url": "data:image/png;base64,@"}]}]},
 ])  # fmt: skip
 def test_a_wrong_body_is_refused(body: Any) -> None:
     with pytest.raises(MalformedRequest):
         read_request(body)
+
+
+def test_files_of_results_come_back_as_files(runs: dict[str, list[dict[str, Any]]]) -> None:
+    outputs = [chunk["output"] for chunk in runs["parallel"] if chunk["type"] == "tool-output-available"]
+    outputs.append({"text": "x", "files": ["a.py"]})  # data of a tool
+    call: dict[str, Any] = {"type": "tool-draw", "state": "output-available", "input": {}}
+    parts = [{**call, "toolCallId": str(number), "output": output} for number, output in enumerate(outputs)]
+    results = read_request({"messages": [{"role": "assistant", "parts": parts}]}).history[1].results
+    assert [result.content for result in results] == [
+        (Text("3"),),
+        (Text("a picture"), Media.from_bytes(PNG)),
+        (Text('{"text":"x","files":["a.py"]}'),),
+    ]
+
+
+def test_a_file_of_the_provider_is_told() -> None:
+    (chunk,) = VercelEncoder(FrontEndRequest(chat_id="t")).encode(BlockReady(0, Media("image", "image/png", file_id="f")))
+    assert (chunk["type"], chunk["data"]["fileId"]) == ("data-toolglot-provider-file", "f")
 
 
 def test_only_replies_have_calls_and_reasoning() -> None:

@@ -325,7 +325,7 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
                 if thinking:  # its run failed before the reply
                     losses.append(Loss("reasoning", where, "no reply follows it"))
                     thinking = []
-                messages.append(user(_read_content(content, where)))
+                messages.append(user(_read_content(content, where, losses)))
             case "reasoning":
                 thinking.append(Thinking(read_text(item, "content")))
             case "assistant":
@@ -341,7 +341,7 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
                 messages.append(reply)
             case "tool":
                 error, id = read_text(item, "error"), read_text(item, "toolCallId")
-                blocks: tuple[ResultBlock, ...] = (Text(error),) if error else _read_content(content, where)
+                blocks: tuple[ResultBlock, ...] = (Text(error),) if error else _read_content(content, where, losses)
                 result = ToolResult(id, blocks, names.get(id, ""), is_error=bool(error))
                 earlier = messages.pop().results if messages and messages[-1].role == "tool" else ()
                 messages.append(tool_results(*earlier, result))
@@ -392,7 +392,7 @@ def _read_call(item: Event) -> ToolCall:
     return ToolCall(read_text(item, "id"), read_text(fields, "name"), values, raw=raw if values is None else None)
 
 
-def _read_content(content: Any, where: str) -> tuple[Text | Media, ...]:
+def _read_content(content: Any, where: str, losses: list[Loss]) -> tuple[Text | Media, ...]:
     if isinstance(content, str):
         return (Text(content),)
     blocks: list[Text | Media] = []
@@ -405,6 +405,8 @@ def _read_content(content: Any, where: str) -> tuple[Text | Media, ...]:
                 blocks.append(make_media(media_type, data=data, family=str(part["type"])))
             case "image" | "audio" | "video" | "document" as kind, {"type": "url", "value": str(url)}:
                 blocks.append(make_media(source.get("mimeType") or "", url=url, family=kind))
+            case kind, {"type": "file"}:  # it could be anybody's
+                losses.append(Loss(f"{kind!r:.40}", where, "a front end cannot name files of the provider"))
             case kind, _:
                 raise MalformedRequest(f"{where} has a part of the type {kind!r:.40} that cannot be read")
     return tuple(blocks)

@@ -1,5 +1,6 @@
 """What the event streams for web front ends share: server-sent events, approvals and media."""
 
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from logging import getLogger
@@ -172,14 +173,19 @@ def make_media(media_type: str, *, data: str | None = None, url: str | None = No
         media_type, url = header.partition(";")[0] or media_type, None
         if ";base64" not in header:
             raise MalformedRequest("a data URL must be encoded in base64")
+    try:
+        b64decode(data or "", validate=True)
+    except ValueError as e:
+        raise MalformedRequest(f"a file is not valid base64: {e}") from None
     family = family or media_type.partition("/")[0]
     kind: MediaKind = cast(MediaKind, family) if family in ("image", "audio", "video") else "file"
     return Media(kind, media_type, data, url, name=name)
 
 
 def media_url(media: Media) -> str:
-    """Return a URL for media, with the bytes in it if there is no other."""
-    return media.url or f"data:{media.media_type or 'application/octet-stream'};base64,{media.data or ''}"
+    """Return a URL for media, with the bytes in it if there is no other; "" for a file that only the provider has."""
+    data = f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}" if media.data is not None else ""
+    return media.url or data
 
 
 def result_media(result: ToolResult) -> list[Media]:

@@ -141,19 +141,18 @@ def restore_original(stored: Any, visible: Message) -> Message:
     except msgspec.ValidationError:  # somebody else's data
         return visible
     contents = [
-        (
-            item.role,  # a client may have sent it
-            item.text,
-            [
-                (call.id, call.qualified_name, visible_arguments(call))
-                for call in item.calls
-                if visible_arguments(call) is not None
-            ],
-            "".join(block.text for block in item.blocks if isinstance(block, Thinking)),
-        )
+        (item.role, item.text, "".join(block.text for block in item.blocks if isinstance(block, Thinking)))
         for item in (message, visible)
     ]
-    return message if contents[0] == contents[1] else visible
+    calls, visible_calls = ({call.id: call for call in item.calls} for item in (message, visible))
+    is_same = contents[0] == contents[1] and calls.keys() == visible_calls.keys()
+    return message if is_same and all(_is_same_call(calls[id], visible_calls[id]) for id in calls) else visible
+
+
+def _is_same_call(stored: ToolCall, visible: ToolCall) -> bool:
+    """Return whether a call of a framework is the one that was stored: frameworks have no namespaces, and few plain text."""
+    has_same_name = visible.qualified_name in (stored.name, stored.qualified_name)
+    return has_same_name and visible.arguments in (stored.arguments, visible_arguments(stored))
 
 
 def visible_arguments(call: ToolCall) -> dict[str, Any] | None:

@@ -169,7 +169,9 @@ class VercelEncoder:
                     return [*self.encode(delta), *self._close_block(index, block)]
                 return [{"type": "text-end" if isinstance(block, Text) else "reasoning-end", "id": self._open.pop(index)}]
             case Media():
-                return [{"type": "file", "url": media_url(block), "mediaType": block.media_type or "application/octet-stream"}]
+                if not (url := media_url(block)):
+                    return [_notice("provider-file", {"fileId": block.file_id, "mediaType": block.media_type})]
+                return [{"type": "file", "url": url, "mediaType": block.media_type or "application/octet-stream"}]
             case Foreign(wire, item):
                 return [_notice("foreign", {"wire": wire, "item": item})]
             case _:
@@ -315,13 +317,25 @@ def _read_parts(parts: list[Event], where: str, losses: list[Loss], *, is_reply:
     return blocks
 
 
+def _is_file(value: object) -> bool:
+    """Return whether a value is a file as `_encode_outcome` sends it."""
+    match value:
+        case {"mediaType": str(), "url": str(url), **others}:
+            return bool(url) and not others
+        case _:
+            return False
+
+
 def _read_result(part: Event) -> ToolResult | None:
     name, call_id = _tool_name(part), read_text(part, "toolCallId")
     match name and part.get("state"):
         case "output-available":
-            output: Any = part.get("output")
-            text = output if isinstance(output, str) else dumps_text(output)
-            return ToolResult(call_id, (Text(text),), name)
+            match part.get("output"):
+                case {"text": str(text), "files": [*files]} if all(map(_is_file, files)):
+                    media = [make_media(file["mediaType"], url=file["url"]) for file in cast(list[Event], files)]
+                    return ToolResult(call_id, (*([Text(text)] if text else ()), *media), name)
+                case output:
+                    return ToolResult(call_id, (Text(output if isinstance(output, str) else dumps_text(output)),), name)
         case "output-error":
             return ToolResult(call_id, (Text(read_text(part, "errorText")),), name, is_error=True, error_kind="execution")
         case "output-denied":
