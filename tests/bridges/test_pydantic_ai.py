@@ -44,7 +44,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.settings import ToolOrOutput
-from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 
 from toolglot import (
     CacheMark,
@@ -61,10 +61,11 @@ from toolglot import (
     Text,
     Thinking,
     ToolCall,
+    UsageError,
     tool,
 )
 from toolglot.bridges import export_messages, import_messages
-from toolglot.bridges.pydantic_ai import ToolglotModel, ToolglotToolset, import_tools
+from toolglot.bridges.pydantic_ai import ToolglotModel, ToolglotToolset, import_tools, import_toolset
 from toolglot.bridges.pydantic_ai_messages import ORIGINAL
 
 from .kit import PNG, TOOLS, WIRES, conversation, transport
@@ -127,6 +128,44 @@ def test_their_tools_run_in_our_agent() -> None:
     assert (results[1].is_error, results[1].text) == (True, "x must not be negative")
     assert results[2].content == (Text("drawn"), Media.from_bytes(PNG))
     assert results[3].data == {"name": "ada"}
+
+
+class RemoteToolset(WrapperToolset[Any]):
+    """A toolset whose tools come from a task of the event loop that opened it, as those of MCP servers do."""
+
+    async def __aenter__(self) -> "RemoteToolset":
+        self.questions, self.answers = asyncio.Queue[str](), asyncio.Queue[str]()
+        self.server = asyncio.create_task(self.serve())
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.server.cancel()
+
+    async def serve(self) -> None:
+        while True:
+            await self.answers.put(await self.questions.get())
+
+    async def get_tools(self, ctx: RunContext[Any]) -> Any:
+        await self.questions.put("tools")
+        await self.answers.get()
+        return await super().get_tools(ctx)
+
+
+def test_a_toolset_with_connections_is_imported_in_its_loop() -> None:
+    def find(name: str) -> str:
+        """Find."""
+        return f"found {name}"
+
+    async def main() -> None:
+        assert [tool.name for tool in import_tools(FunctionToolset([find]))] == ["find"]
+        async with RemoteToolset(FunctionToolset([find])) as toolset:
+            with pytest.raises(UsageError, match="use `await import_toolset"):
+                import_tools(toolset)
+            tools = await import_toolset(toolset, effects="read")
+            agent = Orchestrator(transport=transport('call find {"name": "x"}', "say ok"), tools=tools)
+            assert (await agent.run("?")).outcomes[0].result.text == "found x"
+
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_their_approvals_are_ours() -> None:

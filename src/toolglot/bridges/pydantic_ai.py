@@ -1,5 +1,6 @@
 """Pydantic AI: its tools in our registry, our tools as a toolset, its messages, and a model on our engine."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields
@@ -24,7 +25,7 @@ from toolglot.bridges.pydantic_ai_messages import (
 from toolglot.definitions import CacheMark, ToolDefinition
 from toolglot.engine.engine import Engine, EngineResult, EngineState
 from toolglot.engine.factory import EngineOptions, create_engine
-from toolglot.errors import MalformedReply, ProviderError, ToolError, TransportError
+from toolglot.errors import MalformedReply, ProviderError, ToolError, TransportError, UsageError
 from toolglot.events import TextDelta, ThinkingDelta
 from toolglot.loop.agent_core import AnyTools
 from toolglot.loop.background_loop import run_sync
@@ -55,7 +56,7 @@ try:
 except ImportError as e:
     raise explain_missing(e, "pydantic_ai", "pydantic-ai-slim") from None
 
-__all__ = ["ToolglotModel", "ToolglotToolset", "import_tools"]
+__all__ = ["ToolglotModel", "ToolglotToolset", "import_tools", "import_toolset"]
 
 _ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())  # the executor validates and repairs them
 _NATIVE_TOOLS: dict[str, type[AbstractNativeTool]] = {"web_search": WebSearchTool, "code_execution": CodeExecutionTool}
@@ -66,18 +67,38 @@ _SETTINGS = {"stop_sequences": "stop", **{name: name for name in Options.__struc
 
 
 def import_tools(tools: Iterable[Any] | AbstractToolset[Any], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
-    """Return tools of Pydantic AI as ours: `Tool`s, functions that take a `RunContext`, or toolsets, which must be open.
+    """Return tools of Pydantic AI as ours: `Tool`s, functions that take a `RunContext`, or toolsets.
 
-    `deps` is the `data` of the run. A tool that needs approval asks as ours do.
+    `deps` is the `data` of the run. A tool that needs approval asks as ours do. A toolset with connections (MCP) needs
+    `import_toolset`. Raises UsageError.
     """
     items: list[Any] = [tools] if isinstance(tools, AbstractToolset) else list(as_items(tools))
     toolsets: list[AbstractToolset[Any]] = [item for item in items if isinstance(item, AbstractToolset)]
     if functions := [item for item in items if not isinstance(item, AbstractToolset)]:
         toolsets.insert(0, FunctionToolset(functions))
-    context = _make_context(None)
-    return [
-        import_tool(toolset, tool, options) for toolset in toolsets for tool in run_sync(toolset.get_tools(context)).values()
-    ]
+    return [import_tool(toolset, tool, options) for toolset in toolsets for tool in _list_tools(toolset).values()]
+
+
+async def import_toolset(toolset: AbstractToolset[Any], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
+    """Return the tools of an open toolset as ours. Run them in the same event loop: `await agent.run(…)`."""
+    tools = await toolset.get_tools(_make_context(None))
+    return [import_tool(toolset, tool, options) for tool in tools.values()]
+
+
+def _list_tools(toolset: AbstractToolset[Any]) -> dict[str, ToolsetTool[Any]]:
+    """Return the tools of a toolset that need not be waited for. Raises UsageError."""
+    listing: Any = toolset.get_tools(_make_context(None))
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_sync(listing)
+    # Its connections belong to the loop that runs here, so that waiting for them in another one would never end.
+    try:
+        listing.send(None)
+    except StopIteration as e:
+        return e.value
+    listing.close()
+    raise UsageError("a toolset that waits for a server cannot be imported like this; use `await import_toolset(…)`")
 
 
 def _make_context(data: Any, **fields: Any) -> RunContext[Any]:
