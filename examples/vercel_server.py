@@ -4,7 +4,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse
 
 from toolglot import Conversation, MalformedRequest, Orchestrator, tool
-from toolglot.bridges.vercel import HEADERS, encode_events, read_request
+from toolglot.bridges.vercel import HEADERS, encode_events, read_request, rewind
 
 
 @tool
@@ -32,10 +32,8 @@ async def run_agent(http_request: Request) -> StreamingResponse:
     except MalformedRequest as error:
         raise HTTPException(422, str(error)) from None
     # The client sends the history, too, but it could have changed it: the server has its own.
-    conversation = conversations.setdefault(request.chat_id, Conversation())
-    if request.extras.get("trigger") == "regenerate-message":  # the last prompt comes again
-        prompts = [index for index, message in enumerate(conversation) if message.role == "user"]
-        conversation = conversations[request.chat_id] = Conversation(conversation[: prompts[-1] if prompts else 0])
+    conversation = rewind(conversations.get(request.chat_id, Conversation()), request)
+    conversations[request.chat_id] = conversation
     if request.decisions:
         events = agent.resume_stream(request.decisions, conversation=conversation)
     else:

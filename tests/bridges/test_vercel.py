@@ -10,9 +10,9 @@ from tests.bridges.front_ends import encode_all, leave, parse, run_client, serve
 from tests.bridges.kit import PNG
 from tests.loop.agents import agent, check
 
-from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, tool
+from toolglot import Allow, Conversation, Deny, MalformedRequest, Media, Text, ToolCall, assistant, tool, user
 from toolglot.bridges.event_streams import FrontEndRequest
-from toolglot.bridges.vercel import VercelEncoder, encode_events, read_request
+from toolglot.bridges.vercel import VercelEncoder, encode_events, read_request, rewind
 from toolglot.events import BlockReady
 
 
@@ -238,6 +238,24 @@ def test_the_sdks_own_chat_drives_a_conversation() -> None:
     assert {"data-toolglot-retrying", "data-toolglot-stopped-early", "data-toolglot-error"} <= {
         part["type"] for part in seen["data"]
     }
+
+
+def test_the_server_forgets_what_the_user_removed() -> None:
+    with serve_example("vercel_server.py") as url:
+        prompts = ["say one", "say two", "edit say three", "regenerate", "fault unauthorized", "edit say four", "say five"]
+        seen = run_client("vercel_client.mjs", "ai", f"{url}/api/chat", *prompts)
+    texts = [part["text"] for message in seen["messages"] for part in message["parts"] if part["type"] == "text"]
+    assert texts == ["say one", "one", "say three", "three", "say four", "four", "say five", "five"]
+    conversation = Conversation([user("a"), assistant("A"), user("b"), assistant("B")])
+    for trigger, prompts, kept in (
+        ("regenerate-message", "ab", 2),
+        ("regenerate-message", "x", 0),
+        ("submit-message", "abc", 4),
+    ):
+        turns = [
+            {"role": role, "parts": [{"type": "text", "text": text}]} for text in prompts for role in ("user", "assistant")
+        ]
+        assert len(rewind(conversation, read_request({"messages": turns[:-1], "trigger": trigger}))) == kept
 
 
 def test_a_reader_that_leaves_interrupts_the_run() -> None:

@@ -38,6 +38,9 @@ async function converse() {
       await chat.sendMessage();
     } else if (prompt === "regenerate") {
       await chat.regenerate();
+    } else if (prompt.startsWith("edit ")) {
+      const { id } = chat.messages.findLast((message) => message.role === "user");
+      await chat.sendMessage({ text: prompt.slice(5), messageId: id });
     } else {
       await chat.sendMessage({ text: prompt });
     }

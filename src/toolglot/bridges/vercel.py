@@ -50,9 +50,9 @@ from toolglot.events import (
 )
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
-from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, tool_results
+from toolglot.messages import Block, Conversation, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, tool_results
 
-__all__ = ["HEADERS", "VercelEncoder", "encode_events", "read_request"]
+__all__ = ["HEADERS", "VercelEncoder", "encode_events", "read_request", "rewind"]
 
 HEADERS = {
     "content-type": "text/event-stream",
@@ -257,6 +257,19 @@ def read_request(body: Any) -> FrontEndRequest:
     )
 
 
+def rewind(conversation: Conversation, request: FrontEndRequest) -> Conversation:
+    """Return the server's conversation without what the user has removed: a reply to regenerate, what follows an edited prompt.
+
+    The client must have sent all of its messages.
+    """
+    is_edited = "messageId" in request.extras and bool(request.prompt)
+    if request.extras.get("trigger") != "regenerate-message" and not is_edited:
+        return conversation
+    prompts = [index for index, message in enumerate(conversation) if message.role == "user"]
+    kept = sum(message.role == "user" for message in request.history)
+    return Conversation(conversation[: prompts[kept]]) if kept < len(prompts) else conversation
+
+
 def _tool_name(part: Event) -> str:
     """Return the name of the tool of a part; "" for other parts."""
     kind = read_text(part, "type")
@@ -320,8 +333,8 @@ def _read_parts(parts: list[Event], where: str, losses: list[Loss], *, is_reply:
 def _is_file(value: object) -> bool:
     """Return whether a value is a file as `_encode_outcome` sends it."""
     match value:
-        case {"mediaType": str(), "url": str(url), **others}:
-            return bool(url) and not others
+        case {"mediaType": str(), "url": str(url)}:
+            return bool(url) and len(cast(Event, value)) == 2
         case _:
             return False
 
