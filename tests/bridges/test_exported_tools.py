@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from toolglot import Allow, ApprovalRequest, Context, Deny, ToolConfig, ToolRegistry, coding_tools, tool, tool_from_definition
-from toolglot.bridges.exported_tools import ExportedTools, describe_request, read_answer
+from toolglot.bridges.event_streams import describe_approval
+from toolglot.bridges.exported_tools import ExportedTools, read_answer
 from toolglot.bridges.imported_tools import ask_user
 from toolglot.definitions import ToolDefinition
 from toolglot.events import ToolOutcome
@@ -40,7 +41,7 @@ def test_a_call_waits_for_a_decision_and_then_runs_once() -> None:
         tools = ExportedTools(TOOLS, framework_asks=True)
         call = tools.make_call("remove", {"path": "x"}, "call_1")
         request = await ask(tools, call)
-        assert describe_request(request)["arguments"] == {"path": "x"}
+        assert describe_approval(request)["arguments"] == {"path": "x"}
         assert await run(tools, call, Allow()) == "removed x"
         assert (await ask(tools, call)).id == "call_1"  # the answer counted once
         assert "keep it" in await run(tools, call, Deny("keep it"))
@@ -208,7 +209,9 @@ def test_a_tool_that_asks_while_it_runs() -> None:
     ("answer", "decision"),
     [
         (True, Allow()), ("yes", Allow()), ({"type": "approve"}, Allow()),
-        ({"type": "edit", "arguments": {"a": 1}}, Allow({"a": 1})),
+        ({"type": "edit", "arguments": {"a": 1}}, Allow({"a": 1})), ({"decisions": [{"type": "approve"}]}, Allow()),
+        ({"decisions": [{"type": "edit", "edited_action": {"name": "f", "args": {"a": 1}}}]}, Allow({"a": 1})),
+        ({"decisions": [{"type": "approve"}, {"type": "reject"}]}, Deny()),
         (False, Deny()), ("no", Deny()), (None, Deny()), ("use git", Deny("use git")), (1.5, Deny()),
         ({"type": "reject", "message": "not now"}, Deny("not now")), (Deny("x"), Deny("x")), ({"type": "approved?"}, Deny()),
     ],
@@ -221,7 +224,7 @@ def test_a_description_of_a_request_is_plain_data() -> None:
     tools = ExportedTools([remove], framework_asks=True)
     request = asyncio.run(tools.preview(tools.make_call("remove", {"path": "x"})))
     assert request is not None
-    assert describe_request(request) == {
+    assert describe_approval(request) == {
         "tool": "remove",
         "arguments": {"path": "x"},
         "effects": ["execute", "network", "read", "write"],

@@ -438,6 +438,15 @@ def test_our_definitions_are_sent_as_what_they_are() -> None:
     assert list((sent["run"].parameters or {})["properties"]) == ["input"]
 
 
+def test_a_cache_knows_servers_apart() -> None:
+    cache = InMemoryCache()
+    models = [
+        ChatToolglot("openai-chat:m", base_url=f"http://{host}/v1", key="k", transport=transport(f"say {host}"), cache=cache)
+        for host in ("one", "two")
+    ]
+    assert [model.invoke("go").text for model in models] == ["one", "two"]
+
+
 def test_tokens_are_estimated() -> None:
     model = ChatToolglot("simulator", stop=["END"])
     messages = [HumanMessage("word " * 100), HumanMessage("Hi")]

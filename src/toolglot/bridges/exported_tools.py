@@ -37,7 +37,7 @@ from toolglot.tools.turn import run_turn
 from toolglot.value_checks import as_items
 from toolglot.wire.tool_encoding import FREEFORM_SCHEMA
 
-__all__ = ["ExportOptions", "ExportedTools", "describe_request", "read_answer"]
+__all__ = ["ExportOptions", "ExportedTools", "read_answer"]
 
 _DEFAULT_CONFIG = ToolConfig()
 _ORDER_LOCK = Lock()  # one for all: it is held for microseconds
@@ -216,20 +216,17 @@ class ExportedTools:
         return done
 
 
-def describe_request(request: ApprovalRequest) -> dict[str, Any]:
-    """Return what somebody is asked, as plain data for a framework's own request."""
-    fields = {"tool": request.tool, "arguments": request.arguments, "effects": sorted(request.effects)}
-    fields |= {"target": request.target, "preview": request.preview, "reason": request.reason}
-    return {key: value for key, value in fields.items() if value}
-
-
 def read_answer(answer: Any) -> Allow | Deny:
     """Return the decision that a framework's answer stands for; anything but a clear yes is a no."""
     match answer:
         case True | "yes" | "approve" | "allow" | {"type": "approve" | "accept"}:
             return Allow()
+        case {"decisions": [decision]}:  # of LangChain's HumanInTheLoopMiddleware, as `edited_action`
+            return read_answer(decision)
         case {"type": "edit", "arguments": dict()}:
             return Allow(cast(dict[str, Any], answer["arguments"]))
+        case {"type": "edit", "edited_action": {"args": dict()}}:
+            return Allow(cast(dict[str, Any], answer["edited_action"]["args"]))
         case {"type": "reject", "message": str(reason)}:
             return Deny(reason)
         case Allow() | Deny():

@@ -11,7 +11,8 @@ from typing import Any, Literal, Unpack, cast
 from msgspec.structs import replace
 
 from toolglot.approvals import ApprovalRequest
-from toolglot.bridges.exported_tools import ExportedTools, ExportOptions, describe_request, read_answer
+from toolglot.bridges.event_streams import describe_approval
+from toolglot.bridges.exported_tools import ExportedTools, ExportOptions, read_answer
 from toolglot.bridges.imported_tools import make_tool
 from toolglot.bridges.langchain_messages import (
     export_content,
@@ -124,7 +125,7 @@ class _ExportedTool(BaseTool):
         call = exported.make_call(self.name, arguments)
         outcome = run_sync(exported.run(call))
         while isinstance(outcome, ApprovalRequest) and (interrupt := _find_interrupt()) is not None:
-            outcome = run_sync(exported.run(call, read_answer(interrupt(describe_request(outcome)))))
+            outcome = run_sync(exported.run(call, read_answer(interrupt(describe_approval(outcome)))))
         return _export_outcome(run_sync(exported.run_or_refuse(call)) if isinstance(outcome, ApprovalRequest) else outcome)
 
     async def _arun(self, *args: Any, **arguments: Any) -> tuple[Any, Any]:
@@ -132,7 +133,7 @@ class _ExportedTool(BaseTool):
         call = exported.make_call(self.name, arguments)
         outcome = await exported.run(call)
         while isinstance(outcome, ApprovalRequest) and (interrupt := _find_interrupt()) is not None:
-            outcome = await exported.run(call, read_answer(interrupt(describe_request(outcome))))
+            outcome = await exported.run(call, read_answer(interrupt(describe_approval(outcome))))
         return _export_outcome(await exported.run_or_refuse(call) if isinstance(outcome, ApprovalRequest) else outcome)
 
 
@@ -183,7 +184,8 @@ class ChatToolglot(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        return {"model": self.engine.name, "options": repr(self.options)}  # what a cache of replies depends on
+        # What a cache of replies depends on: two servers can have models of the same name.
+        return {"model": self.engine.name, "base_url": self.engine.profile.base_url, "options": repr(self.options)}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         model = {"ls_provider": self.engine.profile.id, "ls_model_name": self.engine.model}

@@ -10,7 +10,8 @@ from typing import Any, Unpack, cast
 from msgspec.structs import replace
 
 from toolglot.approvals import Allow, ApprovalRequest
-from toolglot.bridges.exported_tools import ExportedTools, ExportOptions, describe_request
+from toolglot.bridges.event_streams import describe_approval
+from toolglot.bridges.exported_tools import ExportedTools, ExportOptions
 from toolglot.bridges.imported_tools import ask_user, make_tool
 from toolglot.bridges.messages import explain_missing, find_truncated_calls
 from toolglot.bridges.pydantic_ai_messages import (
@@ -200,7 +201,7 @@ class ToolglotToolset(AbstractToolset[Any]):
         call = self._exported.make_call(name, tool_args, ctx.tool_call_id or "")
         outcome = await self._exported.run(call, Allow() if ctx.tool_call_approved else None)
         if isinstance(outcome, ApprovalRequest):
-            raise ApprovalRequired(describe_request(outcome))
+            raise ApprovalRequired(describe_approval(outcome))
         if outcome.result.is_error:
             raise ToolFailed(outcome.result.text)
         return export_result(outcome.result.content, "result", [])
