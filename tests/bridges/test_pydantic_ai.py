@@ -459,6 +459,20 @@ def test_native_tools_are_the_providers() -> None:
     assert [definition.kind for definition in requests[0].tools] == ["hosted"]
 
 
+def test_a_reply_that_pauses_is_continued() -> None:
+    for is_streaming in (False, True):
+        requests, model = recorder(Reply((Text("Half. "),), "pause"), "say Whole.")
+        agent = Agent(ToolglotModel("simulator:anthropic", transport=model))
+
+        async def stream(agent: Agent[Any, Any] = agent) -> str:
+            async with agent.run_stream("go") as result:
+                return await result.get_output()
+
+        output = asyncio.run(stream()) if is_streaming else run_agent(agent, "go").output
+        assert (output, len(requests)) == ("Half. Whole.", 2)
+        assert requests[1].messages[-1].text == "Half."  # Anthropic refuses a space at the end
+
+
 def test_options_of_native_tools_are_refused() -> None:
     model = ToolglotModel("simulator:anthropic", transport=transport("say ok"))
     with pytest.raises(UserError, match="toolglot has no option 'allowed_domains' of WebSearchTool"):

@@ -274,6 +274,7 @@ class ToolglotModel(Model):
             provider_details=export_details(reply, (*result.losses, *result.repairs)),
             provider_response_id=reply.id or None,
             finish_reason=export_stop(reply),
+            state="suspended" if reply.stop == "pause" else "complete",  # it is continued by the next request
         )
 
     @asynccontextmanager
@@ -393,6 +394,8 @@ class _StreamedReply(StreamedResponse):
         self._usage = export_usage(reply.usage)
         self.provider_details = export_details(reply, (*result.losses, *result.repairs))
         self.provider_response_id, self.finish_reason = reply.id or None, export_stop(reply)
+        if reply.stop == "pause":
+            self.state = "suspended"
 
     async def close_stream(self) -> None:
         await self.batches.aclose()
