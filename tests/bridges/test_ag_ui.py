@@ -211,6 +211,7 @@ def test_requests_become_messages() -> None:
 @pytest.mark.parametrize("body", [
     b"{", b"[]", {"messages": [1]}, {"messages": "x"}, {"threadId": 1},
     {"messages": [{"role": "assistant", "toolCalls": [{"id": "1"}]}]},
+    {"messages": [{"id": "a", "role": "assistant", "toolCalls": 5}, {"id": "a-1", "role": "assistant"}]},
     {"messages": [{"role": "user", "content": [{"type": "image"}]}]}, {"messages": [{"role": "user", "content": 3}]},
 ])  # fmt: skip
 def test_a_wrong_body_is_refused(body: Any) -> None:

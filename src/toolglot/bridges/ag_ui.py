@@ -359,7 +359,7 @@ def _join_replies(items: list[Event]) -> list[Event]:
         reply = replies.get(id.rpartition("-")[0])
         if role == "assistant" and reply is not None:
             reply["content"] = read_text(reply, "content") + read_text(item, "content")
-            reply["toolCalls"] = [*(reply.get("toolCalls") or ()), *read_items(item.get("toolCalls"), "toolCalls")]
+            reply["toolCalls"] = [call for part in (reply, item) for call in read_items(part.get("toolCalls"), "toolCalls")]
         elif role == "reasoning" and reply is not None:
             reply[_LATER_REASONING] = read_text(reply, _LATER_REASONING) + read_text(item, "content")
         else:
