@@ -289,7 +289,7 @@ def test_fields_of_responses_reach_it_and_are_logged_as_lost_elsewhere(caplog: p
         asyncio.run(read())
     assert caplog.text.count("metadata at request: Anthropic Messages has no equivalent") == 2
     headers = ModelSettings(extra_headers={"a": "b"})
-    with pytest.raises(UsageError, match="extra_headers of ModelSettings is not sent; give headers= "):
+    with pytest.raises(UsageError, match=r"ModelSettings\.extra_headers is not supported; pass headers="):
         run(Agent(name="a", model=ToolglotModel("simulator"), model_settings=headers), "go")
 
 

@@ -159,7 +159,7 @@ def test_a_toolset_with_connections_is_imported_in_its_loop() -> None:
     async def main() -> None:
         assert [tool.name for tool in import_tools(FunctionToolset([find]))] == ["find"]
         async with RemoteToolset(FunctionToolset([find])) as toolset:
-            with pytest.raises(UsageError, match="use `await import_toolset"):
+            with pytest.raises(UsageError, match="import it with `await import_toolset"):
                 import_tools(toolset)
             tools = await import_toolset(toolset, effects="read")
             agent = Orchestrator(transport=transport('call find {"name": "x"}', "say ok"), tools=tools)
@@ -475,7 +475,7 @@ def test_a_reply_that_pauses_is_continued() -> None:
 
 def test_options_of_native_tools_are_refused() -> None:
     model = ToolglotModel("simulator:anthropic", transport=transport("say ok"))
-    with pytest.raises(UserError, match="toolglot has no option 'allowed_domains' of WebSearchTool"):
+    with pytest.raises(UserError, match="ToolglotModel does not support 'allowed_domains' of WebSearchTool"):
         run_agent(Agent(model, capabilities=[NativeTool(WebSearchTool(allowed_domains=["example.com"]))]), "go")
 
 

@@ -107,7 +107,7 @@ def test_results_errors_and_approvals() -> None:
 
 def test_arguments_are_never_dropped() -> None:
     tools: dict[str, Any] = {tool.name: tool for tool in export_tools(TOOLS)}
-    with pytest.raises(ToolError, match="add takes 2 arguments, and was given 3"):
+    with pytest.raises(ToolError, match="add takes 2 arguments but was given 3"):
         tools["add"](1, 2, 3)
     assert tools["add"](1, b=2) == "3"
 
@@ -118,7 +118,7 @@ def test_names_that_smolagents_cannot_have_are_refused() -> None:
 
     with pytest.raises(UsageError, match="two tools would be called 'a_b' in smolagents"):
         export_tools([named("a-b"), named("a_b")])
-    with pytest.raises(UsageError, match="the tool 'class' must have a name that Python accepts"):
+    with pytest.raises(UsageError, match="the tool 'class' must have a name that is a Python identifier"):
         export_tools([named("class")])
 
 

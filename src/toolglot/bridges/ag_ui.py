@@ -406,7 +406,7 @@ def _read_content(content: Any, where: str, losses: list[Loss]) -> tuple[Text | 
             case "image" | "audio" | "video" | "document" as kind, {"type": "url", "value": str(url)}:
                 blocks.append(make_media(source.get("mimeType") or "", url=url, family=kind))
             case kind, {"type": "file"}:  # it could be anybody's
-                losses.append(Loss(f"{kind!r:.40}", where, "a front end cannot name files of the provider"))
+                losses.append(Loss(f"{kind!r:.40}", where, "a front end may not refer to the provider's files"))
             case kind, _:
                 raise MalformedRequest(f"{where} has a part of the type {kind!r:.40} that cannot be read")
     return tuple(blocks)

@@ -270,8 +270,8 @@ class ToolglotModel(Model):
         handoffs: list[Handoff[Any, Any]],
         others: Mapping[str, Any],
     ) -> Request:
-        if ignored := next((name for name in ("extra_headers", "extra_query") if getattr(settings, name)), ""):
-            raise UsageError(f"{ignored} of ModelSettings is not sent; give headers= or base_url= to the model")
+        if unsupported := next((name for name in ("extra_headers", "extra_query") if getattr(settings, name)), ""):
+            raise UsageError(f"ModelSettings.{unsupported} is not supported; pass headers= or base_url= to the model")
         if stored := next((name for name, value in others.items() if value), ""):
             raise UsageError(f"{stored} names what OpenAI stores; with other models, pass the whole conversation")
         fields = {

@@ -99,7 +99,7 @@ def _list_tools(toolset: AbstractToolset[Any]) -> dict[str, ToolsetTool[Any]]:
     except StopIteration as e:
         return e.value
     listing.close()
-    raise UsageError("a toolset that waits for a server cannot be imported like this; use `await import_toolset(…)`")
+    raise UsageError("the toolset has to wait for its server; import it with `await import_toolset(…)`")
 
 
 def _make_context(data: Any, **fields: Any) -> RunContext[Any]:
@@ -322,11 +322,11 @@ class ToolglotModel(Model):
     def _build_tools(self, parameters: ModelRequestParameters) -> tuple[ToolDefinition, ...]:
         names = [name for native in parameters.native_tools for name, cls in _NATIVE_TOOLS.items() if isinstance(native, cls)]
         for native in parameters.native_tools:
-            changed = [
+            options = [
                 item.name for item in fields(native) if item.name != "optional" and getattr(native, item.name) != item.default
             ]
-            if changed:
-                raise UserError(f"toolglot has no option {changed[0]!r} of {type(native).__name__}; leave it out")
+            if options:
+                raise UserError(f"ToolglotModel does not support {options[0]!r} of {type(native).__name__}; leave it out")
         functions = (
             ToolDefinition(tool.name, tool.description or "", tool.parameters_json_schema, strict=tool.strict)
             for tool in (*parameters.declared_function_tools, *parameters.output_tools)

@@ -65,8 +65,8 @@ def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[Smol
     exported = ExportedTools(tools, **options)
     smol_tools = [_ExportedTool(exported, name, definition) for name, definition in exported.definitions().items()]
     names = [tool.name for tool in smol_tools]
-    if doubled := next((name for name in names if names.count(name) > 1), ""):
-        raise UsageError(f"two tools would be called {doubled!r} in smolagents; rename one of them")
+    if duplicate := next((name for name in names if names.count(name) > 1), ""):
+        raise UsageError(f"two tools would be called {duplicate!r} in smolagents; rename one of them")
     return list[SmolTool](smol_tools)
 
 
@@ -82,7 +82,7 @@ class _ExportedTool(SmolTool):
     def __init__(self, exported: ExportedTools, name: str, definition: ToolDefinition) -> None:
         self._exported, self.name = exported, name.replace("-", "_").replace(".", "_")
         if not self.name.isidentifier() or iskeyword(self.name):
-            raise UsageError(f"the tool {name!r} must have a name that Python accepts, for smolagents; rename it")
+            raise UsageError(f"the tool {name!r} must have a name that is a Python identifier, for smolagents; rename it")
         self._own_name, self.description = name, definition.description
         schema = definition.parameters or {}
         required, properties = schema.get("required", ()), cast(dict[str, dict[str, Any]], schema.get("properties", {}))
@@ -93,7 +93,7 @@ class _ExportedTool(SmolTool):
 
     def forward(self, *args: Any, **arguments: Any) -> Any:
         if len(args) > len(self.inputs):
-            raise ToolError(f"{self.name} takes {len(self.inputs)} arguments, and was given {len(args)}")
+            raise ToolError(f"{self.name} takes {len(self.inputs)} arguments but was given {len(args)}")
         arguments = {**dict(zip(self.inputs, args, strict=False)), **arguments}
         # A parameter that was left out is None here.
         optional = {key for key, value in self.inputs.items() if value.get("nullable")}
