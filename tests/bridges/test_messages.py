@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
+from langchain_core.messages import HumanMessage
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import Response
 
@@ -67,8 +68,8 @@ def test_system_prompt_is_beside_the_list_where_the_provider_has_it_there() -> N
 @pytest.mark.parametrize("format", WIRES)
 def test_system_prompt_can_be_passed_beside_the_list(format: str) -> None:
     system: Any = {"parts": [{"text": "Be brief."}]} if format == "gemini" else "Be brief."
-    messages = [{"role": "user", "content": "Hi", "parts": [{"text": "Hi"}]}]
-    imported = import_messages(messages, format, system=system)
+    message: dict[str, Any] = {"parts": [{"text": "Hi"}]} if format == "gemini" else {"content": "Hi"}
+    imported = import_messages([{"role": "user", **message}], format, system=system)
     assert [(message.role, message.text) for message in imported] == [("system", "Be brief."), ("user", "Hi")]
 
 
@@ -104,6 +105,31 @@ def test_wrong_input_is_one_sentence() -> None:
                 import_messages(cast(Any, messages), format)
     assert export_messages([], "anthropic").messages == []
     assert import_messages([], "anthropic") == Conversation()
+
+
+OTHER_FORMATS: list[tuple[str, Any, str]] = [
+    ("openai-chat", {"role": "usr", "content": "x"}, "its role is 'usr'"),
+    ("openai-chat", {"content": "x"}, "it has no role"),
+    ("openai-chat", {"role": ["user"], "content": "x"}, "its role is ['user']"),
+    ("openai-chat", {"role": "user", "parts": [{"text": "x"}]}, "it has the key 'parts'"),
+    ("openai-chat", {"role": "user", "content": None}, "it has no content"),
+    ("openai-chat", HumanMessage("x"), "it has no role"),
+    ("gemini", HumanMessage("x"), "it has the key 'content'"),
+    ("gemini", {"role": "user", "content": "x"}, "it has the key 'content'"),
+    ("gemini", {"role": "assistant", "parts": []}, "its role is 'assistant'"),
+    ("anthropic", {"role": "assistant", "content": None, "tool_calls": [{}]}, "it has the key 'tool_calls'"),
+    ("anthropic", {"role": "tool", "content": "x"}, "its role is 'tool'"),
+    ("anthropic", {"role": "user", "content": None}, "it has no content"),
+    ("openai-responses", {"role": "tool", "content": "x"}, "its role is 'tool'"),
+    ("ollama", {}, "it has no role"),
+]
+
+
+@pytest.mark.parametrize(("format", "message", "problem"), OTHER_FORMATS)
+def test_a_list_of_another_format_is_refused(format: str, message: Any, problem: str) -> None:
+    with pytest.raises(MalformedRequest, match=r"^messages\[0\] is not in the format [\w-]+: ") as error:
+        import_messages([message], format)
+    assert problem in str(error.value)
 
 
 def test_a_wire_stands_for_its_provider() -> None:

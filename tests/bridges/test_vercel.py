@@ -170,7 +170,8 @@ def test_requests_become_messages() -> None:
 
 
 @pytest.mark.parametrize("body", [
-    b"{", b"1", {"messages": "x"}, {"messages": [{"role": "user", "parts": [1]}]}, {"id": []},
+    b"{", b"1", {}, {"messages": "x"}, {"messages": [{"role": "user", "parts": [1]}]}, {"id": [], "messages": []},
+    {"messages": [{"role": "user", "content": "of an older version"}]},
     {"messages": [{"role": "user", "parts": [{"type": "file", "url": "data:text/plain,x"}]}]},
     {"messages": [{"role": "user", "parts": [{"type": "file", "url": "data:image/png;base64,@"}]}]},
 ])  # fmt: skip

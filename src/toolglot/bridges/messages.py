@@ -30,6 +30,19 @@ _SYSTEM_FIELDS = {
 }
 
 
+_TURNS = frozenset({"user", "assistant"})
+_CHAT_ROLES = _TURNS | {"system", "developer", "tool", "function"}
+# The roles of a format, and those of the keys in _CONTENT_KEYS that its messages have.
+_FORMATS: dict[str, tuple[frozenset[Any], frozenset[str]]] = {
+    spec.OPENAI_CHAT: (_CHAT_ROLES, frozenset({"content", "tool_calls"})),
+    spec.OPENAI_RESPONSES: (_TURNS | {"system", "developer"}, frozenset({"content"})),
+    spec.ANTHROPIC_MESSAGES: (_TURNS | {"system"}, frozenset({"content"})),
+    spec.GEMINI: (frozenset({"user", "model", "function", "system", None}), frozenset({"parts"})),  # a role may be left out
+    spec.OLLAMA_CHAT: (_CHAT_ROLES, frozenset({"content", "tool_calls"})),
+}
+_CONTENT_KEYS = ("content", "parts", "tool_calls")
+
+
 class ExportedMessages(msgspec.Struct, frozen=True):
     """A conversation in another format, and what that format cannot express."""
 
@@ -71,14 +84,33 @@ def import_messages(messages: Iterable[Any], format: str, *, system: Any = None)
         return import_module(FRAMEWORKS[format]).import_messages(messages, system=system)
     profile = _find_profile(format)
     items = to_plain(list(messages))
-    if any(not isinstance(item, dict) for item in items):
-        raise MalformedRequest("a message must be a dict, or an object of the provider's SDK")
+    for number, item in enumerate(items):
+        _check_item(item, number, profile.wire)
     body: dict[str, Any] = {spec.SPECS[profile.wire].history_field: items, "model": profile.model}
     if system is not None and profile.wire in _SYSTEM_FIELDS:
         body[_SYSTEM_FIELDS[profile.wire]] = to_plain(system)
     elif system is not None:
         items.insert(0, {"role": "system", "content": to_plain(system)})
     return Conversation(decode_request(profile.wire, body, profile=profile.id, model=profile.model).messages)
+
+
+def _check_item(item: Any, number: int, wire: str) -> None:
+    """Refuse what is of another format: decoding is tolerant, and would leave most of it out. Raises MalformedRequest."""
+    if not isinstance(item, dict):
+        raise MalformedRequest("a message must be a dict, or an object of the provider's SDK")
+    fields, problem = cast(dict[str, Any], item), ""
+    roles, keys = _FORMATS.get(wire, (None, frozenset(_CONTENT_KEYS)))
+    if wire == spec.OPENAI_RESPONSES and fields.get("type", "message") != "message":
+        return  # a call, a result, reasoning …
+    role = fields.get("role")
+    if roles is not None and (not isinstance(role, str | None) or role not in roles):
+        problem = f"its role is {role!r:.40}" if "role" in fields else "it has no role"
+    elif foreign := next((key for key in _CONTENT_KEYS if fields.get(key) is not None and key not in keys), ""):
+        problem = f"it has the key {foreign!r}"
+    elif "parts" not in keys and fields.get("content") is None and ("tool_calls" not in keys or role in ("user", "system")):
+        problem = "it has no content"
+    if problem:
+        raise MalformedRequest(f"messages[{number}] is not in the format {wire}: {problem}; is it in another format?")
 
 
 def _find_profile(format: str) -> Profile:

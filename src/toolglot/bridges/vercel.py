@@ -26,6 +26,7 @@ from toolglot.bridges.event_streams import (
     split_prompt,
 )
 from toolglot.bridges.messages import restore_original, store_original
+from toolglot.errors import MalformedRequest
 from toolglot.events import (
     ApprovalNeeded,
     BlockReady,
@@ -229,13 +230,18 @@ def read_request(body: Any) -> FrontEndRequest:
     An answer to an approval has no place for arguments: they can be in the body, as `approvalArguments`, by the approval's id.
     """
     fields, losses = read_body(body), list[Loss]()
-    items = read_items(fields.get("messages"), "messages")
+    if "messages" not in fields:
+        raise MalformedRequest("the body has no messages")
+    items = read_items(fields["messages"], "messages")
     messages: list[Message] = []
     decisions: dict[str, Any] = {}
     arguments = fields.get("approvalArguments")
     arguments = cast(Event, arguments) if isinstance(arguments, dict) else {}
     for number, item in enumerate(items):
-        parts, where = read_items(item.get("parts"), "parts"), f"messages[{number}]"
+        where = f"messages[{number}]"
+        if "parts" not in item:  # of older versions, which have `content`
+            raise MalformedRequest(f"{where} has no parts: it is not of AI SDK 5 or newer")
+        parts = read_items(item["parts"], "parts")
         if item.get("role") == "assistant":
             messages += _read_reply(parts, where, losses)
             decisions = dict(filter(None, (_read_approval(part, arguments) for part in parts)))  # earlier ones have been used
