@@ -49,7 +49,7 @@ class Silent(Hooks):
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"tools": None}, "None cannot be a tool: it cannot be called"),
-    ({"tools": ["double"]}, "'double' cannot be a tool: it cannot be called"),
+    ({"tools": ["double"]}, "'double' cannot be a tool: it cannot be called; a plug-in's tools are load_plugin('tools', NAME)"),
     ({"hooks": [Silent]}, "hooks: pass instances of subclasses of Hooks, not the class Silent"),
     ({"model": None}, "model: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine, not None"),
     ({"config": {"timeout": 3}}, "config: pass a ToolConfig, not dict"),

@@ -1,9 +1,11 @@
 """`toolglot mcp`: its subcommands, each imported when it is used."""
 
+import sys
 from importlib import import_module
 
 import click
 
+from toolglot.cli.printer import write_text
 from toolglot.errors import UnknownName
 
 # subcommand -> its click command in a module of toolglot.cli, and the first line of its help
@@ -36,4 +38,4 @@ class _SubcommandTable(click.Group):
 def mcp(context: click.Context) -> None:
     """Manage MCP servers, or be one."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        write_text(sys.stdout, f"{context.get_help()}\n")

@@ -48,7 +48,7 @@ _PROJECT = click.option("--project", is_flag=True, help=f"Write to the {PROJECT_
 
 @click.command("list")
 @MCP
-@click.option("--start", is_flag=True, help="Start them, and show how they are doing.")
+@click.option("--start", is_flag=True, help="Start them, and show their state.")
 @JSON
 def list_command(mcp_config: tuple[Path, ...], no_mcp: bool, start: bool, json: bool) -> int:
     """List the configured servers.

@@ -102,7 +102,7 @@ class CliServers:
         return self.client.tools if self.client is not None else ()
 
     def status(self) -> "tuple[McpServerStatus, ...]":
-        """Return how each server is doing, also those that could not be started."""
+        """Return the state of each server, also of those that could not be started."""
         from toolglot.mcp.listing import McpServerStatus
 
         failed = (McpServerStatus(name=name, state="failed", error=error) for name, error in self.problems.items())
@@ -129,7 +129,7 @@ class CliServers:
         return new
 
     def restart(self, name: str) -> "McpServerStatus":
-        """Start a server again; return how it is doing. Raises UnknownName, UsageError."""
+        """Start a server again; return its state. Raises UnknownName, UsageError."""
         if name in self.problems:
             raise UsageError(self.problems[name])
         if self.client is None:
@@ -166,7 +166,7 @@ def describe_entry(entry: ServerEntry, *, is_trusted: bool = True) -> str:
 
 
 def describe_status(status: "McpServerStatus") -> str:
-    """Return in a few words how a server is doing."""
+    """Return the state of a server in a few words."""
     if status.state != "ready":
         return f"{status.state}: {status.error}" if status.error else status.state
     counts = [(status.tool_count, "tool"), (status.prompt_count, "prompt"), (status.resource_count, "resource")]

@@ -202,6 +202,8 @@ def prepare(
 
 def _check_skills(instructions: Instructions, setup: Setup, model: str, tools: list[Any]) -> Instructions:
     """Return the instructions without the list of skills if the model cannot load them."""
+    if not instructions.skills:
+        return instructions
     offered = {item.name for item in tools if isinstance(item, Tool)}
     allowed = setup.tool_config(model, offered).allowed_tools
     return instructions if "load_skill" in (offered if allowed is None else allowed) else instructions.unlist_skills()

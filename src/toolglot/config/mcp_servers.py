@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             "url": expand(settings.url),
             "headers": headers,
             "sandbox": self.is_sandboxed,
-            # What a project's server says about its tools is not believed.
+            # What a project's server says about its tools is not trusted.
             "approve": True if self.is_project and settings.approve is None else settings.approve,
             "oauth": None if oauth == McpOAuth() else oauth,
         }
@@ -156,10 +157,10 @@ def find_servers(
         else:
             overlays[entry.name] = entry.settings
     if settings.enabled and any(setting.key.startswith("mcp.servers.") for setting in configuration.withheld):
-        trusting = read_configuration(directory=configuration.project, trusted=True)
-        for entry in _read_settings(trusting, workspace):
-            if entry.is_project and entry.name not in found:
-                withheld[entry.name] = entry
+        with suppress(UsageError):  # what is wrong with the file is told when it is trusted
+            trusting = read_configuration(directory=configuration.project, trusted=True)
+            own_entries = (entry for entry in _read_settings(trusting, workspace) if entry.is_project)
+            withheld |= {entry.name: entry for entry in own_entries if entry.name not in found}
     for file in map(read_server_file, files):
         notes += file.notes
         for entry in _read_entries(file, workspace):

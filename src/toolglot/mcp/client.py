@@ -178,7 +178,7 @@ class McpServers:
         return tuple(resource for connection in self._connections.values() for resource in connection.resources)
 
     def status(self) -> tuple[McpServerStatus, ...]:
-        """Return how each server is doing."""
+        """Return the state of each server."""
         return tuple(connection.status for connection in self._connections.values())
 
     def origin(self, name: str) -> tuple[str, str] | None:

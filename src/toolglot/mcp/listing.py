@@ -97,7 +97,7 @@ class McpPrompt(msgspec.Struct, frozen=True):
 
 
 class McpResource(msgspec.Struct, frozen=True):
-    """Something that a server lets be read; `McpServers.read_resource` returns its contents."""
+    """Something that a server exposes for reading; `McpServers.read_resource` returns its contents."""
 
     server: str
     uri: str
@@ -111,7 +111,7 @@ class McpResource(msgspec.Struct, frozen=True):
 
 
 class McpServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server is doing."""
+    """The state of a server."""
 
     name: str
     state: ServerState

@@ -129,7 +129,7 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> 
         screen.note(f"follows {', '.join(sources)}", "dim")
     if cli_setup.servers is not None:
         count = pluralize(len(cli_setup.servers.status()), "MCP server")
-        screen.note(f"{count} · /mcp shows how they are doing", "dim")
+        screen.note(f"{count} · /mcp shows their state", "dim")
     if reason:
         screen.note(reason, "yellow")
     if cli_setup.has_demo_tools:

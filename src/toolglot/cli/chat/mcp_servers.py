@@ -182,7 +182,7 @@ class ChatServers:
 
 
 def describe(servers: CliServers, name: str) -> str:
-    """Return how a server is doing, what it is, and its sandbox."""
+    """Return the state of a server, what it is, and its sandbox."""
     status = next(status for status in servers.status() if status.name == name)
     entry = servers.catalog.find(name)
     sandbox = servers.sandbox.label if servers.sandbox is not None and entry is not None and entry.is_sandboxed else ""
