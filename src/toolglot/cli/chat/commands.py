@@ -236,7 +236,7 @@ async def show_skills(chat: "Chat", name: str) -> None:
     if not skills:
         screen.note("no skills; they are directories with a SKILL.md in .agents/skills of the project or your home", "dim")
     elif not any(skill.is_listed for skill in skills.values()):
-        screen.note("models are not told of them: the built-in tools are off, or load_skill is not allowed", "yellow")
+        screen.note("models are not told of them: that needs the built-in tool load_skill (try --builtin)", "yellow")
 
 
 @command(

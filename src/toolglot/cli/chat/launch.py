@@ -116,7 +116,9 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> 
         return
     language = agent.view().code_language
     code = f", called from {language}" if language is not None else ""
-    screen.note(f"toolglot · {agent.model} · {len(agent.registry)} tools{code} · /help", "bold")
+    # MCP servers may still be starting.
+    tools = f"{pluralize(len(agent.registry), 'tool')}{' so far' if cli_setup.servers is not None else ''}"
+    screen.note(f"toolglot · {agent.model} · {tools}{code} · /help", "bold")
     if cli_setup.builtins is not None:
         asks_first = cli_setup.configuration.settings.policy.ask is None
         note = "; they ask before they change, run or send anything" if asks_first else ""
@@ -124,7 +126,8 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> 
         if unusable := ", ".join(cli_setup.builtins.unusable):
             screen.note(f"without {unusable}: toolglot doctor says what is missing", "dim")
     sources = [str(path) for path in cli_setup.instructions.files]
-    sources += [pluralize(len(skills), "skill")] if (skills := cli_setup.instructions.skills) else []
+    skills = [skill for skill in cli_setup.instructions.skills if skill.is_listed]
+    sources += [pluralize(len(skills), "skill")] if skills else []
     if sources:
         screen.note(f"follows {', '.join(sources)}", "dim")
     if cli_setup.servers is not None:
