@@ -212,6 +212,8 @@ def answer(message: dict[str, Any]) -> None:
             return
         case "tools/call":
             result = call(params)
+        case "prompts/list" if "stuck" in sys.argv[2:]:
+            return
         case "prompts/list":
             arguments = [{"name": "topic", "required": True}]
             result = {"prompts": [{"name": "explain", "description": "Explain it.", "arguments": arguments}]}

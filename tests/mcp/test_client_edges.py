@@ -208,3 +208,12 @@ def test_endless_lists_end() -> None:
 
 async def _first(work: Awaitable[tuple[list[Any], int]]) -> list[Any]:
     return (await work)[0]
+
+
+def test_a_list_that_never_comes_costs_no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolglot.mcp.connection._LIST_SHARE", 0.01)
+    with McpServers({"s": server(tmp_path, "stuck")}) as servers:
+        (status,) = servers.status()
+        assert (status.state, status.prompt_count) == ("ready", 0)
+        assert status.problems["prompts"] == "the server did not list them within 0.3 s"
+        assert call(servers, "echo", text="hello").text == "hello"

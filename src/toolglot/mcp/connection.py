@@ -43,6 +43,7 @@ _BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 30.0  # a server that lived for so long may be started again at once
 _SIGN_IN_SECONDS = 300.0
 _REFRESH_SECONDS = 0.2  # between two refreshes of lists: a server may announce changes without end
+_LIST_SHARE = 0.2  # of the time for a start: for each list after that of the tools
 _MAX_LOG_LINES = 100  # messages of one connection that are worth a warning
 _SANDBOX_HINT = (
     "(in its sandbox it sees only the workspace and installed programs; sandbox = false in your settings turns that off)"
@@ -323,10 +324,11 @@ class Connection:
         self.expires_at = loop.time() + lifetime / 1000 if lifetime else float("inf")
         old = self.tools
         self.tools = make_tools(self.name, self.server, items, self.calls.call, old, problems)
+        seconds = self.server.start_timeout * _LIST_SHARE
         if offers.prompts is not None:
-            self.prompts = await list_prompts(self.name, client, problems)
+            self.prompts = await list_prompts(self.name, client, problems, seconds)
         if offers.resources is not None:
-            self.resources = await list_resources(self.name, client, problems)
+            self.resources = await list_resources(self.name, client, problems, seconds)
         for tool, problem in problems.items():
             log.info("MCP server %s, tool %s: %s", self.name, tool, problem)
         counts = {"tool_count": len(self.tools), "prompt_count": len(self.prompts), "resource_count": len(self.resources)}

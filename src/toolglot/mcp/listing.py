@@ -1,5 +1,6 @@
 """What a server offers, as our values: tools for a registry, prompts, resources."""
 
+import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
@@ -152,19 +153,23 @@ async def list_all(
     return items[:MAX_ITEMS], lifetime
 
 
-async def _list_items(what: str, list_page: Any, problems: dict[str, str]) -> list[Any]:
-    """Return prompts or resources. A server that cannot list them still has its tools."""
+async def _list_items(what: str, list_page: Any, problems: dict[str, str], seconds: float) -> list[Any]:
+    """Return prompts or resources. A server that cannot list them, or not in time, still has its tools."""
     from mcp_types import METHOD_NOT_FOUND
 
     from mcp import MCPError
 
     try:
         field = what.replace(" ", "_")
-        items, _ = await list_all(
-            lambda cursor: list_page(cursor=cursor, cache_mode="refresh"),
-            lambda page: getattr(page, field),
-            lambda problem: problems.update({what: problem}),
-        )
+        async with asyncio.timeout(seconds):
+            items, _ = await list_all(
+                lambda cursor: list_page(cursor=cursor, cache_mode="refresh"),
+                lambda page: getattr(page, field),
+                lambda problem: problems.update({what: problem}),
+            )
+    except TimeoutError:
+        problems[what] = f"the server did not list them within {seconds:g} s"
+        return []
     except (MCPError, ValueError) as e:
         if getattr(e, "code", 0) != METHOD_NOT_FOUND:  # many servers have no templates
             problems[what] = f"the server cannot list them: {truncate(str(e), 200)}"
@@ -172,7 +177,7 @@ async def _list_items(what: str, list_page: Any, problems: dict[str, str]) -> li
     return items
 
 
-async def list_prompts(name: str, client: "Client", problems: dict[str, str]) -> tuple[McpPrompt, ...]:
+async def list_prompts(name: str, client: "Client", problems: dict[str, str], seconds: float) -> tuple[McpPrompt, ...]:
     """Return the prompts of a server."""
     return tuple(
         McpPrompt(
@@ -185,14 +190,14 @@ async def list_prompts(name: str, client: "Client", problems: dict[str, str]) ->
                 for argument in prompt.arguments or ()
             ),
         )
-        for prompt in await _list_items("prompts", client.list_prompts, problems)
+        for prompt in await _list_items("prompts", client.list_prompts, problems, seconds)
     )
 
 
-async def list_resources(name: str, client: "Client", problems: dict[str, str]) -> tuple[McpResource, ...]:
+async def list_resources(name: str, client: "Client", problems: dict[str, str], seconds: float) -> tuple[McpResource, ...]:
     """Return the resources of a server, and the templates of their addresses."""
-    resources = await _list_items("resources", client.list_resources, problems)
-    templates = await _list_items("resource templates", client.list_resource_templates, problems)
+    resources = await _list_items("resources", client.list_resources, problems, seconds)
+    templates = await _list_items("resource templates", client.list_resource_templates, problems, seconds)
     return tuple(
         McpResource(
             name,
