@@ -717,9 +717,12 @@ async def test_prompts_and_questions_of_mcp_servers(tmp_path: Path) -> None:
         await editor.prompt(session, "/demo:explain gravity", text("[apple.txt]\nIt falls."))
         with pytest.raises(RequestError, match="the prompt needs 'topic': /demo:explain topic"):
             await editor.prompt(session, "/demo:explain")
+        with pytest.raises(RequestError, match="unknown fault"):
+            await editor.prompt(session, "/demo:explain failures", text("fault none"))
     saved = (tmp_path / "state" / "saved" / f"{session}.session").read_text(encoding="utf-8")
     assert "Explain gravity." in saved
     assert "It falls." in saved
+    assert "failures" not in saved  # nothing was answered
 
 
 # ---- what goes wrong

@@ -241,17 +241,17 @@ class EditorSession:
                     await self.presenter.show_event(event)
         except ToolglotError as e:
             # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
-            if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
-                self.agent.undo()
+            if all(message.origin is None for message in self.agent.conversation[length:]):
+                _rewind(self.agent, length)
             await self.presenter.close_calls("the run has failed")
             await self.save()
             raise RequestError(-32603, await describe_error(e, self.agent.engine)) from None
         if result is not None:
-            await self._finish(result)
+            await self._finish(result, length)
         return result
 
-    async def _finish(self, result: RunResult) -> None:
-        """Tell how a run has ended, and save the session."""
+    async def _finish(self, result: RunResult, length: int) -> None:
+        """Tell how a run has ended, and save the session. `length`: of the conversation before it."""
         for line in describe_losses(loss for loss in result.losses if loss not in self._shown_losses):
             await self.presenter.note(line)
         self._shown_losses |= {*result.losses}
@@ -259,7 +259,7 @@ class EditorSession:
         if result.stop != "end":
             await self.presenter.say(f"\n[{describe_stop(result.stop)}]\n")
         if _STOP_REASONS.get(result.stop) == "refusal":
-            self.agent.undo()  # the protocol: what was refused is not part of the next prompt
+            _rewind(self.agent, length)  # the protocol: what was refused is not part of the next prompt
         self.info = replace(self.info, cost=self.info.cost + (result.cost or 0.0))
         await self.save()
         usage = await self.agent.context_usage()
@@ -365,6 +365,12 @@ class EditorSession:
     async def _send_commands(self) -> None:
         commands = list_commands(self)
         await self.send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands))
+
+
+def _rewind(agent: Orchestrator, length: int) -> None:
+    """Remove what was added to a conversation of this length; a prompt may have several messages."""
+    while len(agent.conversation) > length and agent.undo():
+        pass
 
 
 def check_directory(cwd: str) -> str:
