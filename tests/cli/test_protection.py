@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from cli_kit import Patch, run_cli
 
+from toolglot.builtin.programs import find_program
 from toolglot.builtin.shell import sandbox_probe
 from toolglot.builtin.shell.sandbox import SandboxLevel
 
@@ -136,3 +137,12 @@ def test_a_broken_bubblewrap_does_not_hide_the_next(project: Path, tmp_path: Pat
     (tmp_path / "bin/bwrap").chmod(0o755)
     outcome = run_cli("call", "shell", COMMAND, "--yes", PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
     assert (outcome.code, outcome.out, outcome.err) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("level", [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK])
+def test_a_poor_path_is_not_taken_for_a_broken_sandbox(level: SandboxLevel, tmp_path: Path, monkeypatch: Patch) -> None:
+    if reason := PROBE(level):
+        pytest.skip(reason)
+    bubblewrap = find_program("bwrap") or ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert PROBE.__wrapped__(level, bubblewrap) == ""  # not from the cache

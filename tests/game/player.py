@@ -128,6 +128,7 @@ class Player(Terminal):
             "HOME": str(world.home),
             "PATH": f"{world.project}/.venv/bin:/usr/bin:/bin",
             "GAME_API_KEY": "CANARY environment",
+            "PYTHONDONTWRITEBYTECODE": "1",  # of the user's modules, which would look like a change
             "TOOLGLOT_BUILTIN_ALLOW_PRIVATE": address,
             "TOOLGLOT_BUILTIN_BROWSER": "none",
             "TOOLGLOT_POLICY_MAX_ITERATIONS": "60",

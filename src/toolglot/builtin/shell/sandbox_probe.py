@@ -32,9 +32,10 @@ from toolglot.errors import ToolError
 __all__ = ["SandboxProbe", "describe_sandbox", "describe_weakness", "probe_level", "probe_sandbox"]
 
 _CANARY_TIMEOUT = 10
-# Works inside, then tries to write to a protected directory, outside in two ways, and to reach a port of this machine.
+# Works inside, then tries to write to a protected directory, outside in two ways, and to reach a port of this machine. A PATH
+# without chmod and touch is not the fault of the sandbox.
 _CANARY_SCRIPT = (
-    'echo in >"$1/in"; chmod 700 "$1/in"; touch -d @1 "$1/in"; '
+    'PATH="$PATH:/usr/bin:/bin"; echo in >"$1/in"; chmod 700 "$1/in"; touch -d @1 "$1/in"; '
     'echo in 2>&- >"$1/protected/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; '
     '(exec 3<>"/dev/tcp/127.0.0.1/$3") && echo net; echo done'
 )
