@@ -175,7 +175,7 @@ def test_a_form_goes_through_the_approval_path(servers: McpServers) -> None:
         "age (integer, at least 18, default 30)",
         "color (one of red, green): what you like",
     ]
-    assert "does not fit ($.name: is missing)" in second.reason
+    assert "is not valid ($.name: is missing)" in second.reason
 
 
 def deny(request: ApprovalRequest) -> Deny:
@@ -197,7 +197,7 @@ def test_an_address_is_shown_and_never_opened(servers: McpServers) -> None:
         return True
 
     assert '"action": "accept"' in call(servers, "ask_url", approve).text
-    assert requests[0].reason == "s asks you to open an address at pay.example in your browser"
+    assert requests[0].reason == "s asks you to open a page at pay.example in your browser"
     assert requests[0].preview == "Pay first.\nhttps://pay.example/1"
     assert requests[0].form is None
 
@@ -261,7 +261,7 @@ def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
     with McpServers({"s": server(tmp_path)}) as servers:
         result = call(servers, "die")
         assert result.error_kind == "unknown_outcome"
-        assert "it may have run, or not" in result.text
+        assert "may or may not have run" in result.text
         assert call(servers, "echo", text="again").text == "again"
         assert call(servers, "die_once").text == "alive"
     calls = [line.split()[0] for line in lines(tmp_path, "calls")]
@@ -342,7 +342,7 @@ def test_a_server_ends_with_its_children_and_sees_no_keys(tmp_path: Path, monkey
 
 def test_a_server_can_be_restarted_and_closed_ones_say_so(tmp_path: Path) -> None:
     servers = McpServers({"s": server(tmp_path)})
-    with pytest.raises(UsageError, match="not started"):
+    with pytest.raises(UsageError, match="not been started"):
         servers.wait_ready()
     with servers:
         tool = servers.tools[0]
@@ -409,10 +409,10 @@ except Exception as e:
     print(f"{type(e).__name__}: {e}")
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "UsageError: MCP servers need the package mcp; install it with: pip install 'toolglot[mcp]'\n"
+    assert result.stdout == "UsageError: MCP servers need the mcp package; install it with: pip install 'toolglot[mcp]'\n"
 
 
 @pytest.mark.parametrize("servers", [{"x": {"command": "y"}}, [McpServer(command="y")], ".mcp.json"])
 def test_wrong_arguments_are_one_sentence(servers: Any) -> None:
-    with pytest.raises(UsageError, match=r"^McpServers takes a dict of names and McpServer\(…\); .*load_servers\(FILE\)"):
+    with pytest.raises(UsageError, match=r"^McpServers takes a dict of names to McpServer\(…\); .*load_servers\(FILE\)"):
         McpServers(servers)

@@ -77,7 +77,7 @@ def test_an_agent_that_refuses_tools_hurts_nobody_else(tmp_path: Path, caplog: p
         assert (servers.status()[0].state, agent.tool_names) == ("ready", ("mcp__s__echo",))
         with pytest.raises(ValueError, match="no more tools"):
             servers.watch(refusing)
-    assert "an agent cannot use the tools of MCP servers: ValueError('no more tools')" in caplog.text
+    assert "an agent cannot use the MCP servers' tools: ValueError('no more tools')" in caplog.text
 
 
 def test_a_server_may_die_while_the_user_thinks(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_call_ends_if_the_function_that_decides_fails(tmp_path: Path) -> None:
 def test_a_server_cannot_ask_without_end(tmp_path: Path) -> None:
     with McpServers({"s": server(tmp_path)}) as servers:
         result = call(servers, "nag", lambda request: True)
-    assert result.text == "21 answers\n[s asked for more information again and again, which was declined]"
+    assert result.text == "21 answers\n[s asked for more information too often; the question was declined]"
 
 
 def test_an_open_question_is_not_asked_in_another_process(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_tools_whose_names_collide_take_nobody_down() -> None:
     tools = make_tools("s", McpServer(command="x"), items, AsyncMock(), {}, problems)
     assert [*tools] == names[:1]
     assert "the first 10000 are used" in problems[names[0]]
-    assert problems[names[1]] == f"left out: its name is shortened to that of {names[0]}"
+    assert problems[names[1]] == f"left out: its shortened name is the same as that of {names[0]}"
     again: dict[str, str] = {}
     assert make_tools("s", McpServer(command="x"), items, AsyncMock(), tools, again) == tools
     assert again == problems
@@ -202,7 +202,7 @@ def test_endless_lists_end() -> None:
     assert problems == []
     assert fetch_all({None: Page([1], "a"), "a": Page([2], "b"), "b": Page([3], "a")}) == [1, 2, 3]
     assert len(fetch_all(None)) == MAX_ITEMS
-    assert "goes in circles" in problems[0]
+    assert "repeats a page" in problems[0]
     assert "is too long" in problems[1]
 
 

@@ -45,11 +45,11 @@ async def test_our_client_and_our_server_understand_each_other() -> None:
         assert (ready.state, ready.protocol) == ("ready", "2026-07-28")
         assert (refused.state, refused.error) == (
             "failed",
-            "it answered with HTTP 401: it does not accept what the header Authorization says",
+            "it responded with HTTP 401: it does not accept the Authorization header",
         )
         assert wants_sign_in.state == "failed"
         assert "Traceback" not in wants_sign_in.error
-        assert wants_sign_in.error.endswith("; if it wants a token instead, send it in the header Authorization")
+        assert wants_sign_in.error.endswith("; if it expects a token instead, set it in the Authorization header")
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
@@ -224,9 +224,9 @@ def test_answers_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_module, "MAX_MESSAGE", 100_000)
     with serve() as (url, _), McpServers({"s": McpServer(url=url)}) as servers:
         huge, compressed, failed = call(servers, "huge"), call(servers, "gzip"), call(servers, "fail")
-        assert "(it sent more than 0 MB at once): it may have run, or not" in huge.text
-        assert "(it sent compressed data (gzip) without being asked for that)" in compressed.text
-        assert failed.text == "s: it answered with HTTP 500"
+        assert "(it sent more than 0 MB at once), which may or may not have run" in huge.text
+        assert "(it sent compressed data (gzip) that was not requested)" in compressed.text
+        assert failed.text == "s: it responded with HTTP 500"
         assert call(servers, "who").text == "?", "the connection is made again"
 
 
@@ -254,7 +254,7 @@ def test_tokens_are_stored_for_their_address_alone(tmp_path: Path, monkeypatch: 
         follow(address)
 
     with serve(oauth=True) as (url, log), serve(oauth=True) as (other_url, _):
-        assert status_of(McpServer(url=url)).error == "s wants you to sign in; run: toolglot mcp test s"
+        assert status_of(McpServer(url=url)).error == "s requires you to sign in; run: toolglot mcp test s"
         with McpServers({"s": McpServer(url=url)}, sign_in=sign_in) as servers:
             assert call(servers, "who").text == "?"
         assert shown == ["s"]
@@ -288,4 +288,4 @@ def test_a_token_that_has_expired_is_refreshed_without_the_user(tmp_path: Path, 
         assert status_of(McpServer(url=url)).state == "ready"
         assert log[2:] == ["initialize", "token refresh_token registered", "initialize"]
         file.write_text(json.dumps({**stored, "tokens": {"wrong": 1}, "client": [], "expires_at": "soon"}))
-        assert status_of(McpServer(url=url)).error == "s wants you to sign in; run: toolglot mcp test s"
+        assert status_of(McpServer(url=url)).error == "s requires you to sign in; run: toolglot mcp test s"

@@ -69,7 +69,7 @@ def test_only_so_many_items_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
     repair_result(result, "2025-11-25", lambda kind, name, reason: problems.append((kind, name, reason)))
     assert len(checked) == 2 * MAX_ITEMS
     assert max(map(len, checked)) < 9
-    assert problems == [("resources", "*", f"what comes after the first {MAX_ITEMS}")]
+    assert problems == [("resources", "*", f"everything after the first {MAX_ITEMS}")]
     assert len(result["resources"]) == MAX_ITEMS
     assert result["content"][MAX_ITEMS:] == [{"type": "text", "text": f"[{100_000 - MAX_ITEMS} more parts were left out]"}]
 

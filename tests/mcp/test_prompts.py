@@ -28,8 +28,8 @@ def test_arguments_are_read_from_a_line(text: str, arguments: dict[str, str]) ->
     ("prompt", "text", "message"),
     [
         (PROMPT, "", "the prompt needs 'branch': /git:review branch [focus]"),
-        (PROMPT, "branch=a focus=b c", "the prompt git:review takes 2 arguments, and 'c' is one too many"),
-        (McpPrompt("git", "log"), "main", "the prompt git:log takes no arguments, and 'main' is one too many"),
+        (PROMPT, "branch=a focus=b c", "the prompt git:review takes 2 arguments: 'c' is one too many"),
+        (McpPrompt("git", "log"), "main", "the prompt git:log takes no arguments: 'main' is one too many"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(prompt: McpPrompt, text: str, message: str) -> None:

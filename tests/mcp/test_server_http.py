@@ -88,7 +88,7 @@ async def test_without_the_token_nothing_is_served(caplog: pytest.LogCaptureFixt
 async def test_other_machines_need_a_token() -> None:
     server = McpToolServer([add])
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.com", "localhost.evil.example", "127.0.0.1.evil.example"):
-        with pytest.raises(UsageError, match="token is needed"):
+        with pytest.raises(UsageError, match="token is required"):
             http_app(server, host=host)
     for token in ("short", "with spaces in it, and long", "é" * 20):
         with pytest.raises(UsageError, match="at least 16"):
@@ -122,7 +122,7 @@ async def test_an_address_in_use_is_an_error_of_one_sentence() -> None:
         with pytest.raises(ToolglotError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
             async with serve_http(McpToolServer([add]), port=httpx.URL(url).port or 0):
                 pass
-    for host, message in (("127.0.0.999", r"127\.0\.0\.999:0: [\w ]+"), ("ä" * 100, "'ä+': it is not a valid name of a host")):
+    for host, message in (("127.0.0.999", r"127\.0\.0\.999:0: [\w ]+"), ("ä" * 100, "'ä+': it is not a valid host name")):
         with pytest.raises(ToolglotError, match=f"^cannot listen on {message}$"):
             async with serve_http(McpToolServer([add]), host, token=TOKEN):
                 pass

@@ -67,7 +67,7 @@ def test_no_work_is_accepted_while_it_ends() -> None:
     is_cancelled.wait()
     with pytest.raises(UsageError, match="are closed"):
         server_thread.post(lambda: None)
-    with pytest.raises(UsageError, match="not started"):
+    with pytest.raises(UsageError, match="not been started"):
         server_thread.submit(asyncio.sleep(0))
     may_end.set()
     closer.join()

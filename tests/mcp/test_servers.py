@@ -14,7 +14,7 @@ from toolglot.mcp.servers import McpOAuth, McpServer
     [
         ({}, "a command or a url, and neither is set"),
         ({"command": "x", "url": "http://localhost"}, "both are set"),
-        ({"url": "localhost:80/mcp"}, "begins with http:// or https://"),
+        ({"url": "localhost:80/mcp"}, "must begin with http:// or https://"),
         ({"command": "x", "timeout": 0}, "timeout of McpServer"),
         ({"command": "x", "args": "y"}, "args of McpServer"),
     ],

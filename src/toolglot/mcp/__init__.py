@@ -36,6 +36,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'toolglot.mcp' has no attribute {name!r}")
     try:
         value = globals()[name] = getattr(import_module(f"toolglot.mcp.{_HOME[name]}"), name)
-    except ModuleNotFoundError as e:  # also of a package that the SDK needs
-        raise ImportError(f"MCP needs a package that is missing ({e}): run `pip install 'toolglot[mcp]'`") from None
+    except ModuleNotFoundError as e:  # includes packages that the SDK needs
+        raise ImportError(f"MCP support needs a missing package ({e}): run `pip install 'toolglot[mcp]'`") from None
     return value

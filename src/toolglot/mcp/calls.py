@@ -1,4 +1,4 @@
-"""Calls of a server's tools, prompts and resources, each in a task of its own in the event loop of the servers."""
+"""Calls to a server's tools, prompts and resources, each in its own task in the servers' event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,27 +29,27 @@ _current_call: ContextVar[RemoteCall | None] = ContextVar("toolglot_mcp_call", d
 _URL_ELICITATION_REQUIRED = -32042
 _CAUSE_SECONDS = 0.5
 HTTP_ERROR = "Server returned an error response"
-"""The SDK's words for any status that is an error."""
+"""The SDK's message for any HTTP error status."""
 
 
 def first_error(error: BaseException) -> Exception:
-    """Return the first exception of a group, which is the cause of the others."""
+    """Return the first exception in a group, which caused the others."""
     while isinstance(error, BaseExceptionGroup):
         error = cast(BaseExceptionGroup[Exception], error).exceptions[0]
     return cast(Exception, error)
 
 
 def explain_error(error: BaseException) -> str:
-    """Say in a few words what went wrong; of an answer that is not valid, what is wrong with it first."""
+    """Describe an error briefly. For an invalid response, describe its first problem."""
     error = first_error(error)
     if type(error).__module__.startswith("pydantic"):
         issue = cast(Any, error).errors()[0]
-        return f"its answer is not valid MCP ({'.'.join(map(str, issue['loc']))}: {issue['msg']})"
+        return f"its response is not valid MCP ({'.'.join(map(str, issue['loc']))}: {issue['msg']})"
     return describe_error(error)
 
 
 class ServerCalls:
-    """The calls of one server. They go through whatever connection there is, and wait for a new one if there is none."""
+    """The calls to one server. They use its current connection, and wait for a new one if there is none."""
 
     def __init__(self, link: "Connection") -> None:
         self._link = link
@@ -58,10 +58,10 @@ class ServerCalls:
     async def elicit(self, context: Any, params: "mcp_types.ElicitRequestParams") -> "mcp_types.ElicitResult":
         from mcp_types import ElicitResult
 
-        # Over a pipe, the older protocol does not say which call a question belongs to: the latest is the best guess.
+        # Over stdio, the older protocol does not say which call a question belongs to: the latest is the best guess.
         call = _current_call.get() or (self._running[-1] if self._running else None)
         if call is None:
-            log.info("MCP server %s asked a question although it was not called; it was declined", self._link.name)
+            log.info("MCP server %s asked a question outside of a call; the question was declined", self._link.name)
             return ElicitResult(action="decline")
         return await call.elicit(params)
 
@@ -73,7 +73,7 @@ class ServerCalls:
         call = RemoteCall(self._link.name, context, self._link.server.timeout, self._link.thread.loop)
         work = self._run_call(call, tool, arguments, is_repeatable)
         try:
-            self._link.thread.post(call.start, work)  # with the caller's context variables: its trace goes on
+            self._link.thread.post(call.start, work)  # with the caller's context variables, so that its trace continues
         except UsageError:
             work.close()
             raise ToolError(f"{self._link.name} is closed; the call did not run.", code="mcp_not_connected") from None
@@ -103,15 +103,15 @@ class ServerCalls:
             raise ToolError(f"{message} It may have had effects.", kind="timeout", code="mcp_timeout") from None
         except ToolError:
             raise
-        except Exception as e:  # a result that is not valid MCP, or endless questions
+        except Exception as e:  # a result that is not valid MCP, or too many questions
             message = f"{self._link.name} may have run the call, but {truncate(explain_error(e), 300)}."
             raise ToolError(redact(message, self._link.server.secrets), code="mcp_error") from None
         finally:
             self._running.remove(call)
 
     async def _get_client(self) -> "Client":
-        """Wait for the server, and start it again if it has died."""
-        if not self._link.server.enabled:  # nobody would start it
+        """Wait for the server; restart it if it has died."""
+        if not self._link.server.enabled:  # nothing would start it
             raise ToolError(f"{self._link.name} is disabled in the settings.", code="mcp_not_connected")
         if not self._link.is_connected:
             self._link.settled.clear()
@@ -125,18 +125,18 @@ class ServerCalls:
         return self._link.client
 
     async def _may_repeat(self, error: Any, client: "Client", is_repeatable: bool) -> bool:
-        """Return whether a call can be made once more: it did not run, or running it twice does no harm."""
+        """Return whether a call can be retried: it did not run, or running it twice is harmless."""
         from mcp_types import CONNECTION_CLOSED
 
-        if error.message == "Session terminated":  # the SDK's words for 404: the server has forgotten us
-            if self._link.client is client:  # otherwise another call has noticed it first
+        if error.message == "Session terminated":  # the SDK's message for 404: the server no longer knows the session
+            if self._link.client is client:  # otherwise another call noticed first
                 self._link.end("its session has expired")
             return True
         if error.code != CONNECTION_CLOSED:
             return False
         deadline = self._link.thread.loop.time() + _CAUSE_SECONDS
         while self._link.client is client and not self._link.lost.is_set() and self._link.thread.loop.time() < deadline:
-            await asyncio.sleep(0.01)  # the cause comes after the effect: the SDK ends calls first
+            await asyncio.sleep(0.01)  # the SDK ends calls before it reports the cause
         return is_repeatable or self._link.is_unreachable
 
     def _make_error(self, error: Any) -> ToolError:
@@ -144,23 +144,25 @@ class ServerCalls:
 
         if error.code == CONNECTION_CLOSED:
             reason = self._link.end_reason or self._link.status.error or error.message
-            message = f"The connection to {self._link.name} was lost while the call ran ({reason}): it may have run, or not. "
-            message += "Find out before you repeat it."
+            message = (
+                f"The connection to {self._link.name} was lost during the call ({reason}), which may or may not have run. "
+            )
+            message += "Check its effects before you retry it."
             return ToolError(message, kind="unknown_outcome", code="mcp_connection_lost")
-        text = f"it answered with HTTP {self._link.http_status}" if error.message == HTTP_ERROR else error.message
+        text = f"it responded with HTTP {self._link.http_status}" if error.message == HTTP_ERROR else error.message
         message = f"{self._link.name}: {truncate(text, 2000)}"
         if error.code == _URL_ELICITATION_REQUIRED:
-            data = cast(dict[str, Any], error.data or {})  # the SDK has checked it
+            data = cast(dict[str, Any], error.data or {})  # validated by the SDK
             addresses = [str(item.get("url")) for item in data.get("elicitations", ())]
-            message += f" The user has to open this first: {', '.join(addresses)}"
+            message += f" The user must open this URL first: {', '.join(addresses)}"
         kind = "validation" if error.code == INVALID_PARAMS else "execution"
         return ToolError(redact(message, self._link.server.secrets), kind=kind, code="mcp_error")
 
     @staticmethod
     async def accept_result(name: str, result: "mcp_types.CallToolResult") -> None:
-        """Take the place of the SDK's check against the output schema: it would throw away the result of a call that has run.
+        """Replace the SDK's check against the output schema, which would discard the result of a call that has run.
 
-        The pattern of a schema can also take for ever, with every thread of the program stopped.
+        A schema's pattern could also take forever to match, and block every thread of the program.
         """
 
     # ---- prompts and resources
@@ -171,7 +173,7 @@ class ServerCalls:
         return tuple(map(convert_resource, result.contents))
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> tuple[Message, ...]:
-        """Return the messages of a prompt. Raises ToolError."""
+        """Return a prompt's messages. Raises ToolError."""
         result = await self._ask(lambda client: client.get_prompt(name, arguments))
         return convert_messages(result.messages)
 

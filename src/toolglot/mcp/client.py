@@ -1,7 +1,7 @@
 """MCP servers whose tools an agent can use, from any thread and any event loop.
 
-All servers share one event loop in a thread of their own: a server that hangs holds up nobody, and several agents can use the
-same servers. What is known of them is replaced as a whole, so that it can be read at any time.
+All servers share one event loop in a separate thread, so that a server that hangs does not block anything else, and several
+agents can use the same servers. Their state is replaced as a whole, so that it can be read at any time.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["McpServers"]
 
 log = getLogger("toolglot.mcp")
-for _name in ("mcp", "client"):  # the SDK's loggers: where nobody has set up logging, their tracebacks would be printed
+for _name in ("mcp", "client"):  # the SDK's loggers: if logging is not configured, their tracebacks would be printed
     getLogger(_name).addHandler(NullHandler())
 
 
@@ -41,18 +41,18 @@ class Agent(Protocol):
 
 
 class McpServers:
-    """Some MCP servers, by name. As a context manager, it connects to all of them at once and waits for them.
+    """MCP servers by name. As a context manager, it connects to all of them concurrently and waits until they are ready.
 
-    A server that fails is reported by `status`; the others can be used all the same.
+    `status` reports servers that fail; the others still work.
 
     Args:
-        servers: What to start or to connect to.
-        launch: Returns what to start instead of a server's own command, such as a sandbox around it.
-        on_change: Told in one sentence what has changed after the start: "github: 2 tools added", and which servers fail.
-        roots: Directories that servers are told to work in.
-        sign_in: Shows the user the address at which to sign in to a server: its name, the address. Without it, a server that
-            wants the user to sign in fails.
-        authenticate: Returns an `httpx2.Auth` for a server, or None, instead of the usual way to sign in.
+        servers: The servers to start or connect to.
+        launch: Returns the server to start instead, for example with its command wrapped in a sandbox.
+        on_change: Called with one sentence for each change after the start ("github: 2 tools added") and each failure.
+        roots: Directories in which servers should work.
+        sign_in: Called with a server's name and a URL; shows the user where to sign in. Without it, a server that requires
+            signing in fails.
+        authenticate: Returns an `httpx2.Auth` for a server, or None to sign in with OAuth.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class McpServers:
     ) -> None:
         if not isinstance(servers, Mapping) or not all(isinstance(each, McpServer) for each in servers.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
-                "McpServers takes a dict of names and McpServer(…); toolglot.mcp.load_servers(FILE) returns that of a file"
+                "McpServers takes a dict of names to McpServer(…); toolglot.mcp.load_servers(FILE) reads one from a file"
             )
         if servers and find_spec("mcp") is None:
-            raise UsageError("MCP servers need the package mcp; install it with: pip install 'toolglot[mcp]'")
+            raise UsageError("MCP servers need the mcp package; install it with: pip install 'toolglot[mcp]'")
         self._thread = ServerThread()
         self._lock = threading.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -94,12 +94,12 @@ class McpServers:
                 )
                 for name, server in servers.items()
             }
-        weakref.finalize(self, self._thread.finalize)  # also when the program ends
+        weakref.finalize(self, self._thread.finalize)  # also runs when the program ends
 
     # ---- start and end
 
     def start(self) -> None:
-        """Begin to connect to all servers, in the background. Calling it again does nothing."""
+        """Start connecting to all servers in the background. Calling it again does nothing."""
 
         def run_all() -> None:
             servers = [connection for connection in self._connections.values() if connection.server.enabled]
@@ -109,7 +109,7 @@ class McpServers:
             self._thread.post(run_all)
 
     def wait_ready(self, timeout: float | None = None) -> None:
-        """Wait until every server is ready or has failed, at most for some seconds; each has its own limit besides."""
+        """Wait until every server is ready or has failed, for at most `timeout` seconds; each also has its own limit."""
         self._thread.submit(self._wait_settled(timeout)).result()
 
     async def wait_ready_async(self, timeout: float | None = None) -> None:
@@ -124,7 +124,7 @@ class McpServers:
                         await connection.settled.wait()
 
     def restart(self, name: str) -> None:
-        """Connect to a server again, and wait for it; `status` says how it went. Raises UnknownName."""
+        """Reconnect to a server and wait for it; check `status` for the outcome. Raises UnknownName."""
         connection = self._get(name)
         if not connection.server.enabled:
             raise UsageError(f"the MCP server {name} is disabled in the settings")
@@ -136,7 +136,7 @@ class McpServers:
         self._thread.submit(restart()).result()
 
     def close(self) -> None:
-        """Disconnect from all servers, and end those that were started here."""
+        """Disconnect from all servers, and stop those that were started here."""
         self._thread.close()
 
     def __enter__(self) -> Self:
@@ -155,16 +155,16 @@ class McpServers:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
-    # ---- what there is
+    # ---- contents
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of all servers that are or were connected, for an agent or a registry."""
+        """The tools of all servers that are or have been connected, for an agent or a registry."""
         return tuple(tool for connection in self._connections.values() for _, tool in [*connection.tools.values()])
 
     def __iter__(self) -> Iterator[Tool]:
-        if not self._thread.is_started and self._connections:  # an agent without tools would not be noticed
-            raise UsageError("the MCP servers are not started; use `with servers:` or servers.start()")
+        if not self._thread.is_started and self._connections:  # otherwise an agent would silently have no tools
+            raise UsageError("the MCP servers have not been started; use `with servers:` or servers.start()")
         return iter(self.tools)
 
     @property
@@ -174,7 +174,7 @@ class McpServers:
 
     @property
     def resources(self) -> tuple[McpResource, ...]:
-        """The resources of all servers, and the templates of their addresses."""
+        """The resources and resource templates of all servers."""
         return tuple(resource for connection in self._connections.values() for resource in connection.resources)
 
     def status(self) -> tuple[McpServerStatus, ...]:
@@ -182,7 +182,7 @@ class McpServers:
         return tuple(connection.status for connection in self._connections.values())
 
     def origin(self, name: str) -> tuple[str, str] | None:
-        """Return the server and its own name of a tool; None if it is of no server here."""
+        """Return a tool's server and its name there; None if it belongs to none of these servers."""
         for connection in self._connections.values():
             for own_name, (_, tool) in [*connection.tools.items()]:
                 if tool.name == name:
@@ -194,7 +194,7 @@ class McpServers:
         return await asyncio.wrap_future(self._thread.submit(self._get(server).calls.read_resource(uri)))
 
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
-        """Return the messages of a prompt. Raises UnknownName for the server, ToolError if there are none."""
+        """Return the messages of a prompt. Raises UnknownName for the server, ToolError if it has none."""
         return await asyncio.wrap_future(self._thread.submit(self._get(server).calls.get_prompt(name, dict(arguments or {}))))
 
     def _get(self, name: str) -> "Connection":
@@ -205,7 +205,7 @@ class McpServers:
     # ---- changes
 
     def watch(self, agent: Agent) -> None:
-        """Keep the tools of an agent up to date: its conversations are told what was added and removed."""
+        """Keep an agent's tools up to date; its conversations record which tools were added and removed."""
         with self._lock:
             self._agents.setdefault(agent, {})
             self._update_agent(agent)
@@ -214,7 +214,7 @@ class McpServers:
         tools = {tool.name: tool for tool in self.tools}  # under the lock: the latest state must be the last one applied
         known = self._agents[agent]
         for name in [name for name in known if name not in tools]:
-            with suppress(UnknownName):  # the program has removed it itself
+            with suppress(UnknownName):  # the program removed it itself
                 agent.remove_tools([name])
         if new := [tool for name, tool in tools.items() if known.get(name) is not tool]:
             agent.add_tools(new, replace=True)
@@ -225,11 +225,11 @@ class McpServers:
             for agent in [*self._agents]:
                 try:
                     self._update_agent(agent)
-                except Exception as e:  # which is not the fault of the server, nor of other agents
-                    log.warning("an agent cannot use the tools of MCP servers: %r", e)
+                except Exception as e:  # must not affect the server or other agents
+                    log.warning("an agent cannot use the MCP servers' tools: %r", e)
 
     def _note_change(self, connection: "Connection", added: dict[str, Tool], removed: dict[str, Tool]) -> None:
-        """Tell of a change, in the thread of the servers."""
+        """Report a change; runs in the servers' thread."""
         self._update_agents()
         state, text = connection.status.state, ""
         if state == "failed":

@@ -1,7 +1,7 @@
-"""One server: started, asked what it offers, called, and started again when it has died. All of it in one event loop.
+"""One server: starts it, lists what it offers, calls it, and restarts it when it has died, all in one event loop.
 
-A connection is a task of its own (`run`): the SDK's cancel scopes must be left by the task that entered them. Calls run in
-tasks of their own beside it, so that one that hangs or is cancelled does not disturb the others.
+A connection is a separate task (`run`), because the SDK's cancel scopes must be exited by the task that entered them. Each call
+also runs in its own task, so that one that hangs or is cancelled does not disturb the others.
 """
 
 import asyncio
@@ -38,21 +38,19 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 log = getLogger("toolglot.mcp")
-_MAX_ATTEMPTS = 5  # to connect again; after that, only a call or the user starts another
+_MAX_ATTEMPTS = 5  # reconnection attempts; after these, only a call or the user starts another
 _BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.5, 30.0
-_STABLE_SECONDS = 30.0  # a server that lived for so long may be started again at once
+_STABLE_SECONDS = 30.0  # a server that ran this long may be restarted at once
 _SIGN_IN_SECONDS = 300.0
-_REFRESH_SECONDS = 0.2  # between two refreshes of lists: a server may announce changes without end
-_LIST_SHARE = 0.2  # of the time for a start: for each list after that of the tools
-_MAX_LOG_LINES = 100  # messages of one connection that are worth a warning
-_SANDBOX_HINT = (
-    "(in its sandbox it sees only the workspace and installed programs; sandbox = false in your settings turns that off)"
-)
+_REFRESH_SECONDS = 0.2  # between refreshes of the lists: a server may announce changes endlessly
+_LIST_SHARE = 0.2  # of `start_timeout`, for each list after the tools
+_MAX_LOG_LINES = 100  # per connection; later messages are logged at DEBUG
+_SANDBOX_HINT = "(its sandbox exposes only the workspace and installed programs; sandbox = false in your settings turns it off)"
 _LEVELS = {"debug": DEBUG, "info": DEBUG, "notice": DEBUG, "warning": INFO}
 
 
 class Connection:
-    """A server. `launch` returns what to start instead of it; `on_change` is told which tools are new, and which are gone."""
+    """A server. `launch` returns the server to start instead; `on_change` receives its new tools and its removed tools."""
 
     def __init__(
         self,
@@ -85,19 +83,19 @@ class Connection:
         self.expires_at = float("inf")
         self._log_lines = 0
         self.settled = asyncio.Event()
-        """Set while it is ready or has failed; not while it is being connected."""
+        """Set while it is ready or has failed, but not while it is connecting."""
         self.was_settled = False
-        """It has been ready or has failed before: what changes from then on is news."""
+        """It has been ready or has failed before, so later changes are reported."""
         self.is_unreachable = False
-        """The last connection has ended because no request could be sent."""
+        """The last connection ended because no request could be sent."""
         self.lost = asyncio.Event()
         """The connection has ended."""
         self.wanted = asyncio.Event()
-        """Somebody wants it to be connected now."""
+        """A connection is wanted now."""
         self.changed = asyncio.Event()
         """What it offers has changed."""
 
-    # ---- the life of a server
+    # ---- life cycle
 
     async def run(self) -> None:
         """Keep the server connected until this is cancelled."""
@@ -120,7 +118,7 @@ class Connection:
                 self.client = None
                 self._set_state("stopped")
                 raise
-            except (Exception, BaseExceptionGroup) as e:  # groups are of the SDK's tasks
+            except (Exception, BaseExceptionGroup) as e:  # the SDK's tasks raise groups
                 error = self._explain(e)
                 self.is_unreachable = type(first_error(e)).__name__ in ("ConnectError", "ConnectTimeout")
             self.client = None
@@ -145,7 +143,7 @@ class Connection:
         return self.client is not None and not self.lost.is_set()
 
     def reconnect(self) -> None:
-        """Connect again, now; a start that is under way is not repeated."""
+        """Reconnect now, unless it is already connecting."""
         self.settled.clear()
         if self.client is not None:
             self.lost.set()
@@ -161,7 +159,7 @@ class Connection:
 
     @asynccontextmanager
     async def _connect(self) -> "AsyncGenerator[Client]":
-        """Start the server and ask what it offers, within its time."""
+        """Start the server and list what it offers, within its `start_timeout`."""
         from mcp_types import Implementation
 
         from mcp import Client
@@ -199,8 +197,8 @@ class Connection:
             if self._launch is not None:
                 server = await asyncio.to_thread(self._launch, self.name, server)
             elif server.sandbox:
-                raise UsageError("it has to run in a sandbox: pass launch=, which makes one, or remove sandbox=True")
-            self._tail = OutputTail(self.name)  # what an earlier process said last explains nothing
+                raise UsageError("it must run in a sandbox: pass launch=, which creates one, or remove sandbox=True")
+            self._tail = OutputTail(self.name)  # an earlier process's output explains nothing
             return stdio_transport(server, self._tail, self.end)
         auth = self._authenticate(self.name, server) if self._authenticate is not None else None
         has_header = any(header.lower() == "authorization" for header in server.headers)
@@ -227,11 +225,11 @@ class Connection:
         self.http_status = status
 
     def _wait_for_user(self) -> None:
-        if self._clock is not None and not self._clock.expired():  # a call may have to ask for more rights later
+        if self._clock is not None and not self._clock.expired():  # a later call may need further permissions
             self._clock.reschedule(asyncio.get_running_loop().time() + _SIGN_IN_SECONDS)
 
     def _explain(self, error: BaseException) -> str:
-        """Say in one sentence why the server cannot be used."""
+        """Return one sentence on why the server cannot be used."""
         error = first_error(error)
         module = type(error).__module__
         if isinstance(error, TimeoutError):
@@ -243,32 +241,32 @@ class Connection:
         elif module.startswith("mcp.client.auth"):
             reason = f"signing in failed: {str(error).strip()}"
             if self.http_status == 401:
-                reason += "; if it wants a token instead, send it in the header Authorization"
+                reason += "; if it expects a token instead, set it in the Authorization header"
         elif module.startswith("mcp"):
-            # When something else is wrong, we end it: that is not the reason.
+            # After another failure we close the connection ourselves: that is not the cause.
             reason = self.end_reason if str(error) == "Connection closed" and self.end_reason else str(error)
         else:
             reason = explain_error(error)
         return self._complete(reason)
 
     def _complete(self, reason: str) -> str:
-        """Add what the server said last, and hide what nobody may see."""
+        """Add the server's last output, and redact secrets."""
         if reason == HTTP_ERROR:
-            reason = f"it answered with HTTP {self.http_status}"
+            reason = f"it responded with HTTP {self.http_status}"
             if self.http_status in (401, 403):
-                reason += ": it does not accept what the header Authorization says"
+                reason += ": it does not accept the Authorization header"
         has_exited = reason.startswith("it exited")
         if self.server.command and self._tail.last_line:
             reason += f"; last output: {self._tail.last_line}"
         reason = truncate(redact(reason.replace("\n", " "), self.server.secrets, by_name=True), 600)
         return f"{reason} {_SANDBOX_HINT}" if has_exited and self.server.sandbox else reason
 
-    # ---- what it offers
+    # ---- tools, prompts and resources
 
     async def _serve(self, client: "Client") -> None:
-        """Keep what is known of the server up to date, until it is gone."""
+        """Keep the server's lists up to date until the connection is lost."""
         tasks = [asyncio.create_task(self._keep_fresh(client))]
-        if client.session.discover_result is not None:  # 2026-07-28: changes have to be subscribed to
+        if client.session.discover_result is not None:  # 2026-07-28: changes require a subscription
             tasks.append(asyncio.create_task(self._listen(client)))
         try:
             await self.lost.wait()
@@ -301,17 +299,17 @@ class Connection:
         while wanted and delay <= _MAX_BACKOFF_SECONDS:
             try:
                 async with client.listen(**wanted) as subscription:
-                    self.changed.set()  # nobody knows what has happened until now
+                    self.changed.set()  # changes before the subscription were missed
                     async for _ in subscription:
                         delay = _BACKOFF_SECONDS
                         self.changed.set()
             except Exception as e:
-                log.debug("MCP server %s: no more news of changes: %s", self.name, describe_error(e))
+                log.debug("MCP server %s: it no longer reports changes: %s", self.name, describe_error(e))
             await asyncio.sleep(delay)
             delay *= 2
 
     async def _refresh(self, client: "Client") -> None:
-        """Ask for tools, prompts and resources. A server that cannot list the latter two still has its tools."""
+        """List tools, prompts and resources. If listing the latter two fails, the tools still work."""
         offers, loop = client.server_capabilities, asyncio.get_running_loop()
         problems = self._problems = {}
         items, lifetime = list[Any](), 0
@@ -344,7 +342,7 @@ class Connection:
     def _note_problem(self, kind: str, name: str, reason: str) -> None:
         self._problems[name if kind == "tools" else f"{kind}: {name}"] = f"left out: {reason}"
 
-    # ---- what it says by itself
+    # ---- notifications and requests from the server
 
     async def _handle_message(self, message: Any) -> None:
         if str(getattr(message, "method", "")).endswith("/list_changed"):

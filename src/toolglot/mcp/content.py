@@ -1,4 +1,4 @@
-"""What MCP servers return, as values that every model can be sent: texts, media, messages."""
+"""Converts what MCP servers return to values that can be sent to every model: text, media, messages."""
 
 import re
 from base64 import b64decode
@@ -27,7 +27,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 
 
 def convert_result(result: "CallToolResult", notes: Iterable[str] = ()) -> ToolOutput:
-    """Return the result of a call. `notes`: what the model should know besides."""
+    """Return the result of a call. `notes`: further information for the model."""
     parts = [convert_content(block) for block in result.content]
     data = result.structured_content
     if data is not None and not parts:
@@ -40,12 +40,12 @@ def convert_result(result: "CallToolResult", notes: Iterable[str] = ()) -> ToolO
 
 
 def separate(part: Part) -> Part:
-    """Return a part that begins on a line of its own: on most wires, all texts of a result are one string."""
+    """Return a part that begins on a new line: on most wires, all texts in a result are one string."""
     return Text(f"\n{part.text}") if isinstance(part, Text) and not part.text.startswith("\n") else part
 
 
 def convert_content(block: "ContentBlock") -> Part:
-    """Return a part of a result or a prompt."""
+    """Convert one part of a result or a prompt."""
     match block.type:
         case "text":
             return Text(escape_surrogates(block.text))
@@ -61,7 +61,7 @@ def convert_content(block: "ContentBlock") -> Part:
 
 
 def convert_resource(resource: "TextResourceContents | BlobResourceContents") -> Part:
-    """Return the contents of a resource, with its address."""
+    """Return the contents of a resource, with its URI."""
     if (text := getattr(resource, "text", None)) is not None:
         return Text(escape_surrogates(f"[{resource.uri}]\n{text}"))
     blob = cast("BlobResourceContents", resource).blob
@@ -69,18 +69,18 @@ def convert_resource(resource: "TextResourceContents | BlobResourceContents") ->
 
 
 def convert_messages(messages: "Iterable[PromptMessage]") -> tuple[Message, ...]:
-    """Return the messages of a prompt."""
+    """Convert a prompt's messages."""
     return tuple(Message(message.role, (convert_content(message.content),)) for message in messages)
 
 
 def make_media(data: str, media_type: str, *, kind: str = "", name: str = "") -> Part:
-    """Return media. What it is called does not count if its bytes say what it is: providers check.
+    """Return media, or a note in its place. The type is detected from the bytes if possible, because providers check it.
 
-    They refuse a request with a bad image, and every later one of the same conversation: it is left out.
+    A provider would refuse a request with an invalid image, and every later request in that conversation: it is left out.
     """
     media_type = media_type.partition(";")[0].strip().lower()
     media_type = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
-    data, reason = "".join(data.split()), ""  # some servers break the lines
+    data, reason = "".join(data.split()), ""  # some servers wrap the lines
     try:
         content = b64decode(data, validate=True)
     except (Base64Error, ValueError):
@@ -90,7 +90,7 @@ def make_media(data: str, media_type: str, *, kind: str = "", name: str = "") ->
     if not content:
         reason = reason or "it is empty"
     elif detected is None and is_checked:
-        reason = "its data is none that models can look at (PNG, JPEG, GIF, WebP, PDF)"
+        reason = "models cannot view its data (they accept PNG, JPEG, GIF, WebP, PDF)"
     elif detected and kind == "image" and detected[0] != "image":
         reason = f"its data is {detected[1]}"
     if reason:

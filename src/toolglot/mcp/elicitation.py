@@ -1,4 +1,4 @@
-"""What a server asks the user while a call runs, as a request for approval, and the user's answer in MCP's words."""
+"""A server's questions to the user during a call as approval requests, and the user's answers in MCP's types."""
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ATTEMPTS", "check_question", "find_problem", "make_request", "read_answer"]
 
 MAX_ATTEMPTS = 3
-"""How often the user is asked again about values that do not fit."""
+"""How often the user is asked again after an invalid answer."""
 _MAX_MESSAGE = 2_000
 
 
 class _Choices(msgspec.Struct, frozen=True):
-    """The parts of a field that are looked into; a JSON Schema may have true or false there."""
+    """The parts of a field that are examined; in JSON Schema they may be true or false."""
 
     oneOf: list[dict[str, Any]] = []  # noqa: N815
     anyOf: list[dict[str, Any]] = []  # noqa: N815
@@ -34,7 +34,7 @@ class _Field(_Choices, frozen=True):
 
 
 def check_question(params: "ElicitRequestParams") -> None:
-    """Raise ValueError or UsageError if a question cannot be shown: everything after this relies on its form."""
+    """Raise ValueError or UsageError if a question cannot be shown: everything after this relies on its structure."""
     if params.mode == "url":
         urlsplit(params.url)
         return
@@ -48,7 +48,7 @@ def make_request(server: str, tool: str, call_id: str, params: "ElicitRequestPar
     if params.mode == "url":
         form, defaults = None, dict[str, Any]()
         host = urlsplit(params.url).hostname or "?"
-        reason = f"{server} asks you to open an address at {host} in your browser"
+        reason = f"{server} asks you to open a page at {host} in your browser"
         preview = f"{message}\n{params.url}"
     else:
         form = params.requested_schema
@@ -67,7 +67,7 @@ def make_request(server: str, tool: str, call_id: str, params: "ElicitRequestPar
 
 
 def _describe_field(name: str, field: dict[str, Any], *, is_required: bool) -> str:
-    """One line about a field of a form: what it is for, and what it takes."""
+    """Return one line about a form field: its purpose and the values it accepts."""
     items = field.get("items", {})
     choices = (
         field.get("enum")
@@ -93,21 +93,21 @@ def _describe_field(name: str, field: dict[str, Any], *, is_required: bool) -> s
 _BOUNDS = {
     "minimum": "at least",
     "maximum": "at most",
-    "minLength": "length at least",
-    "maxLength": "length at most",
-    "minItems": "items at least",
-    "maxItems": "items at most",
+    "minLength": "minimum length",
+    "maxLength": "maximum length",
+    "minItems": "minimum items",
+    "maxItems": "maximum items",
 }
 
 
 def find_problem(name: str, field: dict[str, Any], value: Any) -> str:
-    """Return what is wrong with the value of one field; "" if nothing is."""
+    """Return what is wrong with a field's value; "" if it is valid."""
     fitted = _fit({name: value}, {"type": "object", "properties": {name: field}})
     return fitted if isinstance(fitted, str) else ""
 
 
 def _fit(values: dict[str, Any], form: dict[str, Any]) -> dict[str, Any] | str:
-    """Return values as a form wants them, numbers instead of texts for example, or what is wrong with them."""
+    """Convert values to the form's types, such as text to numbers; or return what is wrong with them."""
     binder = SchemaBinder(form)
     if binder.bind(values) is not None:
         return values
@@ -118,7 +118,7 @@ def _fit(values: dict[str, Any], form: dict[str, Any]) -> dict[str, Any] | str:
 
 
 def read_answer(params: "ElicitRequestParams", answer: Allow | Deny) -> "ElicitResult | str":
-    """Return what the server is told, or what is wrong with the values."""
+    """Return the answer for the server, or what is wrong with the values."""
     from mcp_types import ElicitResult
 
     if isinstance(answer, Deny):

@@ -1,7 +1,7 @@
-"""Serves MCP over Streamable HTTP. On loopback for programs of this machine; elsewhere only with a token.
+"""Serves MCP over Streamable HTTP: on loopback to programs on this machine, elsewhere only with a token.
 
-A web page that a browser shows cannot reach it: a loopback server answers only to loopback names (DNS rebinding), requests
-from other origins are refused, and without the token nothing is served at all.
+Web pages in a browser cannot reach it: a loopback server answers only to loopback names (DNS rebinding), requests from other
+origins are refused, and if a token is set, nothing is served without it.
 """
 
 import asyncio
@@ -25,25 +25,25 @@ __all__ = ["http_app", "is_loopback", "serve_http"]
 
 PATH = "/mcp"
 MAX_BODY_BYTES = 32 * 1024 * 1024
-MAX_SESSIONS = 100  # each has tools of its own, with running commands
+MAX_SESSIONS = 100  # each has its own tools, with running commands
 MIN_TOKEN = 16
 _LOOPBACK = re.compile(r"localhost|127(?:\.\d{1,3}){3}|::1", re.IGNORECASE)
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only programs of this machine can reach an address."""
+    """Return whether only programs on this machine can reach a host."""
     return _LOOPBACK.fullmatch(host) is not None
 
 
 def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "", **options: Any) -> "ASGIApp":
     """Return an ASGI application that serves MCP at `/mcp`.
 
-    To mount it in another one, enter `server.sdk.session_manager.run()` in that one's lifespan.
-    `host`: the address that it is reached by; one that is not of this machine needs a `token`, which clients send as
+    To mount it in another application, enter `server.sdk.session_manager.run()` in that application's lifespan.
+    `host`: the address at which it is reached; any but loopback requires a `token`, which clients send as
     `Authorization: Bearer TOKEN`. `options`: for the SDK's `streamable_http_app`. Raises UsageError.
     """
     if not token and not is_loopback(host):
-        raise UsageError(f"{host} can be reached from other machines: a token is needed")
+        raise UsageError(f"{host} can be reached from other machines: a token is required")
     if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
         raise UsageError(f"the token must be at least {MIN_TOKEN} ASCII characters without spaces")
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -61,7 +61,7 @@ def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "",
 
 
 class _Guard:
-    """Lets through what has the token and comes from no other origin."""
+    """Lets requests through that have the token and do not come from another origin."""
 
     def __init__(self, app: "ASGIApp", token: str) -> None:
         self._app, self._expected = app, f"bearer {token}".encode()
@@ -72,10 +72,10 @@ class _Guard:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             origin = headers.get(b"origin", b"").rpartition(b"//")[2]
             if not hmac.compare_digest(scheme.lower() + b" " + token.strip(), self._expected):
-                await _reject(send, 401, b"a bearer token is needed\n")
+                await _reject(send, 401, b"a bearer token is required\n")
                 return
             if origin and origin != headers.get(b"host"):
-                await _reject(send, 403, b"requests of other origins are refused\n")
+                await _reject(send, 403, b"requests from other origins are refused\n")
                 return
         await self._app(scope, receive, send)
 
@@ -91,17 +91,17 @@ async def _reject(send: "Send", status: int, reason: bytes) -> None:
 async def serve_http(
     server: McpToolServer, host: str = "127.0.0.1", port: int = 0, *, token: str = "", **options: Any
 ) -> AsyncGenerator[str]:
-    """Serve, and yield the URL. Port 0 picks a free one. The exit ends all connections. Raises UsageError, ToolglotError."""
+    """Serve, and yield the URL. Port 0 picks a free port. Exiting closes all connections. Raises UsageError, ToolglotError."""
     app = http_app(server, host=host, token=token, **options)
     try:
         host.encode("idna")  # socket would leave itself open, and raise a TypeError
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except UnicodeError:
-        raise ToolglotError(f"cannot listen on {host!r}: it is not a valid name of a host") from None
+        raise ToolglotError(f"cannot listen on {host!r}: it is not a valid host name") from None
     except OSError as e:
-        reason = (e.strerror or str(e)).partition(" (while ")[0]  # which repeats the address
+        reason = (e.strerror or str(e)).partition(" (while ")[0]  # the message repeats the address
         raise ToolglotError(f"cannot listen on {host}:{port}: {reason}") from None
-    # Its log would say that connections were ended, which is what the exit is for.
+    # It would log that connections were closed, which is expected on exit.
     runner = _Runner(
         uvicorn.Config(app, log_config=None, log_level="critical", ws="none", lifespan="on", timeout_graceful_shutdown=1)
     )
@@ -119,7 +119,7 @@ async def serve_http(
 
 
 class _Runner(uvicorn.Server):
-    """uvicorn's server without its signal handlers: the program has its own. `is_ready`: it answers requests."""
+    """uvicorn's server without its signal handlers, because the program has its own. `is_ready`: it answers requests."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

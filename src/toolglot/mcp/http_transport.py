@@ -1,4 +1,4 @@
-"""An MCP server at an address: the SDK's Streamable HTTP, with limits, and with errors that say what the server answered."""
+"""The SDK's Streamable HTTP transport with limits, and with errors that include the server's status."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ _CONNECT_SECONDS = 30.0
 async def http_transport(
     server: McpServer, auth: "httpx2.Auth | None", on_status: Callable[[int], None], on_end: Callable[[str], None]
 ) -> "AsyncGenerator[TransportStreams]":
-    """Connect to a server. `on_status` is told of every status, as the SDK's errors do not say it; `on_end` why it must end."""
+    """Connect to a server. `on_status` receives every HTTP status, which the SDK's errors omit; `on_end`, why it must end."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
@@ -29,7 +29,7 @@ async def http_transport(
         return httpx2.RemoteProtocolError(reason)
 
     class LimitedStream(httpx2.AsyncByteStream):
-        """A body that has an end: of a stream of events, each line; of anything else, all of it."""
+        """A body with a size limit: per line for an event stream, in total for anything else."""
 
         def __init__(self, stream: Any, *, is_events: bool) -> None:
             self._stream, self._is_events = stream, is_events
@@ -50,12 +50,12 @@ async def http_transport(
         on_status(response.status_code)
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding != "identity":  # a few bytes could become gigabytes
-            raise refuse(f"it sent compressed data ({encoding[:20]}) without being asked for that")
+            raise refuse(f"it sent compressed data ({encoding[:20]}) that was not requested")
         is_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = LimitedStream(response.stream, is_events=is_events)
 
     client = httpx2.AsyncClient(
-        # The time that a call may take is limited elsewhere; a stream of events may be silent for as long as it likes.
+        # Calls are timed elsewhere; an event stream may stay silent indefinitely.
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
         headers={"accept-encoding": "identity", **server.headers},
         auth=auth,

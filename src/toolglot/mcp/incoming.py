@@ -1,7 +1,7 @@
-"""Messages of a server before the SDK reads them: one bad part must not spoil the whole, and a flood must not drown us.
+"""Filters a server's messages before the SDK reads them: one bad part must not spoil the rest, and floods are throttled.
 
-The SDK refuses a list of tools if one of them is wrong, and a result if one of its parts is. Here the wrong ones are left out,
-with a reason. A server that sends notifications faster than anybody can read is slowed down: its messages wait in the pipe.
+The SDK rejects a whole list if one tool in it is invalid, and a whole result if one part is. Here the invalid ones are left
+out, with a reason. A server that sends notifications too fast is slowed down: its messages wait in the pipe.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _MAX_NOTIFICATIONS = 250
 
 
 class CheckedStream:
-    """A stream of messages as the SDK reads it. `on_problem` is told which item of a list was left out, and why."""
+    """A stream of messages for the SDK. `on_problem` receives each list item that was left out, and why."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class CheckedStream:
 
     @property
     def last_context(self) -> Any:
-        """The context of the request that a message belongs to, where the transport knows it."""
+        """The context of the request that a message belongs to, if the transport knows it."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> "SessionMessage | Exception":
@@ -100,7 +100,7 @@ def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[st
                 _repair_tool(cast(dict[str, Any], item), version)
             try:
                 validate_server_result(method, version, {key: [item], **_COMPLETE})
-            except ValueError as e:  # of pydantic
+            except ValueError as e:  # pydantic's
                 error = cast(Any, e).errors()[0]
                 place = ".".join(str(step) for step in error["loc"] if step not in (key, 0))
                 name = str(cast(dict[str, Any], item).get("name", "?")) if isinstance(item, dict) else "?"
@@ -108,13 +108,13 @@ def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[st
             else:
                 kept.append(item)
         if len(cast(list[Any], items)) > MAX_ITEMS:
-            on_problem(key, "*", f"what comes after the first {MAX_ITEMS}")
+            on_problem(key, "*", f"everything after the first {MAX_ITEMS}")
         result[key] = kept
     repair_content(result, version)
 
 
 def repair_content(result: dict[str, Any], version: str) -> None:
-    """Turn parts of a call's result that are of no known kind into texts."""
+    """Convert parts of unknown kinds in a call's result to text."""
     from mcp_types import CallToolResult
     from mcp_types.methods import validate_server_result
 
@@ -126,22 +126,22 @@ def repair_content(result: dict[str, Any], version: str) -> None:
                 validate_server_result("tools/call", version, {"content": [part], **_COMPLETE})
                 CallToolResult.model_validate({"content": [part]}, by_name=False)
                 parts.append(part)
-            except ValueError:  # of a kind that is not known, or incomplete
+            except ValueError:  # of an unknown kind, or incomplete
                 parts.append({"type": "text", "text": part if isinstance(part, str) else dumps_text(part)})
         if len(blocks) > MAX_ITEMS:
             parts.append({"type": "text", "text": f"[{len(blocks) - MAX_ITEMS} more parts were left out]"})
         data = result.get("structuredContent")
-        if data is not None and not isinstance(data, dict) and version < "2026":  # any JSON is allowed only since then
+        if data is not None and not isinstance(data, dict) and version < "2026":  # only newer protocols allow any JSON
             parts += [] if parts else [{"type": "text", "text": dumps_text(data)}]
             del result["structuredContent"]
         result["content"] = parts
 
 
 def _repair_tool(tool: dict[str, Any], version: str) -> None:
-    """Arguments are always an object: a schema that does not say so is read as if it did."""
+    """Add the missing object type to a schema, because arguments are always an object."""
     schema = tool.setdefault("inputSchema", {"type": "object"})
     if isinstance(schema, dict):
         cast(dict[str, Any], schema).setdefault("type", "object")
     output = tool.get("outputSchema")
     if output is None or (version < "2026" and not (isinstance(output, dict) and cast(Any, output).get("type") == "object")):
-        tool.pop("outputSchema", None)  # it is only there to check results, which older servers may return as objects only
+        tool.pop("outputSchema", None)  # it only validates results, which older servers may return only as objects

@@ -1,4 +1,4 @@
-"""What a server offers, as our values: tools for a registry, prompts, resources."""
+"""Converts what a server offers to our types: tools for a registry, prompts, resources."""
 
 import asyncio
 import shlex
@@ -37,9 +37,9 @@ __all__ = [
 
 ServerState = Literal["connecting", "ready", "failed", "stopped", "disabled"]
 MAX_PAGES, MAX_ITEMS = 100, 5_000
-"""Of one list of a server, and parts of a result."""
+"""In one of a server's lists, and parts of a result."""
 MAX_DESCRIPTION = 10_000
-"""Characters of a tool's description."""
+"""Characters in a tool's description."""
 _Page = TypeVar("_Page")
 _NETWORK: frozenset[Effect] = frozenset({"read", "write", "network"})
 
@@ -68,11 +68,11 @@ class McpPrompt(msgspec.Struct, frozen=True):
 
     @property
     def usage(self) -> str:
-        """What to type after the command: its arguments, with those that may be left out in brackets."""
+        """What to type after the command: its arguments, with optional ones in brackets."""
         return " ".join(each.name if each.required else f"[{each.name}]" for each in self.arguments)
 
     def parse_arguments(self, text: str) -> dict[str, str]:
-        """Return the arguments that are typed after the command: in order or as NAME=VALUE, quoted where they have blanks.
+        """Parse the arguments typed after the command: in order or as NAME=VALUE, quoted if they contain spaces.
 
         The last one takes the rest of the line. Raises UsageError if one is missing.
         """
@@ -85,9 +85,7 @@ class McpPrompt(msgspec.Struct, frozen=True):
         unnamed = [word for word in words if word.partition("=")[0] not in values]
         unset = [name for name in names if name not in values]
         if unnamed and not unset:
-            raise UsageError(
-                f"the prompt {self.command} takes {len(names) or 'no'} arguments, and {unnamed[0]!r} is one too many"
-            )
+            raise UsageError(f"the prompt {self.command} takes {len(names) or 'no'} arguments: {unnamed[0]!r} is one too many")
         if unset:
             unnamed[len(unset) - 1 :] = [" ".join(unnamed[len(unset) - 1 :])] if len(unnamed) >= len(unset) else []
         values |= zip(unset, unnamed, strict=False)
@@ -98,7 +96,7 @@ class McpPrompt(msgspec.Struct, frozen=True):
 
 
 class McpResource(msgspec.Struct, frozen=True):
-    """Something that a server exposes for reading; `McpServers.read_resource` returns its contents."""
+    """A resource that a server exposes; `McpServers.read_resource` returns its contents."""
 
     server: str
     uri: str
@@ -108,7 +106,7 @@ class McpResource(msgspec.Struct, frozen=True):
     media_type: str = ""
     size: int | None = None
     is_template: bool = False
-    """The address has placeholders, such as `file:///{path}`."""
+    """The URI has placeholders, such as `file:///{path}`."""
 
 
 class McpServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,22 +117,22 @@ class McpServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """Why it failed, in one sentence."""
     protocol: str = ""
-    """The revision of MCP that is spoken with it."""
+    """The MCP version in use."""
     server_name: str = ""
     server_version: str = ""
     instructions: str = ""
-    """What it says about its use; the server's own words."""
+    """The server's own instructions for its use."""
     tool_count: int = 0
     prompt_count: int = 0
     resource_count: int = 0
     problems: dict[str, str] = {}
-    """Tools that were left out or changed, by their own names, and why."""
+    """Tools that were left out or changed: the server's name for the tool -> why."""
 
 
 async def list_all(
     fetch: Callable[[str | None], Awaitable[_Page]], items_of: Callable[[_Page], list[Any]], on_problem: Callable[[str], None]
 ) -> tuple[list[Any], int]:
-    """Return the items of all pages, and for how many milliseconds they are valid (0: it was not said)."""
+    """Return the items of all pages, and for how many milliseconds they are valid (0: unspecified)."""
     items: list[Any] = []
     cursor, seen, lifetime = None, set[str](), 0
     for _ in range(MAX_PAGES):
@@ -145,7 +143,7 @@ async def list_all(
         if cursor is None or len(items) > MAX_ITEMS:
             break
         if cursor in seen:
-            on_problem("the server's list goes in circles; what came before is used")
+            on_problem("the server's list repeats a page; the items before it are used")
             break
         seen.add(cursor)
     if (cursor is not None and len(seen) >= MAX_PAGES) or len(items) > MAX_ITEMS:
@@ -154,7 +152,7 @@ async def list_all(
 
 
 async def _list_items(what: str, list_page: Any, problems: dict[str, str], seconds: float) -> list[Any]:
-    """Return prompts or resources. A server that cannot list them, or not in time, still has its tools."""
+    """Return prompts or resources. If the server cannot list them, or not in time, its tools still work."""
     from mcp_types import METHOD_NOT_FOUND
 
     from mcp import MCPError
@@ -195,7 +193,7 @@ async def list_prompts(name: str, client: "Client", problems: dict[str, str], se
 
 
 async def list_resources(name: str, client: "Client", problems: dict[str, str], seconds: float) -> tuple[McpResource, ...]:
-    """Return the resources of a server, and the templates of their addresses."""
+    """Return a server's resources and resource templates."""
     resources = await _list_items("resources", client.list_resources, problems, seconds)
     templates = await _list_items("resource templates", client.list_resource_templates, problems, seconds)
     return tuple(
@@ -214,7 +212,7 @@ async def list_resources(name: str, client: "Client", problems: dict[str, str], 
 
 
 CallTool = Callable[[str, Context, dict[str, Any], bool], Awaitable[ToolOutput]]
-"""Calls a tool of a server: its own name, the context, the arguments, and whether the call may be repeated."""
+"""Calls a server's tool: the server's name for it, the context, the arguments, and whether the call may be retried."""
 
 
 def make_tools(
@@ -225,13 +223,15 @@ def make_tools(
     known: Mapping[str, tuple[bytes, Tool]],
     problems: dict[str, str],
 ) -> dict[str, tuple[bytes, Tool]]:
-    """Return the tools of a server by their own names, each with its definition as bytes.
+    """Return a server's tools by its own names for them, each with its definition as bytes.
 
-    A tool that has not changed stays the same object (`known`), so that conversations are not told of it again. What cannot be
-    used is left out, with the reason in `problems`.
+    An unchanged tool stays the same object (`known`), so that conversations do not record it again. Unusable tools are left
+    out, with the reason in `problems`.
     """
     tools: dict[str, tuple[bytes, Tool]] = {}
-    owners: dict[str, str] = {}  # the server's names by ours: an agent refuses two tools of one name, and all others with them
+    owners: dict[
+        str, str
+    ] = {}  # our name -> the server's: an agent given two tools with the same name would refuse all of them
     for item in items:
         if server.allow and not any(fnmatchcase(item.name, pattern) for pattern in server.allow):
             continue
@@ -241,7 +241,7 @@ def make_tools(
             problems[item.name] = "the server lists it twice; the first one is used"
             continue
         if (other := owners.setdefault(tool_name(name, item.name), item.name)) != item.name:
-            problems[item.name] = f"left out: its name is shortened to that of {other}"
+            problems[item.name] = f"left out: its shortened name is the same as that of {other}"
             continue
         if item.description and len(item.description) > MAX_DESCRIPTION:
             problems[item.name] = (
@@ -259,7 +259,7 @@ def make_tools(
 
 
 def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTool) -> Tool:
-    """Return a tool of a server. Raises UsageError if its schema cannot be used."""
+    """Return a server's tool. Raises UsageError if its schema cannot be used."""
     check_schema(item.input_schema)
     hints = item.annotations
     is_read_only = bool(hints and hints.read_only_hint)
@@ -278,7 +278,7 @@ def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTo
 
     own_name = item.name
 
-    # A single parameter takes all of the arguments, whatever they are called, if no property has its name.
+    # A function's only parameter receives all arguments as a dict, if no property has its name.
     async def call_server(context: Context, _all_arguments: dict[str, Any]) -> ToolOutput:
         return await call(own_name, context, _all_arguments, is_repeatable)
 
@@ -289,6 +289,6 @@ def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTo
         effects=frozenset[Effect]({"read"}) if is_read_only else _NETWORK,
         idempotent=is_repeatable,
         approval=server.approve,
-        timeout=float("inf"),  # it has its own, which does not count the time that the user takes to answer
+        timeout=float("inf"),  # it has its own timeout, which excludes the time the user takes to answer
         target=lambda arguments: f"{own_name} of {name}",
     )

@@ -14,18 +14,18 @@ log = getLogger("toolglot.mcp")
 
 
 def load_servers(*files: str | Path, directory: Path | None = None) -> dict[str, McpServer]:
-    """Return the MCP servers of JSON files in Claude's, VS Code's or Cursor's form, or of the configuration, for `McpServers`.
+    """Return the MCP servers in JSON files (Claude Code, VS Code or Cursor format), or the configured ones, for `McpServers`.
 
-    Variables are filled in. A server that cannot be used is left out, with a warning. One that a project's file names has
-    `sandbox` set: it needs a `launch`.
+    Variables are substituted. A server that cannot be used is left out, with a warning. A server from a project's file has
+    `sandbox` set, and so needs a `launch`.
 
     Args:
-        files: The files; without any, the settings and the files of a trusted project count.
-        directory: Where the project is. Default: the current directory.
+        files: The files. Without any, the settings and a trusted project's files are read.
+        directory: The project's directory. Default: the current directory.
 
     Raises UsageError if a file cannot be read.
     """
-    # By name: the configuration builds on this package.
+    # Imported by name, because the configuration depends on this package.
     layers: Any = import_module("toolglot.config.layers")
     catalog: Any = import_module("toolglot.config.mcp_servers")
     configuration = layers.read_configuration(directory=directory, flags={"mcp.enabled": False} if files else None)

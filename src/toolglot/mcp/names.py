@@ -1,9 +1,9 @@
-"""Names of the tools of MCP servers, as models and rules see them: `mcp__SERVER__TOOL`.
+"""Names of MCP servers' tools, as models and rules see them: `mcp__SERVER__TOOL`.
 
-Pure. MCP allows 128 characters and dots; providers want 64 characters of [A-Za-z0-9_-]. The name of a tool depends on its
-server and its own name alone, never on what else there is or on who connected first. A part that had to be changed or shortened
-ends in a hash of what it was; a part that only looks like that gets a hash too, so that no two tools share a name. The part of
-the server never contains `__`, so that the rule `mcp__github__*` covers the tools of one server and no others.
+Pure. MCP allows 128 characters and dots; providers allow 64 characters from [A-Za-z0-9_-]. A tool's name depends only on its
+server and its name there, never on other servers or on which connected first. A part that had to be changed or shortened ends
+in a hash of the original; a part that only looks like that gets a hash too, so that no two tools share a name. The server part
+never contains `__`, so that the rule `mcp__github__*` covers exactly one server's tools.
 """
 
 import re
@@ -21,7 +21,7 @@ _TOOL = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def server_prefix(server: str) -> str:
-    """Return what the names of all tools of a server begin with: `mcp__github__`."""
+    """Return the prefix of the names of a server's tools: `mcp__github__`."""
     return f"{PREFIX}{_shorten(server, _SERVER, _MAX_SERVER, server)}{_SEPARATOR}"
 
 
@@ -32,9 +32,9 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def split_tool_name(name: str) -> tuple[str, str] | None:
-    """Return server and tool of a name; None if it is not of an MCP server, or if a part of it was changed.
+    """Return the server and tool in a name; None if it is not an MCP tool's name, or if a part of it was changed.
 
-    `McpServers.origin` knows the others.
+    Use `McpServers.origin` for names that were changed.
     """
     server, separator, tool = name.removeprefix(PREFIX).partition(_SEPARATOR)
     if not name.startswith(PREFIX) or not separator or tool_name(server, tool) != name:
@@ -43,7 +43,7 @@ def split_tool_name(name: str) -> tuple[str, str] | None:
 
 
 def typed_name(server: str) -> str:
-    """Return the name of a server as one word that can be typed before a colon: `GitHub-MCP` for "GitHub MCP"."""
+    """Return a server's name as one word that can be typed before a colon: `GitHub-MCP` for "GitHub MCP"."""
     return re.sub(r"[\s:@]+", "-", server).strip("-")
 
 

@@ -1,7 +1,6 @@
-"""Signing in to MCP servers: the SDK speaks OAuth; here are the tokens on disk, and the page to which the browser returns.
+"""Signing in to MCP servers: the SDK implements OAuth; this module stores the tokens and serves the redirect page.
 
-Tokens are kept by address and client, not by the name of the server: a project that gives another address to a known name gets
-none of them.
+Tokens are stored by URL and client, not by server name: a project that reuses a known name with another URL gets none of them.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ __all__ = ["LoopbackPage", "StoredTokens", "create_sign_in", "token_file"]
 
 Model = TypeVar("Model")
 SignIn = Callable[[str], None]
-"""Shows the user the address at which to sign in."""
+"""Shows the user the URL at which to sign in."""
 _CALLBACK_PATH = "/callback"
 _MAX_REQUEST = 1 << 16
 
@@ -41,10 +40,10 @@ def token_file(server: McpServer) -> Path:
 
 
 class StoredTokens:
-    """The SDK's storage of tokens, in a file that only the user can read.
+    """The SDK's token storage, in a file that only the user can read.
 
-    The SDK forgets when a token expires and where to refresh it, and would send the user to the browser again: with `context`,
-    which is the SDK's state of a sign-in, that is stored, too.
+    The SDK does not store when a token expires and where to refresh it, and would send the user to the browser again. With
+    `context`, the SDK's sign-in state, these are stored, too.
     """
 
     def __init__(self, file: Path, redirect_uri: str = "", oauth: McpOAuth | None = None) -> None:
@@ -54,7 +53,7 @@ class StoredTokens:
     def _read(self) -> dict[str, Any]:
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=dict[str, Any])
-        except (OSError, msgspec.MsgspecError):  # a damaged file is no tokens
+        except (OSError, msgspec.MsgspecError):  # a damaged file holds no tokens
             return {}
 
     def _write(self, **values: Any) -> None:
@@ -64,7 +63,7 @@ class StoredTokens:
         write_private(self._file, msgspec.json.encode({**self._read(), **values}, enc_hook=dump))
 
     def _load(self, key: str, model: type[Model]) -> Model | None:
-        with suppress(ValueError):  # of pydantic: a damaged file has nothing
+        with suppress(ValueError):  # pydantic's: a damaged file holds nothing
             return cast(Any, model).model_validate(self._read().get(key))
         return None
 
@@ -94,7 +93,7 @@ class StoredTokens:
         from mcp.shared.auth import OAuthClientInformationFull
 
         if self._oauth is not None and self._oauth.client_id:
-            # RFC 6749, 2.3.1: every server takes a secret in this way, and may take it in others.
+            # RFC 6749, 2.3.1: every server must accept a secret sent this way; other ways are optional.
             method = "client_secret_basic" if self._oauth.client_secret else "none"
             return OAuthClientInformationFull.model_validate(
                 {
@@ -111,7 +110,7 @@ class StoredTokens:
 
 
 class LoopbackPage:
-    """The page on this computer to which the browser returns with a code."""
+    """The local page to which the browser is redirected with a code."""
 
     def __init__(self) -> None:
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
@@ -119,11 +118,11 @@ class LoopbackPage:
         self.address = ""
 
     async def open(self, port: int) -> None:
-        """Listen on a port of this computer, 0 for any. Raises UsageError."""
+        """Listen on a local port, 0 for any. Raises UsageError."""
         try:
             self._server = await asyncio.start_server(self._answer, "127.0.0.1", port, limit=_MAX_REQUEST)
         except OSError as e:
-            raise UsageError(f"port {port} of this computer cannot be used to sign in: {e.strerror}") from None
+            raise UsageError(f"cannot listen on local port {port} to sign in: {e.strerror}") from None
         self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{_CALLBACK_PATH}"
 
     def close(self) -> None:
@@ -133,7 +132,7 @@ class LoopbackPage:
     async def wait(self) -> "AuthorizationCodeResult":
         """Wait for the browser."""
         result = await self._result
-        self._result = asyncio.get_running_loop().create_future()  # more rights may be asked for later
+        self._result = asyncio.get_running_loop().create_future()  # more scopes may be requested later
         return result
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,9 +143,9 @@ class LoopbackPage:
             url = urlsplit(target)
             fields = {key: values[0] for key, values in parse_qs(url.query).items()}
             if url.path != _CALLBACK_PATH or not fields.keys() & {"code", "error"}:
-                status, text = "404 Not Found", "There is nothing here."
+                status, text = "404 Not Found", "Page not found."
             else:
-                status, text = "200 OK", "You are signed in. You can close this page and go back to toolglot."
+                status, text = "200 OK", "You are signed in. You can close this page and return to toolglot."
                 if "error" in fields:
                     text = f"Signing in failed: {fields.get('error_description') or fields['error']}"
                 if not self._result.done():
@@ -167,9 +166,9 @@ class LoopbackPage:
 async def create_sign_in(
     name: str, server: McpServer, sign_in: SignIn | None, page: LoopbackPage, on_waiting: Callable[[], None]
 ) -> "OAuthClientProvider":
-    """Return what adds tokens to the requests for a server, and gets them if `sign_in` can reach the user.
+    """Return an `httpx2.Auth` that adds tokens to a server's requests, and obtains them if `sign_in` can reach the user.
 
-    `on_waiting` is called when the user's turn comes: that takes as long as it takes.
+    `on_waiting` is called before waiting for the user, which may take long.
     """
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthClientMetadata
@@ -181,7 +180,7 @@ async def create_sign_in(
 
     async def redirect(address: str) -> None:
         if sign_in is None:
-            raise UsageError(f"{name} wants you to sign in; run: toolglot mcp test {name}")
+            raise UsageError(f"{name} requires you to sign in; run: toolglot mcp test {name}")
         on_waiting()
         await asyncio.to_thread(sign_in, address)
 

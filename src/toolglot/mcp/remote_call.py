@@ -1,6 +1,6 @@
-"""One call while its server works on it: seen by the event loop of the servers, and by the one that waits for the result.
+"""A call in progress, shared by the servers' event loop and the event loop that waits for the result.
 
-The two may run in different threads, and a call that waits for an answer of the user may go on in a third one.
+The two may run in different threads, and a call that waits for the user's answer may continue in a third one.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["CallWaits", "RemoteCall"]
 
 _MAX_QUESTIONS = 20
-"""That a server may ask the user during one call."""
+"""Maximum questions to the user during one call."""
 _REPORT_SECONDS = 0.1
-"""Between two reports of progress: a server may send thousands."""
+"""Minimum interval between progress reports: a server may send thousands."""
 
 
 class CallWaits(CallSuspended):
-    """A call that waits for an answer of the user."""
+    """A call that waits for the user's answer."""
 
     def __init__(self, request: ApprovalRequest, call: "RemoteCall") -> None:
         super().__init__(request, call.cancel)
@@ -38,7 +38,7 @@ class CallWaits(CallSuspended):
 
 
 class RemoteCall:
-    """A call of a tool. `work` runs in the event loop of the servers."""
+    """A tool call. Its work runs in the servers' event loop."""
 
     def __init__(self, server: str, context: Context, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
         self.server, self.tool, self.notes = server, context.call.name, list[str]()
@@ -47,8 +47,8 @@ class RemoteCall:
         self._reported_at = float("-inf")
         self._lock = Lock()
         self._news = self._new_future()
-        self._later_news = deque[Callable[[Future[Any]], None]]()  # that came while the user was asked
-        self._answers: dict[str, asyncio.Future[Allow | Deny]] = {}  # of questions, by their ids
+        self._later_news = deque[Callable[[Future[Any]], None]]()  # that arrived while the user was being asked
+        self._answers: dict[str, asyncio.Future[Allow | Deny]] = {}  # answers, by question id
         self._question_count = 0
         self._asking = asyncio.Lock()
         self._clock: asyncio.Timeout | None = None
@@ -57,19 +57,19 @@ class RemoteCall:
     @staticmethod
     def _new_future() -> "Future[ApprovalRequest | ToolOutput]":
         future: Future[ApprovalRequest | ToolOutput] = Future()
-        future.set_running_or_notify_cancel()  # whoever stops waiting must not cancel it: `cancel` does that
+        future.set_running_or_notify_cancel()  # a caller that stops waiting must not cancel it: `cancel` does that
         return future
 
-    # ---- in the event loop of the servers
+    # ---- in the servers' event loop
 
     def start(self, work: Coroutine[Any, Any, ToolOutput]) -> None:
-        """Run the call; its result, or what it raises, is news."""
+        """Run the call, and publish its result or exception."""
 
         async def run() -> None:
             try:
                 result = await work
             except asyncio.CancelledError:
-                cancelled = ToolError(f"The call of {self.tool} was cancelled.", kind="cancelled")
+                cancelled = ToolError(f"The call to {self.tool} was cancelled.", kind="cancelled")
                 self._tell(lambda news: news.set_exception(cancelled))
                 raise
             except Exception as e:
@@ -81,7 +81,7 @@ class RemoteCall:
         self._task = self._loop.create_task(run())
 
     def _tell(self, news: Callable[[Future[Any]], None]) -> None:
-        """Pass on a question or the outcome, when the question before it is answered."""
+        """Publish a question or the outcome, once the previous question has been answered."""
         with self._lock:
             if self._news.done():
                 self._later_news.append(news)
@@ -90,7 +90,7 @@ class RemoteCall:
 
     @asynccontextmanager
     async def limit_time(self) -> AsyncGenerator[None]:
-        """Limit what is done inside to the time of the call; a question stops the clock. Raises TimeoutError."""
+        """Apply the call's timeout to the block; questions stop the clock. Raises TimeoutError."""
         try:
             async with asyncio.timeout(self._timeout) as self._clock:
                 yield
@@ -98,7 +98,7 @@ class RemoteCall:
             self._clock = None
 
     async def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Tell the user how far the server is."""
+        """Report the server's progress to the user."""
         now = self._loop.time()
         if now - self._reported_at >= _REPORT_SECONDS or (total is not None and progress >= total):
             self._reported_at = now
@@ -106,7 +106,7 @@ class RemoteCall:
             self._report(f"{amount} {message[:500]}" if message else amount)
 
     async def elicit(self, params: "ElicitRequestParams") -> "ElicitResult":
-        """Ask the user for what the server wants to know."""
+        """Ask the user the server's question."""
         from mcp_types import ElicitResult
 
         problem = ""
@@ -119,7 +119,7 @@ class RemoteCall:
             return ElicitResult(action="decline")
         async with self._asking:
             if self._question_count >= _MAX_QUESTIONS:
-                self.notes.append(f"{self.server} asked for more information again and again, which was declined")
+                self.notes.append(f"{self.server} asked for more information too often; the question was declined")
                 return ElicitResult(action="decline")
             remaining = None
             if self._clock is not None and (deadline := self._clock.when()) is not None:
@@ -138,10 +138,10 @@ class RemoteCall:
                             reason = f" ({answer.reason})" if answer.reason else ""
                             self.notes.append(f"{self.server} asked for more information, which was declined{reason}")
                         return result
-                    problem = f"the answer does not fit ({result})"
+                    problem = f"the answer is not valid ({result})"
             finally:
                 if self._clock is not None and remaining is not None:
-                    with suppress(RuntimeError):  # the call has ended in the meantime
+                    with suppress(RuntimeError):  # the call has ended meanwhile
                         self._clock.reschedule(self._loop.time() + remaining)
         self.notes.append(f"{self.server} asked for more information; {problem}, so it was cancelled")
         return ElicitResult(action="cancel")
@@ -154,14 +154,14 @@ class RemoteCall:
         finally:
             del self._answers[request.id]
 
-    # ---- in the event loop of the caller
+    # ---- in the caller's event loop
 
     async def wait(self, context: Context) -> ToolOutput:
-        """Wait for the result, and ask the user on the way. Raises CallSuspended, ToolError."""
+        """Wait for the result; ask the user any questions meanwhile. Raises CallSuspended, ToolError."""
         self._report = context.report
         inner = context.inner_tools
         request: ApprovalRequest | None = None
-        if inner is not None and isinstance(inner.suspension, CallWaits):  # the call goes on where it was suspended
+        if inner is not None and isinstance(inner.suspension, CallWaits):  # the call continues where it was suspended
             if inner.ruling is not None:
                 self._take_answer(inner.suspension.request, inner.ruling.answer)
             else:
@@ -179,7 +179,7 @@ class RemoteCall:
                 request = news
         except CallWaits:
             raise
-        except BaseException:  # cancelled, or whoever was asked has failed: the server must not wait for an answer for ever
+        except BaseException:  # cancelled, or asking failed: the server must not wait for an answer forever
             self.cancel()
             raise
 
@@ -189,16 +189,16 @@ class RemoteCall:
             if self._later_news:
                 self._later_news.popleft()(self._news)
 
-        def resolve() -> None:  # unless the server is gone that has asked
+        def resolve() -> None:  # unless the server that asked is gone
             if (future := self._answers.get(request.id)) is not None and not future.done():
                 future.set_result(answer)
 
         self._post(resolve)
 
     def cancel(self) -> None:
-        """Stop the call: nobody waits for it any more. The server is told."""
+        """Cancel the call, also on the server: nobody waits for it any more."""
 
-        def stop() -> None:  # after `start`, which may not have run yet
+        def stop() -> None:  # queued after `start`, which may not have run yet
             if self._task is not None:
                 self._task.cancel()
 

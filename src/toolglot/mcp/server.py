@@ -1,8 +1,8 @@
-"""Serves tools over MCP, to any client: the sessions of 2025-11-25 and the stateless requests of 2026-07-28.
+"""Serves tools over MCP to any client: the sessions of 2025-11-25 and the stateless requests of 2026-07-28.
 
-The official SDK speaks the protocol; this module says what the tools are and runs their calls, each checked, approved, limited
-and recorded as if a model of ours had made it. Every connection has an executor of its own, so that what one client has read,
-started or always allowed is nothing to another. Stateless requests share one: they cannot be told apart.
+The official SDK implements the protocol; this module provides the tools and runs their calls, each validated, approved, limited
+and recorded as in an agent. Every connection has its own executor, so that clients do not share what they have read, started or
+always allowed. Stateless requests share one, because they cannot be told apart.
 """
 
 import asyncio
@@ -50,23 +50,23 @@ __all__ = ["McpToolServer", "current_request"]
 
 log = getLogger("toolglot.mcp")
 current_request: ContextVar[ServerRequestContext[None]] = ContextVar("toolglot_mcp_request")
-"""The request that a tool runs for, while it runs: the client's session, headers and `_meta`."""
+"""While a tool runs, the client's request: its session, headers and `_meta`."""
 PAGE_SIZE = 100
-_TTL_MS = 60_000  # how long a client may keep the list of tools without asking again
-_MAX_CURSOR_DIGITS = 9  # Python refuses to read a number of thousands of digits
+_TTL_MS = 60_000  # how long a client may cache the list of tools
+_MAX_CURSOR_DIGITS = 9  # Python refuses to parse numbers with thousands of digits
 _APPROVAL_KEY = "approval"  # the key of the question in an input_required result
 _DEFAULT_CONFIG = ToolConfig()
 
 
 class _Question(msgspec.Struct):
-    """What a stateless client sends back with the answer to a question; sealed by the SDK."""
+    """State that a stateless client returns with the answer to a question; sealed by the SDK."""
 
     call_id: str
     fingerprint: str
 
 
 class _Offer(msgspec.Struct):
-    """What clients see of one version of the registry."""
+    """One version of the registry, as clients see it."""
 
     version: int
     config: ToolConfig
@@ -80,30 +80,30 @@ class _SdkServer(Server[None]):
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **options: Any
     ) -> InitializationOptions:
-        """Add that the list of tools may change, which the SDK lets nobody say for HTTP."""
+        """Announce that the list of tools may change, which the SDK does not allow for HTTP."""
         return super().create_initialization_options(NotificationOptions(tools_changed=True), *args, **options)
 
 
 class McpToolServer:
-    """Tools as an MCP server. `serve_stdio` and `serve_http` of this package serve it.
+    """Tools as an MCP server. Run it with `serve_stdio` or `serve_http`.
 
     Args:
-        tools: What is served. Changes of a registry reach the clients.
-        name: What the server is called.
-        version: Of the server.
-        instructions: How to work with the tools; a facade adds its own note.
-        config: Rules and limits for calls. Repeated calls are not counted: that is up to the client.
-        read_only: Serve only tools whose sole effect is to read.
-        facade: How the built-in tools are named and described; None: as they are.
+        tools: The tools to serve. Clients are notified when a registry changes.
+        name: The server's name.
+        version: The server's version.
+        instructions: How to use the tools; a facade adds its own note.
+        config: Rules and limits for calls. Repeated calls are not detected; that is up to the client.
+        read_only: Serve only tools that do nothing but read.
+        facade: Names and describes the built-in tools; None leaves them unchanged.
         model: The model that the facade is for.
-        approve: Decides on calls that need approval. "later", the default answer, asks the user of the client, if the client
-            can ask (elicitation); otherwise the call is refused.
-        approval_hint: What to do about a call that is refused because nobody can be asked.
-        open_tools: Returns the same tools with a state of their own, for one connection; without it, connections share them.
+        approve: Decides on calls that need approval. "later", the default answer, asks the client's user if the client
+            supports that (elicitation); otherwise the call is refused.
+        approval_hint: How to allow a call that was refused because nobody could be asked.
+        open_tools: Returns the same tools with separate state for one connection; without it, connections share the tools.
         hooks: Observe and change calls.
         audit: Records every call.
-        data: What tools find in `Context.data`.
-        page_size: Tools per page of a list.
+        data: The value of `Context.data` for tools.
+        page_size: Tools per page when clients list them.
     """
 
     def __init__(
@@ -135,14 +135,14 @@ class McpToolServer:
         self._executor_options: dict[str, Any] = {"hooks": tuple(hooks), "audit": audit, "data": data}
         self._offer: _Offer | None = None
         self.bus = InMemorySubscriptionBus()
-        """Tells stateless clients of changes: `await server.bus.publish(…)`. Those of the tools are told by themselves."""
-        self._sessions: dict[Connection | None, asyncio.Task[ToolSession]] = {}  # None: of all stateless requests
+        """Notifies stateless clients of changes: `await server.bus.publish(…)`. Tool changes are published automatically."""
+        self._sessions: dict[Connection | None, asyncio.Task[ToolSession]] = {}  # None: shared by all stateless requests
         self._call_numbers = count(1)
         self._running = set[asyncio.Task[Any]]()
         self._lifespans = 0  # several transports may serve it
         note = offer.facade.note if (offer := self._current_offer()).facade is not None else ""
         self.sdk = self._create_sdk_server(name, version, "\n\n".join(filter(None, (instructions, note))))
-        """The server of the SDK, for handlers of other methods: prompts, resources …"""
+        """The SDK's server, for handlers of other methods: prompts, resources …"""
 
     def _create_sdk_server(self, name: str, version: str, instructions: str) -> Server[None]:
         hint = CacheHint(ttl_ms=_TTL_MS)
@@ -178,7 +178,7 @@ class McpToolServer:
             for connection in [*self._sessions] if not self._lifespans else ():
                 await self._close_session(connection)
 
-    # ---- what is served
+    # ---- listing tools
 
     def _current_offer(self) -> _Offer:
         offer, version = self._offer, self.registry.version
@@ -191,7 +191,7 @@ class McpToolServer:
         visible = self.registry.definitions() if bound is None else bound.visible_tools(self.registry.definitions())
         native = {definition.name for definition in bound.definitions} if bound is not None else set[str]()
         shown = [tool for tool in visible if allowed is None or tool.name in allowed or tool.name in native]
-        # A result that is too long says how to read the rest. Clients keep lists, so the tool is there from the start.
+        # A truncated result says how to read the rest. Clients cache lists, so the tool is listed from the start.
         added = [] if "read_result" in self.registry else [read_result_tool(ResultStore())]
         shown += [tool.definition for tool in added]
         runs = (
@@ -215,7 +215,7 @@ class McpToolServer:
     ) -> types.ListToolsResult:
         offer = self._current_offer()
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            self._find_session(context)  # so that it hears of changes
+            self._find_session(context)  # so that it is notified of changes
         start, cursor = 0, params.cursor if params is not None else None
         if cursor is not None:
             version, _, index = cursor.partition(":")
@@ -233,7 +233,7 @@ class McpToolServer:
         return types.ListToolsResult(tools=tools, next_cursor=next_cursor)
 
     def _announce_change(self) -> None:
-        """Tell all clients that there are other tools."""
+        """Notify all clients that the tools have changed."""
         connections = [connection for connection in self._sessions if connection is not None]
         for notice in (self.bus.publish(ToolsListChanged()), *(each.send_tool_list_changed() for each in connections)):
             self._running.add(task := asyncio.ensure_future(notice))
@@ -242,15 +242,17 @@ class McpToolServer:
     # ---- connections
 
     def _find_session(self, context: ServerRequestContext[None]) -> "asyncio.Task[ToolSession]":
-        """Return the session of a request, which is opened by the first one."""
+        """Return the session of a request; the first request opens it."""
         connection: Connection | None = None
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            # The one object that lives as long as the client's session; the SDK shows it nowhere else.
+            # The only object that lives as long as the client's session; the SDK exposes it nowhere else.
             connection = context.session._connection  # pyright: ignore[reportPrivateUsage]
         opening = self._sessions.get(connection)
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
             opening = self._sessions[connection] = asyncio.create_task(self._open_session(connection is not None))
-            opening.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever waits for it is told
+            opening.add_done_callback(
+                lambda task: task.cancelled() or task.exception()
+            )  # whoever waits for it gets the exception
             if connection is not None:
                 connection.exit_stack.push_async_callback(self._close_session, connection)
         return opening
@@ -269,7 +271,7 @@ class McpToolServer:
             try:
                 await (await opening).close()
             except Exception as e:
-                log.warning("the tools of a connection could not be closed: %r", e)
+                log.warning("a connection's tools could not be closed: %r", e)
 
     def _create_executor(self, registry: ToolRegistry) -> ToolExecutor:
         return ToolExecutor(
@@ -285,7 +287,7 @@ class McpToolServer:
     async def _call_tool(
         self, context: ServerRequestContext[None], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        # In a task of its own: the SDK repeats a cancellation until its handler has returned, which would also interrupt the
+        # In a separate task: the SDK repeats a cancellation until its handler has returned, which would also interrupt the
         # clean-up of a cancelled call.
         task = asyncio.create_task(self._run_call(context, params))
         self._running.add(task)
@@ -299,7 +301,7 @@ class McpToolServer:
     async def _run_call(
         self, context: ServerRequestContext[None], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        current_request.set(context)  # of this task, and of what it starts
+        current_request.set(context)  # for this task and those it starts
         offer, session = self._current_offer(), await asyncio.shield(self._find_session(context))
         executor, is_modern = session.executor, context.protocol_version in MODERN_PROTOCOL_VERSIONS
         if session.version != offer.version:
@@ -337,7 +339,7 @@ class McpToolServer:
             raise MCPError(types.INVALID_PARAMS, f"There is no such tool: {hint}")
         schema = definition.output_schema if definition is not None else None
         if not is_modern and (schema or {}).get("type") != "object":
-            schema = None  # as it was listed
+            schema = None  # under the name that was listed
         return to_mcp_result(outcome.result, is_modern=is_modern, output_schema=schema)
 
     def _refuse(self, executor: ToolExecutor, call: AnyCall, request: ApprovalRequest) -> ToolOutcome:
@@ -349,7 +351,7 @@ class McpToolServer:
 
 def _make_call(id: str, params: types.CallToolRequestParams, definition: ToolDefinition | None) -> ToolCall:
     arguments = params.arguments or {}
-    if definition is None:  # perhaps a name that the facade understands although it does not show it
+    if definition is None:  # perhaps a name that the facade accepts but does not list
         return ToolCall(id, params.name, arguments)
     text = arguments.get(FREEFORM_PARAMETER)
     if definition.kind == "freeform" and isinstance(text, str):
@@ -383,14 +385,16 @@ def _to_decision(answer: types.ElicitResult) -> Allow | Deny:
 
 
 def _read_answer(params: types.CallToolRequestParams) -> tuple[_Question | None, Ruling | None]:
-    """Return which question a request answers, and the answer."""
+    """Return the question that a request answers, and the answer."""
     if params.request_state is None:
         return None, None
     try:
         asked = msgspec.json.decode(params.request_state, type=_Question)
     except msgspec.MsgspecError:
-        raise MCPError(types.INVALID_PARAMS, "the request state is not of this tool: call it again without it") from None
+        raise MCPError(
+            types.INVALID_PARAMS, "the request state belongs to another tool: call the tool again without it"
+        ) from None
     answer = (params.input_responses or {}).get(_APPROVAL_KEY)
     if not isinstance(answer, types.ElicitResult):
-        return asked, None  # the question comes again
+        return asked, None  # the question is asked again
     return asked, Ruling(asked.fingerprint, _to_decision(answer))

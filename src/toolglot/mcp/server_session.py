@@ -1,4 +1,4 @@
-"""The tools of one connection of the MCP server: their calls, the calls that wait for an answer, and progress."""
+"""One connection to the MCP server: its tool calls, the calls that wait for an answer, and progress."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -19,23 +19,24 @@ from toolglot.tools.turn import run_turn
 
 __all__ = ["ToolSession", "progress_reporter"]
 
-_MAX_WAITING, _MAX_SUSPENDED = 1000, 32  # calls that wait for an answer which a client may never send; running ones of these
-_MAX_REPORTS = 64  # that wait for a slow client; older ones are left out
+# Calls that wait for an answer a client may never send; those of them that have started.
+_MAX_WAITING, _MAX_SUSPENDED = 1000, 32
+_MAX_REPORTS = 64  # reports that wait for a slow client; older ones are dropped
 
 
 class ToolSession:
-    """The tools of one connection, and what they remember of it."""
+    """The tools of one connection, with their state."""
 
     def __init__(self, executor: ToolExecutor, resources: ExitStack) -> None:
         self.executor, self._resources = executor, resources
         self.version: int | None = None
-        """Of the registry whose rules and names the executor has."""
-        # Each call has a batch of its own, which cannot count them.
+        """The version of the registry whose rules and names the executor has."""
+        # Each call is its own batch, so a batch cannot limit them.
         self._slots = asyncio.Semaphore(executor.config.max_parallel)
         self._waiting: dict[str, bool] = {}  # ids of calls that wait for an answer -> whether they have started
 
     async def run(self, call: AnyCall, ruling: Ruling | None, report: Callable[[str], None]) -> ToolOutcome | ApprovalRequest:
-        """Run a call; returns the request if it has to wait for a decision."""
+        """Run a call; return the approval request if it must wait for a decision."""
         outcomes, requests = dict[int, ToolOutcome](), list[ApprovalRequest]()
 
         def emit(event: ToolStarted | ToolProgress | ToolFinished) -> None:
@@ -57,32 +58,32 @@ class ToolSession:
         return requests[0] if requests else outcomes[0].suspended or outcomes[0]
 
     def release(self, call_id: str) -> None:
-        """End a call that has started and waits for a decision, if it is one."""
+        """End a call if it has started and waits for a decision."""
         if (suspended := self.executor.suspended.pop(call_id, None)) is not None:
             suspended[1].release()
 
     def expect_answer(self, call_id: str) -> None:
-        """Note that a call waits for an answer."""
+        """Record that a call waits for an answer."""
         self._waiting[call_id] = call_id in self.executor.suspended
         while len(self._waiting) > _MAX_WAITING:
             self._waiting.pop(next(iter(self._waiting)))
 
     def take_answer(self, call_id: str) -> bool:
-        """Return whether a call waits for an answer, which counts once. Raises MCPError if it has started and is gone."""
+        """Return whether a call waits for an answer, which is used up. Raises MCPError if it had started and is gone."""
         has_started = self._waiting.pop(call_id, None)
         if has_started and call_id not in self.executor.suspended:  # it must not start again
-            message = "the call ended while it waited for the answer, and may have had effects: make a new call to repeat it"
+            message = "the call ended while it waited for the answer, and may have had effects: make a new call to retry it"
             raise MCPError(INVALID_PARAMS, message)
         return has_started is not None
 
     async def close(self) -> None:
         release_suspended(self.executor)
-        await asyncio.to_thread(self._resources.close)  # commands are ended, which may take a moment
+        await asyncio.to_thread(self._resources.close)  # stopping commands may take a moment
 
 
 @asynccontextmanager
 async def progress_reporter(context: ServerRequestContext[None]) -> AsyncGenerator[Callable[[str], None]]:
-    """Yield a function that reports progress to the client. What was reported arrives before the result."""
+    """Yield a function that reports progress to the client. All reports arrive before the result."""
     reports: asyncio.Queue[str | None] = asyncio.Queue()
 
     def report(text: str) -> None:
@@ -94,7 +95,7 @@ async def progress_reporter(context: ServerRequestContext[None]) -> AsyncGenerat
         for number in count(1):
             if (text := await reports.get()) is None:
                 return
-            with suppress(Exception):  # the client has left, or does not understand it: the call goes on
+            with suppress(Exception):  # the client has left, or does not support progress: the call continues
                 await context.session.report_progress(number, None, text)
 
     sender = asyncio.create_task(send())

@@ -1,7 +1,6 @@
-"""The thread of some MCP servers, with the event loop in which all of them live.
+"""The thread of a set of MCP servers, with the event loop in which all of them run.
 
-Work can be given to it from any thread until it is closed. Whoever waits for an answer gets one: no work is accepted that would
-never be done.
+Any thread can submit work until it is closed. Every caller that waits gets an answer: work that would never run is refused.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ _CLOSED = "these MCP servers are closed; create new McpServers"
 
 
 class ServerThread:
-    """A daemon thread with an event loop. It does not start by itself."""
+    """A daemon thread with an event loop. Call `start` to run it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -55,46 +54,46 @@ class ServerThread:
             self.loop.close()
 
     def post(self, callback: Callable[..., object], *args: Any) -> None:
-        """Have a function called in the event loop. Raises UsageError if it is closed."""
-        with self._lock:  # what is posted before `close` is begun before the end begins
+        """Call a function in the event loop. Raises UsageError if it is closed."""
+        with self._lock:  # everything posted before `close` begins before the shutdown does
             if self._is_closed:
                 raise UsageError(_CLOSED)
             self.loop.call_soon_threadsafe(callback, *args)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the event loop. Raises UsageError, as the future does if it is closed meanwhile."""
+        """Run a coroutine in the event loop. Raises UsageError, and so does the future if the thread is closed meanwhile."""
 
         async def run() -> T:
             try:
                 return await work
-            except asyncio.CancelledError:  # by `close`, or by a caller that no longer waits: the latter's is not a failure
+            except asyncio.CancelledError:  # by `close`, or by a caller that no longer waits, which is not a failure
                 raise UsageError(_CLOSED) from None
 
         problem = ""
         with self._lock:
             if self._thread is None or self._is_closed:
-                problem = "the MCP servers are not started; use `with servers:` or servers.start()"
+                problem = "the MCP servers have not been started; use `with servers:` or servers.start()"
             elif threading.current_thread() is self._thread:  # it would wait for itself
-                problem = "on_change cannot wait for the MCP servers that call it; do it in a thread or task of your own"
+                problem = "on_change cannot wait for the MCP servers that call it; use another thread or task"
             if not problem:
                 return asyncio.run_coroutine_threadsafe(run(), self.loop)
         work.close()
         raise UsageError(problem)
 
     def close(self) -> None:
-        """Cancel everything that runs, and end the thread. Raises UsageError in that thread itself."""
+        """Cancel all running work, and end the thread. Raises UsageError if called in that thread."""
         if threading.current_thread() is self._thread:
-            raise UsageError("on_change cannot close the MCP servers that call it; do it in a thread or task of your own")
+            raise UsageError("on_change cannot close the MCP servers that call it; use another thread or task")
         self.begin_close()
         if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS + 2)
 
     def finalize(self) -> None:
-        """Close it when nobody can use it any more; garbage may be collected in any thread, also in this one."""
+        """Close it once it is unreachable; garbage collection may run in any thread, including this one."""
         self.begin_close() if threading.current_thread() is self._thread else self.close()
 
     def begin_close(self) -> None:
-        """Accept no more work, and begin to end."""
+        """Accept no more work, and begin to shut down."""
         with self._lock:
             if self._is_closed:
                 return
@@ -110,7 +109,7 @@ class ServerThread:
     async def _cancel_all(self) -> None:
         deadline = self.loop.time() + _CLOSE_SECONDS
         try:
-            # Again and again: what is cancelled may begin something else.
+            # Repeatedly: cancelled tasks may start others.
             while (tasks := asyncio.all_tasks() - {self._end}) and (seconds := deadline - self.loop.time()) > 0:
                 for task in tasks:
                     task.cancel()

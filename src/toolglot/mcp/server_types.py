@@ -1,4 +1,4 @@
-"""Tools and their results in the types of the protocol, for the MCP server. Pure."""
+"""Converts tools and their results to the protocol's types, for the MCP server. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ _CONTENT_TYPES: dict[str, type[types.ContentBlock]] = {
 
 
 def legal_name(name: str) -> str:
-    """Return a tool's name as MCP allows it; one that had to be changed ends in a hash of what it was."""
+    """Return a tool's name in MCP's alphabet; one that had to be changed ends in a hash of the original."""
     if _LEGAL_NAME.match(name):
         return name
     digest = sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
@@ -38,7 +38,7 @@ def legal_name(name: str) -> str:
 
 
 def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool:
-    """Return a tool as clients see it. `tools`: those that its calls may run, for the hints about its effects."""
+    """Return a tool as clients see it. `tools`: the tools that its calls may run, for the hints about its effects."""
     tools = [*tools]
     effects = frozenset[Effect]().union(*(tool.effects for tool in tools))
     is_read_only = bool(effects) and effects <= {"read"}
@@ -49,7 +49,7 @@ def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool
         description=describe_tool(definition) or None,
         input_schema={**schema, "type": "object"},
         output_schema=definition.output_schema,
-        # Clients skip their own question for a tool that is read-only, so what can reach the network is not.
+        # Clients run read-only tools without asking, so a tool that can reach the network is not marked as one.
         annotations=types.ToolAnnotations(
             read_only_hint=is_read_only,
             destructive_hint=bool(effects & {"write", "execute"}),
@@ -60,18 +60,18 @@ def to_mcp_tool(definition: ToolDefinition, tools: Iterable[Tool]) -> types.Tool
 
 
 def to_mcp_result(result: ToolResult, *, is_modern: bool, output_schema: dict[str, Any] | None = None) -> types.CallToolResult:
-    """Return the result of a call. Structured content is an object, unless the client knows the newer protocol.
+    """Return the result of a call. Structured content must be an object, unless the client uses the newer protocol.
 
-    What a facade has rendered is complete as text; its data is for the wires of its vendor.
+    A result that a facade has rendered is complete as text; its data is for the vendor's own wires.
     """
     content = [*_to_mcp_content(result)]
     data = None if result.is_rendered or result.is_error else result.data
     if not is_modern and not isinstance(data, dict):
         data = None
     is_error = result.is_error
-    if output_schema is not None and data is None and not is_error:  # a client would reject it without saying why
+    if output_schema is not None and data is None and not is_error:  # a client would reject it without giving a reason
         is_error = True
-        content.append(types.TextContent(text="[The structured output of this call is missing: it was too long.]"))
+        content.append(types.TextContent(text="[The structured output of this call was left out: it was too long.]"))
     return types.CallToolResult(content=content, structured_content=data, is_error=is_error)
 
 
@@ -105,13 +105,13 @@ def _to_mcp_content(result: ToolResult) -> Iterator[types.ContentBlock]:
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestFormParams:
-    """Return the form in which a client asks its user about a call: everything that the call would do."""
+    """Return the form in which a client asks its user about a call, with everything that the call would do."""
     target = f" on {request.target}" if request.target and request.target not in request.preview else ""
     lines = [f"Allow {request.tool}{target}? ({request.reason})"]
     lines += [request.preview or dumps_text(request.arguments)]
     if request.preview_error:
         lines.append(f"There is no preview: {request.preview_error}")
-    # The text is the model's: it must not hide a part of what the user reads, or look like something else.
+    # The model wrote this text: it must not hide anything from the user, or look like something else.
     message = escape_deceptive("\n\n".join(lines))
     always = {
         "type": "boolean",

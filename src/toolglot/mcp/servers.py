@@ -1,4 +1,4 @@
-"""DATA: what is known of an MCP server before it is started. The settings `[mcp.servers.NAME]` have the same fields."""
+"""DATA: the configuration of an MCP server. The settings `[mcp.servers.NAME]` have the same fields."""
 
 from typing import Annotated
 
@@ -14,36 +14,36 @@ _Seconds = Annotated[float, Meta(gt=0)]
 
 
 class McpOAuth(msgspec.Struct, frozen=True, kw_only=True):
-    """How to sign in to a server that wants OAuth; what is unset is negotiated with the server."""
+    """How to sign in to a server that requires OAuth; unset fields are negotiated with the server."""
 
     scopes: tuple[str, ...] = ()
-    """Scopes to ask for; unset: those that the server names."""
+    """Scopes to request; unset: those that the server names."""
     client_id: str = ""
-    """A client that is registered already; unset: toolglot registers itself."""
+    """The id of a client that is already registered; unset: toolglot registers itself."""
     client_secret: str = ""
     """The secret of that client, if it has one."""
     client_metadata_url: str = ""
-    """The address of a document that describes the client, used as its id by servers that support that."""
+    """The URL of a document that describes the client, used as its id by servers that support that."""
     redirect_port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """The local port to which the browser returns; 0: any free one."""
+    """The local port to which the browser is redirected; 0: any free port."""
 
     def __post_init__(self) -> None:
         check_values(self)
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """An MCP server: a program that is started (`command`), or an address (`url`)."""
+    """An MCP server: either a program to start (`command`) or a running server (`url`)."""
 
     command: str = ""
-    """The program to start; it speaks MCP on its stdin and stdout."""
+    """The program to start, which speaks MCP on stdin and stdout."""
     args: tuple[str, ...] = ()
-    """Arguments of the program."""
+    """Arguments for the program."""
     env: dict[str, str] = {}
-    """Variables for the program, besides a few harmless ones such as PATH; your keys are not among those."""
+    """Environment variables for the program, in addition to a few harmless ones such as PATH; your keys are not passed on."""
     cwd: str | None = None
-    """The directory that the program starts in; unset: the current one."""
+    """The directory in which the program starts; unset: the current directory."""
     url: str = ""
-    """The address of a server that runs already (Streamable HTTP)."""
+    """The URL of a running server (Streamable HTTP)."""
     headers: dict[str, str] = {}
     """Headers to send with every request, such as Authorization."""
     allow: tuple[str, ...] = ()
@@ -53,29 +53,29 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     approve: bool | None = None
     """true: ask before every call; false: never ask; unset: ask, except about tools that the server declares read-only."""
     timeout: _Seconds = 60.0
-    """Seconds for one call; progress does not extend it."""
+    """Maximum seconds per call; progress does not extend it."""
     start_timeout: _Seconds = 30.0
-    """Seconds to start the server and list its tools."""
+    """Maximum seconds to start the server and list its tools."""
     sandbox: bool | None = None
-    """Whether the program runs in the sandbox of commands; unset: if a project's file names it."""
+    """Whether the program runs in the same sandbox as commands; unset: only if it comes from a project's file."""
     network: bool | None = None
-    """Whether a program in the sandbox may use the network; unset: as commands may (`builtin.network`)."""
+    """Whether a sandboxed program may use the network; unset: as for commands (`builtin.network`)."""
     enabled: bool = True
-    """false: it is not started."""
+    """false: the server is not started."""
     defer: bool | None = None
-    """Whether models are shown its tools only when they find them; unset: if there are too many tools."""
+    """Whether models must search for its tools before they see them; unset: only if there are too many tools."""
     oauth: McpOAuth | None = None
-    """How to sign in; unset: negotiated with a server that asks for it."""
+    """How to sign in; unset: negotiated if the server requires it."""
 
     def __post_init__(self) -> None:
         check_values(self)
         if bool(self.command) == bool(self.url):
             reason = "both are set" if self.url else "neither is set"
-            raise UsageError(f"an MCP server has a command or a url, and {reason}; set one of them")
+            raise UsageError(f"an MCP server needs either a command or a url, and {reason}; set one of them")
         if self.url and not self.url.lower().startswith(("http://", "https://")):
-            raise UsageError(f"the url of an MCP server begins with http:// or https://, not {self.url[:40]!r}")
+            raise UsageError(f"the url of an MCP server must begin with http:// or https://, not {self.url[:40]!r}")
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that are never shown: those of variables and headers, and the client's secret."""
+        """Values that are never shown: the variables, the headers and the client secret."""
         return (*self.env.values(), *self.headers.values(), *((self.oauth.client_secret,) if self.oauth else ()))

@@ -1,8 +1,8 @@
-"""An MCP server as a child process: its messages on stdin and stdout, and everything that can go wrong with them.
+"""An MCP server as a child process, with its messages on stdin and stdout.
 
-The SDK's own transport keeps a line of any length, and gives the server our stderr. Here a line has a limit, output that is no
-JSON is skipped, and the end of what the server writes to stderr can be shown when it fails. The server is the leader of a
-process group of its own, and is killed with its children.
+The SDK's own transport buffers lines of any length, and passes our stderr to the server. Here lines have a limit, output that
+is not JSON is skipped, and the last stderr output can be shown when the server fails. The server leads its own process group,
+and is killed with its children.
 """
 
 import os
@@ -27,14 +27,14 @@ __all__ = ["MAX_MESSAGE", "OutputTail", "stdio_transport"]
 
 log = getLogger("toolglot.mcp")
 MAX_MESSAGE = 32 << 20
-"""Bytes of one message of a server."""
+"""Maximum bytes in one message from a server."""
 _MAX_TAIL_LINES, _MAX_TAIL_LINE = 20, 300
 _CHUNK = 1 << 16
 _TAIL_SECONDS = 0.5
-_EXIT_SECONDS = 1.5  # to exit when stdin is closed, and again when asked to
-# Besides what the SDK passes on (HOME, PATH …): what says how to write text and where to put temporary files.
+_EXIT_SECONDS = 1.5  # to exit after stdin is closed, and again after SIGTERM
+# In addition to what the SDK passes on (HOME, PATH …): text encoding and temporary directories.
 _MORE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-# Half of a character, which JSON in Python and JavaScript may contain and the SDK refuses.
+# Unpaired surrogates, which JSON in Python and JavaScript may contain and the SDK refuses.
 _HALF = re.compile(
     rb"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}", re.IGNORECASE
 )
@@ -42,7 +42,7 @@ _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\b')
 
 
 class OutputTail:
-    """What a server writes that is no message: its stderr, and whatever else it prints. The last line is kept."""
+    """A server's output other than messages: its stderr, and anything else it prints. The last line is kept."""
 
     def __init__(self, name: str) -> None:
         self._name, self._error, self._output = name, "", ""
@@ -60,11 +60,11 @@ class OutputTail:
 
     @property
     def last_line(self) -> str:
-        """The last line that says something: of a traceback, that is the error itself."""
+        """The last line that is not empty; in a traceback, that is the error itself."""
         return self._error or self._output
 
     def read_from(self, descriptor: int) -> None:
-        """Read a pipe to its end, in a thread of its own: a server that writes a lot must never wait for us."""
+        """Read a pipe to its end, in a separate thread: a server that writes a lot must never block on us."""
 
         def read() -> None:
             with open(descriptor, "rb", buffering=0) as pipe:
@@ -80,7 +80,7 @@ class OutputTail:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait a moment for what the server has written last."""
+        """Wait briefly for the server's last output."""
         if self._thread is not None:
             self._thread.join(_TAIL_SECONDS)
 
@@ -89,7 +89,7 @@ class OutputTail:
 async def stdio_transport(
     server: McpServer, tail: OutputTail, on_end: Callable[[str], None]
 ) -> "AsyncGenerator[TransportStreams]":
-    """Start a server and yield the streams of its messages. `on_end` is told why it has stopped talking. Raises UsageError."""
+    """Start a server and yield its message streams. `on_end` receives the reason when it disconnects. Raises UsageError."""
     from mcp.shared.message import SessionMessage
 
     process = await _start_process(server, tail)
@@ -109,7 +109,7 @@ async def stdio_transport(
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 reason = "the connection was closed"
                 with suppress(anyio.EndOfStream, anyio.ClosedResourceError, OSError):
-                    while await process.stdout.receive(_CHUNK):  # what it still writes must not keep it from ending
+                    while await process.stdout.receive(_CHUNK):  # pending writes must not keep it from ending
                         pass
             except (anyio.EndOfStream, OSError):
                 with anyio.move_on_after(_EXIT_SECONDS):
@@ -126,7 +126,7 @@ async def stdio_transport(
                     await process.stdin.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             with anyio.move_on_after(_EXIT_SECONDS):
-                await has_ended.wait()  # most likely it is about to exit, and `read` knows with which code
+                await has_ended.wait()  # most likely it is about to exit, and `read` reports its exit code
             on_end("it closed its input")
 
     async with anyio.create_task_group() as tasks:
@@ -138,7 +138,7 @@ async def stdio_transport(
             read_stream.close()
             with anyio.CancelScope(shield=True):
                 await _stop_process(process)
-                with suppress(RuntimeError):  # the program ends, and starts no more threads
+                with suppress(RuntimeError):  # the program is ending and cannot start threads
                     await anyio.to_thread.run_sync(tail.wait)
             for stream in (incoming, write_stream, outgoing):
                 stream.close()
@@ -146,7 +146,7 @@ async def stdio_transport(
 
 
 class _LineReader:
-    """Cuts output into messages. Of a line that is too long only the ends are kept, to tell which call it would answer."""
+    """Splits output into messages. Only both ends of an overlong line are kept, to identify the call that it answers."""
 
     def __init__(self, tail: OutputTail) -> None:
         self._tail, self._parts, self._size = tail, list[bytes](), 0
@@ -178,10 +178,12 @@ class _LineReader:
         line, size, end = b"".join(self._parts), self._size, self._end
         self._parts, self._size, self._end = [], 0, b""
         if size > MAX_MESSAGE:
-            log.warning("a message of an MCP server has %d MB and was left out", size >> 20)
+            log.warning("a message of %d MB from an MCP server was left out", size >> 20)
             # SDKs write the id first or last.
             ids = _ID.findall(line[:200])[:1] or _ID.findall(end[-200:])[-1:]
-            error = ErrorData(code=INTERNAL_ERROR, message=f"the result has {size >> 20} MB, over {MAX_MESSAGE >> 20} MB")
+            error = ErrorData(
+                code=INTERNAL_ERROR, message=f"the result has {size >> 20} MB, more than the limit of {MAX_MESSAGE >> 20} MB"
+            )
             return JSONRPCError(jsonrpc="2.0", id=int(ids[0]), error=error) if ids else None
         if not line.strip():
             return None
@@ -190,7 +192,7 @@ class _LineReader:
         with suppress(ValueError):
             repaired = _HALF.sub(rb"\\ufffd", line.decode(errors="replace").encode())
             return jsonrpc_message_adapter.validate_json(repaired, by_name=False)
-        self._tail.add(line)  # a banner, or output that somebody forgot
+        self._tail.add(line)  # a banner, or leftover debug output
         return None
 
 
@@ -221,7 +223,7 @@ async def _start_process(server: McpServer, tail: OutputTail) -> Any:
 
 
 async def _stop_process(process: Any) -> None:
-    """End a server as the specification says: close its stdin, wait, ask it to end, kill it; and its children with it."""
+    """Stop a server as the specification requires: close stdin, wait, terminate, kill. Its children are killed too."""
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         await process.stdin.aclose()
     for number in (None, "SIGTERM", "SIGKILL"):
@@ -229,13 +231,13 @@ async def _stop_process(process: Any) -> None:
             await _kill_group(process, number)
         deadline = anyio.current_time() + _EXIT_SECONDS
         while process.returncode is None and anyio.current_time() < deadline:
-            await anyio.sleep(0.01)  # not `wait`, which also waits for pipes that a child keeps open
+            await anyio.sleep(0.01)  # not `wait`, which also waits for pipes that a child holds open
         if process.returncode is not None:
             break
     await _kill_group(process, "SIGKILL")  # children that it left behind
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         await process.stdout.aclose()
-    # Otherwise asyncio warns of a transport that a child keeps open.
+    # Otherwise asyncio warns about a transport that a child holds open.
     close = getattr(getattr(getattr(process, "_process", None), "_transport", None), "close", None)
     if callable(close):
         with suppress(PermissionError):

@@ -1,4 +1,4 @@
-"""Serves MCP on stdin and stdout, which belong to the protocol alone: what tools print goes to stderr."""
+"""Serves MCP on stdin and stdout, which are reserved for the protocol: anything that tools print goes to stderr."""
 
 import asyncio
 import os
@@ -20,12 +20,12 @@ Streams = tuple[TextIOWrapper, TextIOWrapper]
 
 
 async def serve_stdio(server: McpToolServer, streams: Streams | None = None) -> None:
-    """Serve one client until it closes our stdin. A cancellation ends it at once. Raises OSError if it cannot be answered.
+    """Serve one client until it closes stdin. Cancellation ends it at once. Raises OSError if replies cannot be written.
 
-    `streams`: those of `claim_streams`, for a program that claims them before it imports what may print.
+    `streams`: from `claim_streams`, for a program that claims them before importing modules that may print.
     """
     with claim_streams() if streams is None else nullcontext(streams) as (stdin, stdout):
-        # The SDK's own reader blocks in a thread that nothing can interrupt, so that Ctrl-C would wait for the client.
+        # The SDK's own reader blocks in a thread that nothing can interrupt, so Ctrl-C would wait for the client.
         lines = cast(Any, _read_lines(stdin))
         try:
             async with stdio_server(lines, anyio.wrap_file(stdout)) as (reader, writer):
@@ -40,9 +40,9 @@ async def serve_stdio(server: McpToolServer, streams: Streams | None = None) -> 
 
 @contextmanager
 def claim_streams() -> Generator[Streams]:
-    """Yield stdin and stdout under numbers of their own. Until the end, 0 is empty and 1 is stderr, for children too."""
+    """Yield stdin and stdout as new descriptors. Until the end, 0 is empty and 1 is stderr, also for child processes."""
     sys.stdout.flush()
-    # Closed by nobody: a thread may still wait for a line when the program ends.
+    # Never closed: a thread may still be waiting for a line when the program ends.
     stdin = os.fdopen(os.dup(0), encoding="utf-8", errors="replace", newline="\n", closefd=False)
     stdout = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n", closefd=False)
     nothing = os.open(os.devnull, os.O_RDONLY)
