@@ -153,10 +153,10 @@ class TestCommands:
         (("x", "npx", "-y"), "-y"),
         (("js", "{"), "is not JSON"),
         (("js", '{"type": "sse", "url": "https://x"}'), "Streamable HTTP"),
-        (("js", '{"mcpServers": {"js": {"url": "https://x"}}}'), "write only the object of one server in 'mcpServers'"),
+        (("js", '{"mcpServers": {"js": {"url": "https://x"}}}'), "pass only one server's object from 'mcpServers'"),
         (("-e", "NOVALUE", "x", "cmd"), "has no value"),
-        (("", "cmd"), "'' is not a name for a server"),
-        (("a\nb", "cmd"), "is not a name for a server"),
+        (("", "cmd"), "'' is not a valid server name"),
+        (("a\nb", "cmd"), "is not a valid server name"),
         (("my api", "localhost:8000/mcp"), "toolglot mcp add 'my api' http://localhost:8000/mcp"),
         (("x", "api.example.com/mcp"), "begins with http:// or https://"),
         (("x", "npx -y some-server"), "separate words: toolglot mcp add x -- npx -y some-server"),
@@ -169,7 +169,7 @@ class TestCommands:
     def test_a_projects_file(self, home: Path) -> None:
         outcome = run_cli("mcp", "add", "--project", "s", "cmd")
         assert "try it with: toolglot trust && toolglot mcp test s\n" in outcome.out
-        assert "only in a directory that is trusted" in outcome.err
+        assert "only if the directory is trusted" in outcome.err
         assert (home / "toolglot.toml").read_text() == '[mcp.servers.s]\ncommand = "cmd"\n'
         rows = json.loads(run_cli("mcp", "list", "--json").out)
         assert [(row["name"], row["state"]) for row in rows] == [("s", "not trusted: run toolglot trust")]
@@ -189,7 +189,7 @@ class TestCommands:
         for text in (
             "local: ready after",
             "scripted 1.2",
-            "none: it runs with all your rights",
+            "none: it runs with your full permissions",
             "mcp__local__echo",
             "broken_schema",
         ):

@@ -50,7 +50,7 @@ class TestFiles:
         prompt = found.compose("Be brief.") or ""
         assert prompt.startswith("Be brief.\n\nThe user has these instructions")
         assert f'<instructions path="{project}/AGENTS.md">\ntop\n</instructions>' in prompt
-        assert "A directory below may have an AGENTS.md of its own" in prompt
+        assert "A subdirectory may have its own AGENTS.md" in prompt
 
     def test_others_are_used_where_there_is_no_agents_md(self, project: Path) -> None:
         (project / "GEMINI.md").write_text("gemini")
@@ -84,7 +84,7 @@ class TestFiles:
         os.mkfifo(project / "src" / "AGENTS.md")
         found = read(project / "src")
         assert not found.files
-        assert "it is a link that leads out of" in found.problems[0]
+        assert "it is a symbolic link to a file outside" in found.problems[0]
         (project / "AGENTS.md").unlink()
         (project / "CLAUDE.md").write_text("claude")
         (project / "AGENTS.md").symlink_to("CLAUDE.md")
@@ -139,7 +139,7 @@ class TestSkills:
         (project / ".agents" / "skills" / "pdf").symlink_to(tmp_path / "elsewhere" / "pdf")
         found = read(project)
         assert found.skills == ()
-        assert "it is a link that leads out of the project" in found.problems[0]
+        assert "it is a symbolic link out of the project" in found.problems[0]
 
     def test_many_skills_have_shorter_descriptions(self) -> None:
         skills = [Skill(name=f"s{number}", description="word " * 100, directory=Path()) for number in range(100)]

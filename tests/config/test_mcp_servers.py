@@ -79,7 +79,7 @@ class TestForms:
         ({"command": "x", "url": "https://x"}, "both a command and a url"),
         ({"type": "sse", "url": "https://x"}, "Streamable HTTP"),
         ({"type": "ws", "url": "https://x"}, "unknown type 'ws'"),
-        ({"type": "http", "command": "x"}, "which needs a url"),
+        ({"type": "http", "command": "x"}, "which requires a url"),
         ({"command": 5}, "command: expected `str`"),
         ({"command": "x", "args": "-y"}, "args: expected"),
         ({"command": "x", "env": []}, "env: expected"),
@@ -130,9 +130,9 @@ class TestForms:
 
     @pytest.mark.parametrize(("text", "words"), [
         ("{", "is not JSON"),
-        ("[]", "names no MCP servers"),
-        ('{"tools": {}}', "names no MCP servers"),
-        ('{"mcpServers": []}', "must be an object with one entry for each, not an array"),
+        ("[]", "defines no MCP servers"),
+        ('{"tools": {}}', "defines no MCP servers"),
+        ('{"mcpServers": []}', "must be an object with one entry per server, not an array"),
     ])  # fmt: skip
     def test_a_file_of_something_else(self, text: str, words: str) -> None:
         with pytest.raises(UsageError, match=words):
@@ -250,9 +250,7 @@ class TestPlaces:
         assert (entry.settings.approve, entry.is_sandboxed, entry.is_project) == (True, False, True)
         assert (entry.resolve().approve, entry.resolve().sandbox) == (True, False)
         assert entry.settings.env == {"A": "1", "B": "3"}
-        assert catalog.notes == (
-            "mcp.servers.none has neither a command nor a url, and no file of the project names that server",
-        )
+        assert catalog.notes == ("mcp.servers.none has neither a command nor a url, and no project file defines that server",)
 
     def test_a_project_that_takes_a_name_gets_no_secrets_of_yours(self, home: Home) -> None:
         user = '[mcp.servers.s]\nurl = "https://mine"\nheaders.Authorization = "Bearer 12345678"\napprove = false'
@@ -343,7 +341,7 @@ class TestVariables:
     def test_a_project_gets_no_key_of_a_provider(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-12345678")
         assert entry(tmp_path, command="x", args=["${OPENAI_API_KEY}"]).resolve().args == ("sk-12345678",)
-        with pytest.raises(UsageError, match=r"asks for OPENAI_API_KEY, the key of a provider: name it in policy\.keep_env"):
+        with pytest.raises(UsageError, match=r"requests OPENAI_API_KEY, which is a provider key: add it to policy\.keep_env"):
             entry(tmp_path, is_project=True, command="x", args=["${OPENAI_API_KEY}"]).resolve()
 
     def test_a_project_gets_no_key_that_you_have_configured(self, home: Home) -> None:
@@ -351,7 +349,7 @@ class TestVariables:
         for name in ("MY_LLM_KEY", "MY_SEARCH_KEY", "TAVILY_API_KEY", "openai_api_key"):
             write_project(home, ".mcp.json", s={"url": "https://x", "headers": {"A": f"${{{name}}}"}})
             (server,) = find_servers(home.read(user), directory=home.project, trusted=True).servers
-            with pytest.raises(UsageError, match=f"asks for {name}, the key of a provider"):
+            with pytest.raises(UsageError, match=f"requests {name}, which is a provider key"):
                 server.resolve()
 
     def test_an_env_file(self, tmp_path: Path) -> None:
@@ -362,8 +360,8 @@ class TestVariables:
             entry(tmp_path, command="x", env_file="none").resolve()
 
     @pytest.mark.parametrize(("name", "words"), [
-        ("../secret.env", "not in the directory of the project"),
-        ("link", "not in the directory of the project"),
+        ("../secret.env", "not in the project's directory"),
+        ("link", "not in the project's directory"),
         ("pipe", "not a regular file"),
         ("large", "larger than 256,000 bytes"),
     ])  # fmt: skip
@@ -390,17 +388,17 @@ class TestVariables:
     def test_who_trusts_a_server_is_told_which_variables_it_gets(self, tmp_path: Path) -> None:
         headers = {"A": "Bearer ${AWS_SECRET_ACCESS_KEY}", "B": "${env:B:-x} ${input:i} ${workspaceFolder} $${C}"}
         server = entry(tmp_path, is_project=True, url="https://x", headers=headers)
-        assert server.claim == "https://x (it gets your variables AWS_SECRET_ACCESS_KEY, B)"
+        assert server.claim == "https://x (receives your variables AWS_SECRET_ACCESS_KEY, B)"
         assert entry(tmp_path, command="x").claim == "x"
         oauth = {"client_id": "${A_TOKEN}", "client_secret": "${B_TOKEN}"}
-        assert entry(tmp_path, url="https://x", oauth=oauth).claim == "https://x (it gets your variables A_TOKEN, B_TOKEN)"
-        assert entry(tmp_path, command="x", cwd="${C}", env_file="${D}").claim == "x (it gets your variables C, D)"
+        assert entry(tmp_path, url="https://x", oauth=oauth).claim == "https://x (receives your variables A_TOKEN, B_TOKEN)"
+        assert entry(tmp_path, command="x", cwd="${C}", env_file="${D}").claim == "x (receives your variables C, D)"
 
     def test_a_url_may_be_a_variable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SERVER", "https://x")
         assert entry(tmp_path, url="${SERVER}/mcp").resolve().url == "https://x/mcp"
         monkeypatch.setenv("SERVER", "ftp://x")
-        with pytest.raises(UsageError, match="begins with http://"):
+        with pytest.raises(UsageError, match="must begin with http://"):
             entry(tmp_path, url="${SERVER}/mcp").resolve()
 
     def test_what_is_shown_has_no_secrets(self, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ class TestTrustFolder:
 
     def test_nothing_is_trusted_by_accident(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(home.project)
-        with pytest.raises(UsageError, match=r"^there is nothing here that needs trust"):
+        with pytest.raises(UsageError, match=r"^nothing here needs trust"):
             run("trust")
         assert not is_trusted(home.project)
 

@@ -41,24 +41,24 @@ def test_a_server_is_removed_with_its_tables_and_nothing_else() -> None:
     'mcp = {servers = {old = {command = "x"}}}\n',
 ])  # fmt: skip
 def test_other_ways_to_write_a_server_are_left_to_the_user(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot be changed automatically"):
+    with pytest.raises(UsageError, match="cannot be edited automatically"):
         remove_server(text, "old")
 
 
 def test_a_table_inside_a_string_is_not_a_table() -> None:
     text = 'system = """\n[mcp.servers.old]\nx\n"""\n[mcp.servers.old]\ncommand = "x"\n'
-    with pytest.raises(UsageError, match="cannot be changed automatically"):
+    with pytest.raises(UsageError, match="cannot be edited automatically"):
         remove_server(text, "old")
 
 
 def test_what_cannot_be_done() -> None:
-    with pytest.raises(UsageError, match="there is an MCP server 'old' already"):
+    with pytest.raises(UsageError, match="an MCP server 'old' already exists"):
         add_server(TEXT, "old", {"url": "https://x"})
-    with pytest.raises(UsageError, match="there is no MCP server 'none'"):
+    with pytest.raises(UsageError, match="it has no MCP server 'none'"):
         remove_server(TEXT, "none")
     with pytest.raises(UsageError, match="not TOML"):
         add_server("[", "x", {})
-    with pytest.raises(UsageError, match="cannot be changed automatically"):
+    with pytest.raises(UsageError, match="cannot be edited automatically"):
         add_server("mcp = {}\n", "x", {"url": "https://x"})
     with pytest.raises(UsageError, match="mcp is not a table"):
         add_server("mcp = 1\n", "x", {"url": "https://x"})

@@ -1,4 +1,4 @@
-"""`toolglot acp`: an agent for editors that speak the Agent Client Protocol, over stdin and stdout."""
+"""`toolglot acp`: an agent for editors that support the Agent Client Protocol, over stdin and stdout."""
 
 import asyncio
 import os
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 @click.command()
 @AGENT
 def acp(**flags: Any) -> int:
-    """Serve an editor that speaks the Agent Client Protocol, over stdin and stdout.
+    """Serve an editor that supports the Agent Client Protocol, over stdin and stdout.
 
-    Zed, JetBrains IDEs, Neovim and Emacs start it themselves: name the command `toolglot acp` in their configuration.
+    Zed, JetBrains IDEs, Neovim and Emacs start it themselves: add the command `toolglot acp` to their configuration.
     """
     try:
         from toolglot.acp.agent import EditorAgent
@@ -36,9 +36,9 @@ def acp(**flags: Any) -> int:
     except ImportError as e:
         if not (e.name or "").startswith("acp"):
             raise
-        raise UsageError("editors need another package: pip install 'toolglot[acp]'") from None
+        raise UsageError("editors need an additional package: pip install 'toolglot[acp]'") from None
     if sys.stdin.isatty():
-        print_note("waiting for an editor on stdin: name this command in the configuration of your editor")
+        print_note("waiting for an editor on stdin: add this command to your editor's configuration")
     own_flags = Flags(**flags)
     read_fd, write_fd = _take_streams()
 
@@ -60,7 +60,7 @@ def acp(**flags: Any) -> int:
 
 
 def _take_streams() -> tuple[int, int]:
-    """Return descriptors for the protocol; whatever else is printed goes to stderr, and whatever else reads finds nothing."""
+    """Return descriptors for the protocol. All other output goes to stderr, and all other input is empty."""
     sys.stdout.flush()
     read_fd, write_fd = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -71,7 +71,7 @@ def _take_streams() -> tuple[int, int]:
 
 
 def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
-    """Create the agent of a session, as `toolglot chat` would in its directory. Raises UsageError, SignInRequired."""
+    """Create a session's agent, as `toolglot chat` would in its directory. Raises UsageError, SignInRequired."""
     from toolglot.acp.connection import SignInRequired
     from toolglot.acp.session import AgentParts
 
@@ -113,7 +113,7 @@ def open_agent(flags: Flags, options: "SessionOptions") -> "AgentParts":
 
 
 def _list_models(aliases: dict[str, str]) -> tuple[str, ...]:
-    """Return what an editor can offer: the user's aliases, and a model of each provider that there is a key for."""
+    """Return the models to choose from: the user's aliases, and one model per provider that has a key."""
     keyring = logins_file().exists()
     defaults = [
         f"{provider}:{name}"

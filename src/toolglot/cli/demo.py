@@ -28,13 +28,13 @@ _PROMPT, _HANDOVER_PROMPT = "What is the weather in Paris and in Rome?", "Book a
 def demo(provider: str | None) -> int:
     """Run a conversation with tools on every API format.
 
-    Each conversation is handed over to another provider halfway. It runs on the simulator, without a key.
+    Each conversation is handed over to another provider halfway through. It runs on the simulator, without a key.
     """
     if provider is not None and provider not in SIMULATED_MODELS:
         raise UnknownName("demo provider", provider, SIMULATED_MODELS)
     providers = list(SIMULATED_MODELS)
     pairs = [(name, providers[index - 1]) for index, name in enumerate(providers) if provider in (None, name)]
-    # A screen for each of them: it shows a loss once, and the table counts those of every conversation.
+    # One screen per conversation: a screen shows each loss once, but the table counts them per conversation.
     rows = [asyncio.run(_run_conversation(_create_screen(), *pair)) for pair in pairs]
     _create_screen().note("\nThe same conversation, everywhere", "bold")
     Printer(sys.stdout).print_table(rows, has_json=False)
@@ -48,7 +48,7 @@ def _create_screen() -> Screen:
 
 
 async def _run_conversation(screen: Screen, provider: str, other: str) -> dict[str, str]:
-    """Run a conversation that is handed over to another provider; return its row of the table."""
+    """Run a conversation that is handed over to another provider; return its table row."""
     config, start = ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05)), time.monotonic()
     system = "You plan journeys. Use the tools."
     agent = Orchestrator(f"simulator:{provider}", tools=TRAVEL_SAMPLES, system=system, config=config)

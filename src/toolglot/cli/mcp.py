@@ -13,8 +13,8 @@ SUBCOMMANDS = {
     "list": ("mcp_servers:list_command", "List the configured servers."),
     "add": ("mcp_servers:add_command", "Add a server to your configuration."),
     "remove": ("mcp_servers:remove_command", "Remove a server from your configuration."),
-    "test": ("mcp_servers:test_command", "Start a server, list its tools, and report what models lose of them."),
-    "serve": ("mcp_serve:serve", "Serve the tools to an MCP client."),
+    "test": ("mcp_servers:test_command", "Start a server, list its tools, and report what models cannot use."),
+    "serve": ("mcp_serve:serve", "Serve tools to an MCP client."),
 }
 
 
@@ -36,6 +36,6 @@ class _SubcommandTable(click.Group):
 @click.group(cls=_SubcommandTable, invoke_without_command=True)
 @click.pass_context
 def mcp(context: click.Context) -> None:
-    """Manage MCP servers, or be one."""
+    """Manage MCP servers, or run as one."""
     if context.invoked_subcommand is None:
         write_text(sys.stdout, f"{context.get_help()}\n")

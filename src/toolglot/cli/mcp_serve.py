@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from toolglot.mcp.server import McpToolServer
 
 TOKEN_VARIABLE = "TOOLGLOT_MCP_TOKEN"
-_APPROVAL_HINT = "To allow it, start the server with --approve RULE, or with --yes if the client asks its user itself."
+_APPROVAL_HINT = "To allow it, start the server with --approve RULE, or with --yes if the client itself asks its user."
 
 
 @click.command()
 @click.option("--http", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve over HTTP; 0 picks a free port.")
-@click.option("--host", help="Address to listen on, with --http. Default: 127.0.0.1. Others need a token.")
-@click.option("--token", help=f"Bearer token that HTTP clients must send. Better: the variable {TOKEN_VARIABLE}.")
+@click.option("--host", help="Address to listen on with --http. Default: 127.0.0.1. Other addresses require a token.")
+@click.option("--token", help=f"Bearer token that HTTP clients must send. Safer: set {TOKEN_VARIABLE}.")
 @click.option("-m", "--model", help="Use the tool names that this PROVIDER:MODEL knows best.", shell_complete=complete_model)
 @FACADE
 @ROOT
 @TOOLS
 @click.option("--builtin/--no-builtin", default=None, help="Serve the built-in tools. Default: yes.")
-@click.option("--read-only", is_flag=True, help="Serve only tools whose sole effect is to read.")
-@click.option("--allow", multiple=True, metavar="PATTERN", help="Serve only tools that match. Repeatable.")
-@click.option("--deny", multiple=True, metavar="PATTERN", help="Never serve tools, or run calls, that match. Repeatable.")
+@click.option("--read-only", is_flag=True, help="Serve only tools that do nothing but read.")
+@click.option("--allow", multiple=True, metavar="PATTERN", help="Serve only matching tools. Repeatable.")
+@click.option("--deny", multiple=True, metavar="PATTERN", help="Never serve matching tools or run matching calls. Repeatable.")
 @APPROVE
 @YES
 @NO_SANDBOX
@@ -48,13 +48,13 @@ _APPROVAL_HINT = "To allow it, start the server with --approve RULE, or with --y
 def serve(
     port: int | None, host: str | None, token: str | None, model: str | None, read_only: bool, yes: bool, **flags: Any
 ) -> int:
-    """Serve the tools to an MCP client.
+    """Serve tools to an MCP client.
 
-    On stdin and stdout, as clients start it; with --http, at the address that is printed. By default, these are the
-    built-in tools for --root, with the sandbox, rules, limits and audit log of the configuration.
+    By default, serves the built-in tools for --root on stdin and stdout, with the configured sandbox, rules, limits and audit
+    log. With --http, serves them at the URL that it prints.
 
-    A call that needs approval is shown to the user of the client, if the client can do that (elicitation). Otherwise it is
-    refused, unless a rule of --approve allows it. Use --yes with a client that asks about every call itself.
+    A call that needs approval is shown to the client's user if the client supports that (elicitation). Otherwise it is
+    refused, unless an --approve rule allows it. Use --yes with a client that asks about every call itself.
     """
     if port is None and (host or token):
         raise UsageError("--host and --token are for HTTP: add --http PORT")
@@ -71,8 +71,8 @@ def serve(
     elif port is not None and not is_loopback(host):
         raise UsageError(f"{host} can be reached from other machines: set {TOKEN_VARIABLE} to a token that clients must send")
     if port is None and sys.stdin.isatty():
-        print_note("waiting for an MCP client on stdin: name this command in the configuration of your client, or use --http 0")
-    # The streams come first: what modules with tools print when they are imported is not for the client.
+        print_note("waiting for an MCP client on stdin: add this command to your client's configuration, or use --http 0")
+    # Claim the streams first: modules with tools may print when they are imported, which must not reach the client.
     with (
         claim_streams() if port is None else nullcontext() as streams,
         prepare(Flags(**flags), want_builtin=True) as cli_setup,
@@ -101,10 +101,10 @@ def serve(
 
 
 def make_approve(yes: bool, is_known: bool) -> Approve:
-    """Return what decides before the user of the client is asked. `is_known`: only those whom the user chose can connect."""
+    """Return the function that decides before the client's user is asked. `is_known`: only authorized clients can connect."""
 
     def approve(request: ApprovalRequest) -> Decision:
-        if request.each_time and not is_known:  # the answer would be that of any program of this machine
+        if request.each_time and not is_known:  # any program on this machine could answer
             return Deny(f"this is possible only on stdin and stdout, or with a token: {request.reason}")
         return "yes" if yes and not request.each_time else "later"
 
@@ -124,7 +124,7 @@ def _create_server(
     model_name = find_profile(setup.resolve_model(model)).model if model else ""
     facade = setup.resolve_facade(registry)
     if facade == "auto":
-        # The client's model is not known without -m, so the tools have the names that most models get right.
+        # The client's model is unknown without -m, so the tools have the names that most models get right.
         facade = facade_for_model(model_name) if model else find_facade("neutral")
     elif not isinstance(facade, Facade):
         facade = find_facade(facade, model_name)
@@ -146,7 +146,7 @@ def _create_server(
 
 
 def _tools_per_connection(cli_setup: CliSetup, other_tools: list[Any]) -> Callable[[], AbstractContextManager[list[Any]]]:
-    """Return a function that gives a connection built-in tools of its own: commands, and what was read, are not shared."""
+    """Return a function that creates separate built-in tools per connection: commands and files read are not shared."""
     from toolglot.builtin.configured import configured_builtins
 
     @contextmanager
@@ -161,5 +161,5 @@ def _tools_per_connection(cli_setup: CliSetup, other_tools: list[Any]) -> Callab
 
 
 def _needs_user(tool: Any) -> bool:
-    """Whether a tool asks the user itself, which is up to the client."""
+    """Whether a tool asks the user questions, which is up to the client."""
     return isinstance(tool, Tool) and tool.name == "ask_user"

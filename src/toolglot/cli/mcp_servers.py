@@ -1,4 +1,4 @@
-"""`toolglot mcp list|add|remove|test`: the MCP servers of the configuration."""
+"""`toolglot mcp list|add|remove|test`: the configured MCP servers."""
 
 import json as json_module
 import os
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 __all__ = ["add_command", "list_command", "remove_command", "test_command"]
 
 _HOST = re.compile(r"localhost/|[\w.-]+(?::\d+(?:/|\Z)|\.\w+/)")
-_PROJECT = click.option("--project", is_flag=True, help=f"Write to the {PROJECT_FILE} of the current directory.")
+_PROJECT = click.option("--project", is_flag=True, help=f"Write to the {PROJECT_FILE} in the current directory.")
 
 
 @click.command("list")
 @MCP
-@click.option("--start", is_flag=True, help="Start them, and show their state.")
+@click.option("--start", is_flag=True, help="Start the servers and show their status.")
 @JSON
 def list_command(mcp_config: tuple[Path, ...], no_mcp: bool, start: bool, json: bool) -> int:
     """List the configured servers.
 
-    They are in --mcp-config files, in [mcp.servers.NAME] of the settings, and in .mcp.json, .vscode/mcp.json and
-    .cursor/mcp.json of the project. With --start, the exit code is 1 if one of them fails.
+    They come from --mcp-config files, from [mcp.servers.NAME] in the settings, and from the project's .mcp.json,
+    .vscode/mcp.json and .cursor/mcp.json. With --start, the exit code is 1 if one of them fails.
     """
     configuration = read_configuration(flags={"mcp.enabled": False if no_mcp else None})
     catalog = find_servers(configuration, files=mcp_config)
@@ -90,14 +90,14 @@ def _describe(entry: ServerEntry) -> dict[str, Any]:
 
 
 @click.command("add")
-@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Variable for the program. Repeatable.")
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable for the program. Repeatable.")
 @click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="Header for every request. Repeatable.")
-@click.option("--cwd", help="Directory that the program starts in.")
-@click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable.")
-@click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer tools that match. Repeatable.")
-@click.option("--sandbox/--no-sandbox", default=None, help="Run the program in the sandbox of commands, or not.")
-@click.option("--network/--no-network", default=None, help="Let it use the network in the sandbox, or not.")
-@click.option("--approve/--no-approve", default=None, help="Ask before every call of its tools, or before none.")
+@click.option("--cwd", help="Directory in which the program starts.")
+@click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only matching tools. Repeatable.")
+@click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer matching tools. Repeatable.")
+@click.option("--sandbox/--no-sandbox", default=None, help="Run the program in the same sandbox as commands, or not.")
+@click.option("--network/--no-network", default=None, help="Allow network access in the sandbox, or not.")
+@click.option("--approve/--no-approve", default=None, help="Ask before every call to its tools, or before none.")
 @_PROJECT
 @JSON
 @click.argument("name")
@@ -112,11 +112,11 @@ def add_command(
     toolglot mcp add github -e TOKEN='${GITHUB_TOKEN}' -- npx -y some-server
     toolglot mcp add files '{"command": "npx", "args": ["-y", "some-server"]}'
 
-    Write -- before a command with options of its own, and '${VARIABLE}' for a secret: it is read from the environment when the
-    server starts.
+    Put -- before a command that has options. Write secrets as '${VARIABLE}', which is read from the environment when the server
+    starts.
     """  # noqa: D301 - \b is click's mark of a paragraph that is not wrapped
     if not name.strip() or not name.isprintable():
-        raise UsageError(f"{name!r} is not a name for a server: use letters and digits")
+        raise UsageError(f"{name!r} is not a valid server name: use letters and digits")
     fields: dict[str, Any] = {}
     if len(words) == 1 and words[0].startswith("{"):
         try:
@@ -125,18 +125,18 @@ def add_command(
             raise UsageError(f"the server is not JSON: {e}") from None
         if tables := entry.keys() & {"mcpServers", "servers"}:
             raise UsageError(
-                f"that is a whole file: write only the object of one server in {min(tables)!r}, or use --mcp-config"
+                f"this is the content of a whole file: pass only one server's object from {min(tables)!r}, or use --mcp-config"
             )
         file = parse_server_file(json_module.dumps({"mcpServers": {name: entry}}), Path("the server"))
         server = file.servers[name]
         if server.problem or server.env_file:
-            raise UsageError(server.problem or "envFile works only in a file: name it with --mcp-config, or use --env")
+            raise UsageError(server.problem or "envFile works only in a file: pass the file with --mcp-config, or use --env")
         for note in file.notes:
             print_note(note)
         fields = _list_changes(server.settings)
     elif words[0].startswith(("http://", "https://")):
         if rest := words[1:]:
-            raise UsageError(f"a URL has no arguments: remove {rest[0]!r}")
+            raise UsageError(f"a URL takes no arguments: remove {rest[0]!r}")
         fields["url"] = words[0]
     else:
         _check_command(name, words)
@@ -144,8 +144,8 @@ def add_command(
     pairs = {"env": dict(_split(pair, "=") for pair in env), "headers": dict(_split(pair, ":") for pair in header)}
     fields |= {key: {**fields.get(key, {}), **values} for key, values in pairs.items() if values}
     fields |= {key: value for key, value in options.items() if value is not None and value != ()}
-    msgspec.convert(fields, McpServer)  # which refuses what is not valid
-    fields = json_module.loads(json_module.dumps(fields))  # with lists, as TOML has them
+    msgspec.convert(fields, McpServer)  # rejects invalid values
+    fields = json_module.loads(json_module.dumps(fields))  # with lists, as in TOML
     path = _edit(project, lambda text: add_server(text, name, fields))
     if json:
         write_json_line(sys.stdout, {"name": name, "file": str(path)})
@@ -154,18 +154,18 @@ def add_command(
         steps.append(f"toolglot mcp test {shlex.quote(name)}")
         print_line(f"added {name} to {path}; try it with: {' && '.join(steps)}")
     if project:
-        print_note("servers of a project run in the sandbox, and only in a directory that is trusted")
+        print_note("a project's servers run in the sandbox, and only if the directory is trusted")
 
 
 def _check_command(name: str, words: tuple[str, ...]) -> None:
-    """Refuse what is probably meant otherwise. Raises UsageError."""
+    """Refuse arguments that are probably a mistake. Raises UsageError."""
     first, quoted_name = words[0], shlex.quote(name)
     if len(words) > 1 or os.path.exists(os.path.expanduser(first)):
         return
     if _HOST.match(first):
-        raise UsageError(f"an address begins with http:// or https://: toolglot mcp add {quoted_name} http://{first}")
+        raise UsageError(f"a URL begins with http:// or https://: toolglot mcp add {quoted_name} http://{first}")
     if " " in first:
-        raise UsageError(f"the program and its arguments are separate words: toolglot mcp add {quoted_name} -- {first}")
+        raise UsageError(f"pass the program and its arguments as separate words: toolglot mcp add {quoted_name} -- {first}")
 
 
 def _list_changes(struct: msgspec.Struct) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _edit(project: bool, change: Callable[[str], str]) -> Path:
     """Change a configuration file; return it. Raises UsageError."""
     path = Path.cwd() / PROJECT_FILE if project else config_file()
     try:
-        text = path.read_bytes().decode("utf-8-sig") if path.exists() else ""  # with the ends of its lines
+        text = path.read_bytes().decode("utf-8-sig") if path.exists() else ""  # with its line endings
     except (OSError, ValueError) as e:
         raise UsageError(f"cannot read {str(path)!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
     try:
@@ -218,13 +218,16 @@ def remove_command(name: str, project: bool, json: bool) -> None:
 @click.command("test")
 @click.argument("name")
 @click.option(
-    "-m", "--model", help="Report what this PROVIDER:MODEL loses; default: every API format.", shell_complete=complete_model
+    "-m",
+    "--model",
+    help="Report what this PROVIDER:MODEL cannot use; default: every API format.",
+    shell_complete=complete_model,
 )
 @MCP
 @JSON
 @LOGGING
 def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_mcp: bool, json: bool, **logging: Any) -> int:
-    """Start a server, list its tools, and report what models lose of them.
+    """Start a server, list its tools, and report what models cannot use.
 
     The exit code is 1 if it cannot be used.
     """
@@ -245,7 +248,7 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
             raise UsageError(f"the MCP server {name} is not trusted: run toolglot trust {entry.directory}")
         losses = _find_losses(cli_setup, model, every_keyword=json)
         sandbox = servers.sandbox.label if servers.sandbox is not None and entry.is_sandboxed else ""
-        sandbox = sandbox if entry.settings.command else None  # an address is not ours to confine
+        sandbox = sandbox if entry.settings.command else None  # a remote server cannot be confined
         tools = [
             {"name": tool.name, "description": tool.description, "effects": sorted(tool.effects)} for tool in servers.tools
         ]
@@ -271,7 +274,7 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
 
 
 def _find_losses(cli_setup: "CliSetup", model: str | None, *, every_keyword: bool) -> dict[str, list[str]]:
-    """Return what each API format, or one model, loses of the tools."""
+    """Return what each API format, or one model, cannot express of the tools."""
     if model is not None:
         targets: dict[str, Profile] = {model: find_profile(Setup(cli_setup.configuration.settings).resolve_model(model))}
     else:
@@ -290,7 +293,7 @@ def _print_record(printer: Printer, record: dict[str, Any]) -> None:
         printer.print_text(record["error"], "red", "  ")
         return
     rows = [("server", record["server"] or "unknown"), ("protocol", record["protocol"])]
-    rows += [] if record["sandbox"] is None else [("sandbox", record["sandbox"] or "none: it runs with all your rights")]
+    rows += [] if record["sandbox"] is None else [("sandbox", record["sandbox"] or "none: it runs with your full permissions")]
     rows += [(word, str(record[word])) for word in ("prompts", "resources") if record[word]]
     printer.print_pairs(rows)
     printer.print_section(

@@ -1,4 +1,4 @@
-"""The MCP servers of a command: which of them are started, in which sandbox, and what the user is told about them."""
+"""The MCP servers that a command uses: which are started, in which sandbox, and what is reported to the user."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CliServers", "UseServers", "describe_entry", "describe_status"]
 
-_PATIENCE_SECONDS = 3.0  # before the user is told what takes so long
+_PATIENCE_SECONDS = 3.0  # before a note says what takes so long
 UseServers = Literal["no", "start", "wait"] | Set[str]
-"""Whether a command uses the configured servers: not at all, without waiting for them, all of them, or only these."""
+"""Which configured servers a command uses: none, all without waiting for them, all, or only these."""
 
 
 class CliServers:
-    """Starts the servers of a catalog in the background. Those that cannot be used are `problems`, not errors.
+    """Starts a catalog's servers in the background. Unusable servers are reported in `problems` and raise no errors.
 
-    `only`: just these, about which the caller tells the user itself.
+    `only`: start just these; the caller reports on them itself.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class CliServers:
     ) -> None:
         self.catalog = catalog
         self.notify: Callable[[str], None] = print_note
-        """Tells the user of changes and sign-ins; called in any thread."""
+        """Notifies the user of changes and sign-ins; called from any thread."""
         self.problems: dict[str, str] = {}
         self._told: set[str] = set()
         servers = dict(extra or {})
@@ -65,7 +65,7 @@ class CliServers:
             self.sandbox = configured_server_sandbox(settings, root, [entry.directory for entry in entries])
         self.client: McpServers | None = None
         if servers:
-            from toolglot.mcp import client  # it takes a while to import
+            from toolglot.mcp import client  # slow to import
 
             try:
                 self.client = client.McpServers(
@@ -75,7 +75,7 @@ class CliServers:
                     sign_in=lambda name, address: self.notify(f"sign in to the MCP server {name} at {address}"),
                 )
                 self.client.start()
-            except UsageError as e:  # the package is missing, which must not keep the user from everything else
+            except UsageError as e:  # the package is missing; everything else must still work
                 self.problems |= {name: str(e) for name, server in servers.items() if server.enabled}
 
     @classmethod
@@ -89,8 +89,8 @@ class CliServers:
         *,
         has_user: bool,
     ) -> "CliServers | None":
-        """Start what a command uses; None if it uses nothing."""
-        withheld = catalog.withheld if isinstance(use, Set) else ()  # whoever names one is told why it is not there
+        """Start the servers that a command uses; None if it uses none."""
+        withheld = catalog.withheld if isinstance(use, Set) else ()  # whoever names one learns why it is missing
         if use == "no" or not (catalog.servers or withheld or catalog.notes or extra):
             return None
         only, ask = use if isinstance(use, Set) else None, _ask_for_input if has_user else None
@@ -102,7 +102,7 @@ class CliServers:
         return self.client.tools if self.client is not None else ()
 
     def status(self) -> "tuple[McpServerStatus, ...]":
-        """Return the state of each server, also of those that could not be started."""
+        """Return the state of each server, including those that could not be started."""
         from toolglot.mcp.listing import McpServerStatus
 
         failed = (McpServerStatus(name=name, state="failed", error=error) for name, error in self.problems.items())
@@ -118,7 +118,7 @@ class CliServers:
             self.client.wait_ready()
 
     def list_notices(self) -> list[str]:
-        """Return what the user should know, each sentence once; servers that fail are reported when they do."""
+        """Return notes for the user, each only once; failures are reported when they happen."""
         notes = [*self.catalog.notes, *self.problems.values()]
         for status in self.status():
             if status.problems:
@@ -129,7 +129,7 @@ class CliServers:
         return new
 
     def restart(self, name: str) -> "McpServerStatus":
-        """Start a server again; return its state. Raises UnknownName, UsageError."""
+        """Restart a server; return its state. Raises UnknownName, UsageError."""
         if name in self.problems:
             raise UsageError(self.problems[name])
         if self.client is None:
@@ -138,7 +138,7 @@ class CliServers:
         return next(status for status in self.client.status() if status.name == name)
 
     def close(self) -> None:
-        """End the servers."""
+        """Stop the servers."""
         if self.client is not None:
             self.client.close()
         if self.sandbox is not None:
@@ -146,7 +146,7 @@ class CliServers:
 
 
 def _ask_for_input(wanted: ServerInput) -> str | None:
-    """Ask on the terminal for an input of VS Code."""
+    """Ask on the terminal for a VS Code input."""
     choices = click.Choice(wanted.options) if wanted.options else None
     try:
         return click.prompt(

@@ -23,8 +23,8 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
     """Trust a project: its settings, instructions and MCP servers.
 
     A trusted toolglot.toml can change any setting: load tools, set URLs, relax rules. AGENTS.md and skills are used, and the
-    MCP servers in .mcp.json, .vscode/mcp.json and .cursor/mcp.json are started. DIRECTORY defaults to the directories here
-    and above that have any of these, up to the root of the repository.
+    MCP servers in .mcp.json, .vscode/mcp.json and .cursor/mcp.json are started. DIRECTORY defaults to the current directory
+    and its parents, up to the root of the repository, as far as they have any of these.
     """
     if list_all:
         for trusted in list_trusted_directories():
@@ -47,21 +47,21 @@ def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
 
 
 def _find_directories() -> list[Path]:
-    """Return the directories here and above that have something to trust. Raises UsageError."""
+    """Return the current directory and its parents, if they have anything to trust. Raises UsageError."""
     project, here = find_project_file(), Path.cwd()
     directories = {project.parent} if project else set[Path]()
     directories.update(load_instructions(here, InstructionSettings()).withheld.values())
     servers = find_servers(read_configuration(trusted=False), trusted=False).withheld
     directories.update(entry.directory for entry in servers)
     if not directories and not is_trusted(here):
-        raise UsageError("there is nothing here that needs trust: name the directory to trust it anyway")
+        raise UsageError("nothing here needs trust: name the directory to trust it anyway")
     return sorted(directories or {here})
 
 
 def _grant(directories: list[Path]) -> None:
     for directory in (
         each for each in directories if not is_trusted(each)
-    ):  # before any of them is trusted: those below it are, with it
+    ):  # before any of them is trusted, which also trusts its subdirectories
         _show_effects(directory, is_removed=False)
     effect = f"{PROJECT_FILE} files in it and below it can change any setting, and its instructions will be used"
     for directory in directories:
@@ -88,7 +88,7 @@ def _show_effects(directory: Path, *, is_removed: bool) -> None:
             print_line(f"{path} {'is now ignored' if is_removed else 'has instructions for models'}")
     configuration = read_configuration(directory=directory, trusted=False)
     for entry in find_servers(configuration, directory=directory, trusted=False).withheld:
-        if entry.directory == directory and not entry.is_setting:  # those are among the settings
+        if entry.directory == directory and not entry.is_setting:  # already listed with the settings
             verb = "no longer starts" if is_removed else "starts"
             print_line(escape_line(f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}"))
     if configuration.project == directory:

@@ -1,7 +1,7 @@
-"""The instructions that people already have for coding agents: AGENTS.md, and Agent Skills.
+"""Existing instructions for coding agents: AGENTS.md files and Agent Skills.
 
-Those of a project count only if the user trusts their directory: anybody may have written them. They are found from the
-workspace up to the top of its Git repository, or in the workspace alone if there is none. The user's own always count.
+A project's are used only if the user trusts their directory, because anybody may have written them. They are searched for from
+the workspace up to the root of its Git repository, or only in the workspace if there is none. The user's own are always used.
 """
 
 import os
@@ -22,30 +22,30 @@ __all__ = ["Instructions", "load_instructions", "read_instructions"]
 USER_FILE = "AGENTS.md"
 NAMES, MAX_CHARS = InstructionSettings().files, InstructionSettings().max_chars
 SKILL_DIRECTORIES = (".toolglot/skills", ".agents/skills", ".claude/skills")
-"""Below a directory of the project, or the user's home directory; the first skill of a name counts."""
+"""In a project's directory or the user's home directory; if two skills have the same name, the first is used."""
 _HEADING = (
-    "The user has these instructions for coding agents. Follow them; where they disagree, the later ones apply, and what the "
-    "user says in this conversation applies before all of them."
+    "The user has these instructions for coding agents. Follow them. If they conflict, later ones take precedence, and what "
+    "the user says in this conversation overrides all of them."
 )
-_NESTED = "A directory below may have an {name} of its own: read it before you work there."
+_NESTED = "A subdirectory may have its own {name}: read it before you work there."
 _SKILLS_HEADING = (
-    "These skills are instructions for special tasks. When a task matches one, load it by its name with the tool for skills "
-    "before you begin, and follow it."
+    "These skills are instructions for specific tasks. When a task matches one, load it by name with the skill tool before you "
+    "begin, and follow it."
 )
 
 
 class Instructions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user and the project tell coding agents."""
+    """The user's and the project's instructions for coding agents."""
 
     files: dict[Path, str] = {}
-    """Path -> text, in the order of the prompt: the user's own, then those of the project, the outermost first."""
+    """Path -> text, in prompt order: the user's own, then the project's, outermost first."""
     skills: tuple[Skill, ...] = ()
     withheld: dict[Path, Path] = {}
-    """What is ignored because a directory is not trusted: a file, or a directory with skills -> that directory."""
+    """Ignored files and skill directories -> the untrusted directory they belong to."""
     problems: tuple[str, ...] = ()
     """What cannot be used, and why."""
     project_names: tuple[str, ...] = ()
-    """The names that files of a project have."""
+    """The names of a project's instruction files."""
 
     def compose(self, system: str | None) -> str | None:
         """Return a system prompt with the instructions."""
@@ -53,7 +53,7 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
         return "\n\n".join(part for part in parts if part) or system
 
     def render_files(self) -> str:
-        """Return the part of the prompt that has the files; "" without any."""
+        """Return the part of the prompt that contains the files; "" if there are none."""
         if not self.files:
             return ""
         texts = [f'<instructions path="{path}">\n{text}\n</instructions>' for path, text in self.files.items()]
@@ -61,21 +61,21 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
         return "\n\n".join((_HEADING, *texts, *nested))
 
     def render_skills(self) -> str:
-        """Return the part of the prompt that lists the skills; "" without any."""
+        """Return the part of the prompt that lists the skills; "" if there are none."""
         return f"{_SKILLS_HEADING}\n\n{listed}" if (listed := render_skill_list(self.skills)) else ""
 
     def unlist_skills(self) -> "Instructions":
-        """Return the same for a model that has no tool to load skills with: it is not told of them."""
+        """Return a copy for a model that has no tool to load skills, which does not list them."""
         return replace(self, skills=tuple(replace(skill, is_listed=False) for skill in self.skills))
 
     def estimate_tokens(self, model: str) -> dict[str, int]:
-        """Return how many tokens a model makes of each part of the prompt, by what it is from."""
+        """Return how many tokens each part of the prompt has for a model, by its source."""
         texts = {str(path): text for path, text in self.files.items()} | {"the list of skills": self.render_skills()}
         return {source: int(token_factor(model) * estimate_text(text)) for source, text in texts.items() if text}
 
 
 def load_instructions(root: Path, settings: InstructionSettings) -> Instructions:
-    """Return what the settings let count for a workspace. Raises MalformedData, UsageError."""
+    """Return a workspace's instructions, as the settings allow. Raises MalformedData, UsageError."""
     if not settings.enabled:
         return Instructions()
     return read_instructions(root, names=settings.files, max_chars=settings.max_chars, skills=settings.skills)
@@ -88,8 +88,8 @@ def read_instructions(
 
     Args:
         root: The workspace.
-        names: Names of files with instructions; the first that a directory has counts.
-        max_chars: Maximum characters of one file.
+        names: Names of instruction files; in each directory, the first that exists is used.
+        max_chars: Maximum characters per file.
         skills: Whether to find skills.
     """
     try:
@@ -99,7 +99,7 @@ def read_instructions(
     directories = _project_directories(root)
     top, problems = directories[0], list[str]()
     user_directories = [Path(os.path.realpath(os.path.expanduser("~")), name) for name in SKILL_DIRECTORIES] if skills else []
-    # What there is -> the directory that it belongs to.
+    # File or skill directory -> the directory it belongs to.
     found_files = {
         file: each for each in directories if (file := next(filter(os.path.isfile, (each / name for name in names)), None))
     }
@@ -126,19 +126,19 @@ def read_instructions(
 
 
 def _project_directories(root: Path) -> list[Path]:
-    """Return the directories whose files count, from the top of the repository down to the workspace."""
+    """Return the directories whose files are used, from the root of the repository down to the workspace."""
     chain = [root, *root.parents]
     top = next((index for index, directory in enumerate(chain) if os.path.lexists(directory / ".git")), 0)
     return chain[top::-1]
 
 
 def _read_file(path: Path, top: Path, max_chars: int, problems: list[str]) -> str:
-    """Return the text of a file, "" if there is none. A link of the project that leads out of it could name any file."""
+    """Return a file's text, "" if there is none. A symbolic link out of the project is ignored: it could expose any file."""
     is_own = path == config_file().parent / USER_FILE
     if not os.path.isfile(path):
         return ""
     if not is_own and not Path(os.path.realpath(path)).is_relative_to(top):
-        problems.append(f"{str(path)!r} is ignored: it is a link that leads out of {str(top)!r}")
+        problems.append(f"{str(path)!r} is ignored: it is a symbolic link to a file outside {str(top)!r}")
         return ""
     try:
         with path.open("rb") as stream:

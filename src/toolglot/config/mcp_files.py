@@ -1,7 +1,7 @@
-"""Files that name MCP servers, in the forms that other programs use: Claude's and Cursor's `mcpServers`, VS Code's `servers`.
+"""Files that define MCP servers, in other programs' formats: Claude's and Cursor's `mcpServers`, VS Code's `servers`.
 
-One bad entry does not take the others down: it has a `problem`. What is not understood is reported, never ignored silently. A
-file never gives approvals: keys that would (`alwaysAllow`) are reported, too.
+An invalid entry has a `problem` and does not affect the others. Unknown keys are reported, never ignored silently. A file
+cannot grant approvals: keys that would (`alwaysAllow`) are reported, too.
 """
 
 import os
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 PROJECT_FILES = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
-"""Of a project, the most important first."""
+"""A project's files, in order of precedence."""
 _MAX_BYTES = 256_000
-_MAX_NAMED_BYTES = 16_000_000  # of a file that the user names: Claude Code keeps a lot more in ~/.claude.json
-# Files of projects that nobody trusts are read, too: strings and comments without an end must not take quadratic time.
+_MAX_NAMED_BYTES = 16_000_000  # for a file that the user names: Claude Code keeps much more in ~/.claude.json
+# Untrusted projects' files are read, too: unterminated strings and comments must not take quadratic time.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
-# VS Code's files may have comments, and commas at the end of lists.
+# VS Code's files may have comments and trailing commas.
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?", re.DOTALL)
 _LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*+[}}\]])")
 _ENV_LINE = re.compile(r"\s*+(?:export\s++)?([A-Za-z_][A-Za-z0-9_.]*)\s*+=(.*)", re.DOTALL)
@@ -58,7 +58,7 @@ _OAUTH_KEYS = {
     "CLIENT_SECRET": "client_secret",  # Cursor
 }
 _APPROVALS = frozenset({"alwaysAllow", "autoApprove", "trust"})
-# For other programs, or for people.
+# Meant for other programs, or for people.
 _IGNORED = frozenset(
     {"description", "name", "title", "displayName", "version", "gallery", "icon", "dev", "alwaysLoad", "$schema"}
 )
@@ -69,7 +69,7 @@ _TRANSPORTS = {
 
 
 class ServerInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What VS Code asks the user for before it starts a server: `${input:ID}`."""
+    """A value that VS Code asks the user for before it starts a server: `${input:ID}`."""
 
     id: str
     description: str = ""
@@ -94,17 +94,17 @@ class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
     servers: dict[str, FileServer] = {}
     inputs: dict[str, ServerInput] = {}
     notes: tuple[str, ...] = ()
-    """What was not understood, one sentence each."""
+    """Unknown or ignored keys, one sentence each."""
 
 
 def read_server_file(path: Path, *, is_project: bool = False) -> ServerFile:
-    """Read a file of the user, or of a project. Raises UsageError: one sentence with the path."""
+    """Read a user's or a project's file. Raises UsageError, one sentence with the path."""
     limit = _MAX_BYTES if is_project else _MAX_NAMED_BYTES
     try:
         with open(path, "rb") as file:
             data = file.read(limit + 1)
         if len(data) > limit:
-            raise UsageError(f"{path} is larger than {limit:,} bytes: it is not a file with MCP servers")
+            raise UsageError(f"{path} is larger than {limit:,} bytes, too large for a file with MCP servers")
         return parse_server_file(data.decode("utf-8-sig"), path)
     except OSError as e:
         raise UsageError(f"cannot read the MCP servers in {str(path)!r}: {e.strerror}") from None
@@ -124,7 +124,7 @@ def parse_server_file(text: str, path: Path) -> ServerFile:
     content = cast(dict[str, Any], document) if isinstance(document, dict) else {}
     tables = [content[key] for key in ("mcpServers", "servers") if key in content]
     if not tables:
-        raise UsageError(f'{path} names no MCP servers: it needs a key "mcpServers" (Claude, Cursor) or "servers" (VS Code)')
+        raise UsageError(f'{path} defines no MCP servers: it needs a key "mcpServers" (Claude, Cursor) or "servers" (VS Code)')
     notes: list[str] = []
     if unknown := [key for key in content if key not in ("mcpServers", "servers", "inputs", *_IGNORED)]:
         text = f"the key {unknown[0]!r} is unknown and was ignored"
@@ -134,7 +134,7 @@ def parse_server_file(text: str, path: Path) -> ServerFile:
     servers: dict[str, FileServer] = {}
     for table in tables:
         if not isinstance(table, dict):
-            raise UsageError(f"{path}: the servers must be an object with one entry for each, not {json_type_name(table)}")
+            raise UsageError(f"{path}: the servers must be an object with one entry per server, not {json_type_name(table)}")
         for name, entry in cast(dict[str, Any], table).items():
             reader = _EntryReader(f"{path}: {name}")
             servers[name] = reader.read(entry)
@@ -145,7 +145,7 @@ def parse_server_file(text: str, path: Path) -> ServerFile:
 
 def _read_inputs(inputs: Any) -> Iterator[ServerInput]:
     for entry in _dicts(inputs):
-        if "id" in entry and "command" not in entry:  # only VS Code itself can run its commands
+        if "id" in entry and "command" not in entry:  # only VS Code can run its own commands
             options = cast(list[Any], entry.get("options")) if isinstance(entry.get("options"), list) else []
             yield ServerInput(
                 id=str(entry["id"]),
@@ -189,14 +189,14 @@ class _EntryReader:
         for name in ("env", "headers"):
             if isinstance(fields.get(name), dict):
                 given_values = cast(dict[str, Any], fields[name]).items()
-                # Some files have numbers there.
+                # Some files contain numbers here.
                 fields[name] = {
                     key: dumps_text(value) if isinstance(value, int | float) else value
                     for key, value in given_values
                     if value is not None
                 }
         if isinstance(timeout := given.get("timeout"), int | float) and timeout > 0:
-            # Claude Code and Gemini CLI count milliseconds, Cline seconds.
+            # Claude Code and Gemini CLI use milliseconds, Cline seconds.
             fields["timeout"] = timeout / 1000 if timeout >= 1000 else timeout
         fields |= self._read_oauth(given.get("oauth") or given.get("auth"))
         if fields.get("allow") in (["*"], "*"):
@@ -222,32 +222,32 @@ class _EntryReader:
             if key in _OAUTH_KEYS:
                 fields[_OAUTH_KEYS[key]] = value.split() if key == "scopes" and isinstance(value, str) else value
             else:
-                self._note(f"the key {key!r} of its sign-in is unknown and was ignored")
+                self._note(f"its sign-in key {key!r} is unknown and was ignored")
         return {"oauth": fields}
 
     def _check_transport(self, transport: Any, settings: ServerSettings) -> str:
         """Return why the server cannot be used; "" if it can."""
         if transport == "sse":
-            return f"{self._place} speaks SSE, which MCP has replaced: use its address for Streamable HTTP, with type http"
+            return f"{self._place} uses SSE, which MCP has replaced: use its Streamable HTTP URL, with type http"
         if transport is not None and (not isinstance(transport, str) or transport not in _TRANSPORTS):
-            return f"{self._place} has the unknown type {transport!r}: there are stdio and http"
+            return f"{self._place} has the unknown type {transport!r}: use stdio or http"
         wanted = _TRANSPORTS[transport] if isinstance(transport, str) else ""
         if not settings.command and not settings.url:
             return f"{self._place} has neither a command nor a url: set one of them"
         if settings.command and settings.url:
             return f"{self._place} has both a command and a url: remove one of them"
         if wanted and not getattr(settings, wanted):
-            return f"{self._place} has the type {transport}, which needs a {wanted}"
+            return f"{self._place} has type {transport}, which requires a {wanted}"
         return ""
 
 
 def read_env_file(path: Path, *, within: Path | None) -> dict[str, str]:
-    """Read the variables in a file. `within`: a directory that it must be in. Raises UsageError: the reason, in a few words."""
+    """Read the variables in a file. `within`: a directory that must contain it. Raises UsageError with a brief reason."""
     real_path = os.path.realpath(path)
     if within is not None and not Path(real_path).is_relative_to(os.path.realpath(within)):
-        raise UsageError("it is not in the directory of the project")
+        raise UsageError("it is not in the project's directory")
     try:
-        # A pipe must not block us; Windows has no such flag, nor pipes among its files.
+        # A named pipe must not block us; Windows has neither the flag nor named pipes in its file system.
         with open(os.open(real_path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UsageError("it is not a regular file")
@@ -262,7 +262,7 @@ def read_env_file(path: Path, *, within: Path | None) -> dict[str, str]:
 
 
 def parse_env_file(text: str) -> dict[str, str]:
-    """Parse lines NAME=value, with comments, `export` and quotes. Other lines mean nothing."""
+    """Parse NAME=value lines, with comments, `export` and quotes. Other lines are ignored."""
     variables: dict[str, str] = {}
     for line in text.splitlines():
         match = _ENV_LINE.match(line)

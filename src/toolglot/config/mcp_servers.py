@@ -1,9 +1,9 @@
-"""Which MCP servers there are, where each comes from, and what it starts with.
+"""The configured MCP servers: where each comes from, and what it starts with.
 
-Servers come from `--mcp-config` files, the settings `[mcp.servers.NAME]`, and files of the project, in this order: where two
-have the same name, the first one counts, and the user is told. Settings without a command and a url change a server that a file
-of the project names. Servers of a project are used only if its directory is trusted, and run in the sandbox of commands unless
-the user says otherwise. Variables are expanded when a server is started, so that nothing else ever sees their values.
+Servers come from `--mcp-config` files, the settings `[mcp.servers.NAME]`, and the project's files, in this order: if two have
+the same name, the first is used, and the user is notified. Settings without a command or a url override those of a server in a
+project's file. A project's servers are used only if its directory is trusted, and run in the same sandbox as commands unless
+the user configures otherwise. Variables are expanded when a server is started, so that nothing else ever sees their values.
 """
 
 import os
@@ -30,7 +30,7 @@ from toolglot.user_dirs import config_file
 __all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers", "remember_secrets"]
 
 AskInput = Callable[[ServerInput], str | None]
-"""Asks the user for an input of VS Code; None: not answered."""
+"""Asks the user for a VS Code input; None: not answered."""
 _VARIABLE = re.compile(r"\$?\$\{([^${}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH|DSN", re.IGNORECASE)
@@ -43,33 +43,33 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     settings: ServerSettings
     origin: str
-    """The file that names it."""
+    """The file that defines it."""
     directory: Path
-    """The workspace folder of the file, which paths are relative to."""
+    """The workspace directory of the file, to which its paths are relative."""
     is_project: bool = False
-    """A project's file has a say in it."""
+    """It is defined, or changed, by a project's file."""
     is_setting: bool = False
-    """It is in a file of settings, not in one of other programs."""
+    """It is in a toolglot settings file, not in another program's file."""
     env_file: str = ""
     inputs: dict[str, ServerInput] = {}
     forbidden_variables: frozenset[str] = frozenset()
-    """Keys of providers, which servers of a project do not get."""
+    """Provider keys, which a project's servers do not receive."""
     problem: str = ""
     """Why it cannot be used, in one sentence."""
 
     @property
     def is_sandboxed(self) -> bool:
-        """Whether it runs in the sandbox of commands."""
+        """Whether it runs in the same sandbox as commands."""
         return bool(self.settings.command) and (self.is_project if self.settings.sandbox is None else self.settings.sandbox)
 
     @property
     def target(self) -> str:
-        """What it starts, or its address, for people: without secrets."""
+        """Its command or URL for display, without secrets."""
         return redact(self.settings.url or shlex.join((self.settings.command, *self.settings.args)), by_name=True)
 
     @property
     def claim(self) -> str:
-        """What trusting it means, for people: what it starts, and which of the user's variables it gets."""
+        """What trusting it means, for display: its command or URL, and which of the user's variables it receives."""
         settings, places = self.settings, _Expander(self, None).places
         texts = (
             *(settings.command, *settings.args, *settings.env.values(), settings.cwd or "", self.env_file),
@@ -78,10 +78,10 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         matches = [match for text in texts for match in _VARIABLE.finditer(text) if not match[0].startswith("$$")]
         words = (match[1].removeprefix("env:").partition(":-")[0] for match in matches)
         variables = dict.fromkeys(word for word in words if _NAME.fullmatch(word) and word not in places)
-        return f"{self.target} (it gets your variables {', '.join(variables)})" if variables else self.target
+        return f"{self.target} (receives your variables {', '.join(variables)})" if variables else self.target
 
     def resolve(self, ask: AskInput | None = None) -> McpServer:
-        """Return the server with variables, inputs and its env file filled in. Raises UsageError."""
+        """Return the server with variables, inputs and its env file resolved. Raises UsageError."""
         if self.problem:
             raise UsageError(self.problem)
         expand = _Expander(self, ask).expand
@@ -106,7 +106,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             "url": expand(settings.url),
             "headers": headers,
             "sandbox": self.is_sandboxed,
-            # What a project's server says about its tools is not trusted.
+            # The declarations of a project's server about its tools are not trusted.
             "approve": True if self.is_project and settings.approve is None else settings.approve,
             "oauth": None if oauth == McpOAuth() else oauth,
         }
@@ -117,15 +117,15 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerCatalog(msgspec.Struct, frozen=True, kw_only=True):
-    """All servers that the configuration names."""
+    """All configured servers."""
 
     servers: tuple[ServerEntry, ...] = ()
     withheld: tuple[ServerEntry, ...] = ()
-    """Those in files of a project that is not trusted."""
+    """Servers in the files of an untrusted project."""
     notes: tuple[str, ...] = ()
 
     def find(self, name: str) -> ServerEntry | None:
-        """Return a server by its name, trusted or not."""
+        """Return a server by name, trusted or not."""
         return next((entry for entry in (*self.servers, *self.withheld) if entry.name == name), None)
 
 
@@ -140,8 +140,8 @@ def find_servers(
 
     Args:
         configuration: The settings.
-        files: What `--mcp-config` names.
-        directory: Where to look for files of the project, and above it. Default: the current directory.
+        files: The `--mcp-config` files.
+        directory: Where to look for the project's files; its parents are searched, too. Default: the current directory.
         trusted: Whether the project is trusted. Default: the user's decision about each directory.
     """
     workspace, settings = (directory or Path()).absolute(), configuration.settings.mcp
@@ -157,7 +157,7 @@ def find_servers(
         else:
             overlays[entry.name] = entry.settings
     if settings.enabled and any(setting.key.startswith("mcp.servers.") for setting in configuration.withheld):
-        with suppress(UsageError):  # what is wrong with the file is told when it is trusted
+        with suppress(UsageError):  # problems with the file are reported once it is trusted
             trusting = read_configuration(directory=configuration.project, trusted=True)
             own_entries = (entry for entry in _read_settings(trusting, workspace) if entry.is_project)
             withheld |= {entry.name: entry for entry in own_entries if entry.name not in found}
@@ -169,7 +169,7 @@ def find_servers(
         changes = {field: value for field, value in asdict(overlay).items() if value != getattr(_DEFAULTS, field)}
         table = found if name in found else withheld
         if (entry := table.get(name)) is None:
-            notes.append(f"mcp.servers.{name} has neither a command nor a url, and no file of the project names that server")
+            notes.append(f"mcp.servers.{name} has neither a command nor a url, and no project file defines that server")
             continue
         env, headers = {**entry.settings.env, **overlay.env}, {**entry.settings.headers, **overlay.headers}
         table[name] = replace(entry, settings=replace(entry.settings, **{**changes, "env": env, "headers": headers}))
@@ -193,7 +193,7 @@ def _read_settings(configuration: Configuration, workspace: Path) -> Iterable[Se
 
 
 def _replace(entry: ServerEntry, found: dict[str, ServerEntry], withheld: dict[str, ServerEntry], notes: list[str]) -> None:
-    """Use a server instead of another one of its name."""
+    """Use a server instead of another with the same name."""
     _report_conflict(found.pop(entry.name, None), entry, notes)
     withheld.pop(entry.name, None)
     found[entry.name] = entry
@@ -206,7 +206,7 @@ def _read_project(
     tables: tuple[dict[str, ServerEntry], dict[str, ServerEntry]],
     notes: list[str],
 ) -> None:
-    """Add the servers in files of the project: to the first table those of trusted directories, to the second the others."""
+    """Add the servers in the project's files: those of trusted directories to the first table, the others to the second."""
     found, withheld = tables
     directories = list_project_directories(workspace)
     for name in PROJECT_FILES:
@@ -269,7 +269,7 @@ class _Expander:
         }
 
     def expand(self, text: str) -> str:
-        """Return a text with the values of its variables. Raises UsageError."""
+        """Replace the variables in a text by their values. Raises UsageError."""
         return _VARIABLE.sub(lambda match: match[0][1:] if match[0].startswith("$$") else self._find(match[1]), text)
 
     def _find(self, word: str) -> str:
@@ -282,12 +282,12 @@ class _Expander:
         if not _NAME.fullmatch(name):
             raise UsageError(
                 f"the MCP server {self._entry.name} uses ${{{word}}}, which is not supported: write the value instead, "
-                f"or $${{{word}}} if the program itself replaces it"
+                f"or $${{{word}}} if the program itself substitutes it"
             )
-        if not {name, name.upper()}.isdisjoint(self._entry.forbidden_variables):  # on Windows, case does not matter
+        if not {name, name.upper()}.isdisjoint(self._entry.forbidden_variables):  # names are case-insensitive on Windows
             raise UsageError(
-                f"the MCP server {self._entry.name} of {self._entry.origin} asks for {name}, the key of a provider: "
-                "name it in policy.keep_env if it may have it"
+                f"the MCP server {self._entry.name} in {self._entry.origin} requests {name}, which is a provider key: "
+                "add it to policy.keep_env to allow that"
             )
         if value := read_key_variable(name):
             if _SECRET_NAME.search(name):
@@ -315,7 +315,7 @@ class _Expander:
 
 
 def remember_secrets(env: Mapping[str, str], headers: Mapping[str, str]) -> None:
-    """Have what may be a secret hidden wherever text is shown: headers, and variables that are named or look like secrets."""
+    """Redact possible secrets wherever text is shown: headers, and variables whose names or values look like secrets."""
     for value in headers.values():
         scheme, space, token = value.partition(" ")
         remember_key(token if space and scheme.isalpha() else value)

@@ -1,7 +1,7 @@
-"""Add an MCP server to a configuration file, or remove one, and leave everything else as it is: comments, order, blank lines.
+"""Add an MCP server to a configuration file, or remove one, without changing anything else: comments, order, blank lines.
 
-A file is changed as text, because Python's standard library only reads TOML. What the text means is checked before it is
-written: nothing but the one server differs.
+The file is edited as text, because Python's standard library can only read TOML. The result is parsed before it is written, to
+ensure that only that server differs.
 """
 
 import re
@@ -20,10 +20,10 @@ _SECTION = ("mcp", "servers")
 
 
 def add_server(text: str, name: str, fields: Mapping[str, Any]) -> str:
-    """Return the text with one more server. Raises UsageError if it has one of that name, or is not TOML."""
+    """Return the text with a server added. Raises UsageError if it already has one with that name, or is not TOML."""
     servers = _list_servers(_parse(text))
     if name in servers:
-        raise UsageError(f"there is an MCP server {name!r} already: remove it first, with toolglot mcp remove")
+        raise UsageError(f"an MCP server {name!r} already exists: remove it first with toolglot mcp remove")
     table = [f"[{format_path((*_SECTION, name))}]"]
     for key, value in fields.items():
         parts = cast(dict[str, Any], value) if isinstance(value, dict) else {"": value}
@@ -34,14 +34,14 @@ def add_server(text: str, name: str, fields: Mapping[str, Any]) -> str:
 
 
 def _format(value: Any) -> str:
-    return dumps_text(value).replace("\x7f", r"\u007f")  # which JSON may contain as it is, and TOML may not
+    return dumps_text(value).replace("\x7f", r"\u007f")  # may be unescaped in JSON, but not in TOML
 
 
 def remove_server(text: str, name: str) -> str:
-    """Return the text without a server. Raises UsageError if it cannot be found, or not be removed alone."""
+    """Return the text without a server. Raises UsageError if it cannot be found, or not be removed on its own."""
     servers = _list_servers(_parse(text))
     if name not in servers:
-        raise UsageError(f"there is no MCP server {name!r} in it")
+        raise UsageError(f"it has no MCP server {name!r}")
     kept: list[str] = []
     removed: list[str] | None = None  # the lines of its table so far
     for line in text.splitlines(keepends=True):
@@ -52,12 +52,12 @@ def remove_server(text: str, name: str) -> str:
         (kept if removed is None else removed).append(line)
     kept += _trailing_comments(removed or [])
     while removed is not None and kept and not kept[-1].strip():
-        kept.pop()  # blank lines that were before the last table
+        kept.pop()  # blank lines before the last table
     return _check("".join(kept), {other: value for other, value in servers.items() if other != name}, text)
 
 
 def _trailing_comments(lines: list[str]) -> list[str]:
-    """Return the comments at the end of a table: they are about what follows it."""
+    """Return the comments at the end of a table, which belong to what follows it."""
     last = max((number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), default=-1)
     rest = lines[last + 1 :]
     while rest and not rest[0].strip():
@@ -77,21 +77,21 @@ def _list_servers(document: Mapping[str, Any]) -> dict[str, Any]:
     for key in _SECTION:
         table: Any = section.get(key, {})
         if not isinstance(table, dict):
-            raise UsageError(f"{key} is not a table in it")
+            raise UsageError(f"its {key} is not a table")
         section = cast(dict[str, Any], table)
     return section
 
 
 def _check(changed: str, servers: dict[str, Any], text: str) -> str:
-    """Return a changed text if it means the same as before, but for its servers. Raises UsageError."""
+    """Return a changed text if only its servers differ in meaning. Raises UsageError."""
     before = _parse(text)
     try:
         after = tomllib.loads(changed)
-    except ValueError:  # such as a second definition of a table
+    except ValueError:  # such as a table that is defined twice
         after = {}
     is_expected = bool(after or not changed.strip()) and _list_servers(after) == servers
     for document in (before, after):
         document.pop("mcp", None) if set(document.get("mcp", ())) <= {"servers"} else document["mcp"].pop("servers", None)
     if not is_expected or before != after:
-        raise UsageError("it is written in a way that cannot be changed automatically: edit the table of the server yourself")
+        raise UsageError("its format cannot be edited automatically: edit the server's table yourself")
     return changed

@@ -1,7 +1,7 @@
-"""The directories that the user trusts: their project files may do anything. A refusal is remembered too, so that we ask once.
+"""The directories that the user trusts: their project files may do anything. Refusals are stored too, so that we ask once.
 
-The nearest decision counts, for the directory itself or for one above it. An unreadable file is an error: nothing is trusted by
-accident. Directories are compared by their real path.
+The nearest decision applies, for the directory itself or for a parent. An unreadable file is an error, so that nothing is
+trusted by accident. Directories are compared by their real path.
 """
 
 import os
@@ -37,7 +37,7 @@ def trust_file(environ: Environ | None = None) -> Path:
 
 
 def is_trusted(directory: Path, environ: Environ | None = None) -> bool:
-    """Whether the user trusts the directory, or one above it. Raises MalformedData, UsageError."""
+    """Whether the user trusts the directory or one of its parents. Raises MalformedData, UsageError."""
     decisions, path = _load_decisions(environ), Path(_real_path(directory))
     return next((decisions[str(parent)] for parent in (path, *path.parents) if str(parent) in decisions), False)
 
@@ -65,7 +65,7 @@ def refuse_trust(directory: Path) -> None:
 
 
 def revoke_trust(directory: Path) -> None:
-    """Forget that a directory is trusted; below a trusted one, refuse it."""
+    """Remove a directory from the trusted ones; if a parent is trusted, refuse it explicitly."""
     decisions, path = _load_decisions(), _real_path(directory)
     if decisions.get(path):
         del decisions[path]

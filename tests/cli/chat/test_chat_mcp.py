@@ -116,7 +116,7 @@ def test_a_server_asks_the_user(make_servers: MakeServers, tmp_path: Path) -> No
     over = talk("call mcp__local__ask {}", "yes", "Ada", "-", "green", "call mcp__local__ask {}", "no", servers=servers)
     assert over.has("? local asks: ")
     assert over.has("name (string, required): Your name")
-    assert over.has("your answer is sent to this MCP server")
+    assert over.has("your answer will be sent to this MCP server")
     assert [question for question in over.reader.questions if question.startswith("  name")] == ["  name: "]
     assert "  age [30]: " in over.reader.questions
     assert over.has("Ada")

@@ -241,7 +241,7 @@ async def show_skills(chat: "Chat", name: str) -> None:
 
 @command(
     "mcp [NAME]",
-    "show the MCP servers, or what one offers; /mcp restart NAME connects again",
+    "show the MCP servers, or what one offers; /mcp restart NAME reconnects",
     lambda chat: chat.mcp.list_names(),
 )
 async def show_servers(chat: "Chat", argument: str) -> None:

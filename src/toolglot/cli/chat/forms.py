@@ -1,4 +1,4 @@
-"""Forms that MCP servers have filled in: what the user typed, as the values of a form."""
+"""MCP servers' forms: converts what the user types to the values of a form."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -19,11 +19,11 @@ _SKIP = "-"
 async def answer_form(
     approval: ApprovalRequest, form: dict[str, Any], screen: Screen, reader: PipeReader | TerminalReader
 ) -> Decision:
-    """Let the user fill in what a server asks for while its call runs. Raises EndOfInput, KeyboardInterrupt."""
+    """Let the user fill in a server's form while its call runs. Raises EndOfInput, KeyboardInterrupt."""
     lines = escape_deceptive(approval.preview.expandtabs(4)).split("\n")
     reason = escape_line(approval.reason)
     screen.print_rows([Line("? ", "bold yellow").append(reason, "bold"), *(Line(f"    {line}") for line in lines)])
-    screen.note("  your answer is sent to this MCP server", "dim")
+    screen.note("  your answer will be sent to this MCP server", "dim")
     while not (answer := await reader.choose("  y answer · n decline: ", ("yes", "no"))):
         screen.note("please answer y, n", "dim")
     return Allow(await fill_form(form, reader.read_answer, screen.note)) if answer == "yes" else Deny()
@@ -32,9 +32,9 @@ async def answer_form(
 async def fill_form(
     form: dict[str, Any], read: Callable[[str], Awaitable[str]], note: Callable[[str, str], None]
 ) -> dict[str, Any]:
-    """Ask for each field until its value fits. Nothing, or `-`, leaves a field out.
+    """Ask for each field until its value is valid. An empty answer, or `-`, skips a field.
 
-    `read` shows a question and returns what was typed; `note` shows what is wrong with that.
+    `read` shows a question and returns the answer; `note` shows what is wrong with it.
     """
     values: dict[str, Any] = {}
     fields = cast(dict[str, dict[str, Any]], form.get("properties", {}))
@@ -62,7 +62,7 @@ def _parse_value(field: dict[str, Any], text: str) -> Any:
         case "boolean" if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
         case _:
-            return text  # whoever asked converts it
+            return text  # the caller converts it
 
 
 def _format_value(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""MCP servers in a chat: their prompts as commands, their resources as attachments, and what is told about them."""
+"""MCP servers in a chat: their prompts as commands, their resources as attachments, and notes about them."""
 
 import asyncio
 import re
@@ -27,7 +27,7 @@ _RESOURCE = re.compile(r"(?<![\w@.])@([^\s:@]+):(\S+)")
 
 
 class ChatServers:
-    """The servers of a chat; without any, it has nothing to say."""
+    """A chat's servers; without any, it shows nothing."""
 
     def __init__(self, chat: "Chat", servers: CliServers | None) -> None:
         self._chat, self.servers = chat, servers
@@ -41,34 +41,34 @@ class ChatServers:
     def client(self) -> "McpServers | None":
         return self.servers.client if self.servers is not None else None
 
-    # ---- news
+    # ---- notes
 
     def notify(self, text: str) -> None:
-        """Show a note, above the line that the user is editing; from any thread."""
+        """Show a note above the line that the user is editing; can be called from any thread."""
         self._notices.append(text)
         if self._loop is not None:
             with suppress(RuntimeError):  # the chat has ended
                 self._loop.call_soon_threadsafe(self.show_notices)
 
     def show_notices(self) -> None:
-        """Show what has happened meanwhile, unless the user is being asked something."""
+        """Show pending notes, unless the user is being asked something."""
         self._loop = asyncio.get_running_loop()
         while self._notices and not self._chat.question_lock.locked():
             text = self._notices.popleft()
             self._chat.reader.print_above(lambda text=text: self._chat.screen.note(text, "yellow"))
 
     async def wait(self) -> None:
-        """Wait for servers that are still starting; cancelling this goes on without them."""
+        """Wait for servers that are still starting; if cancelled, the chat continues without them."""
         self.show_notices()
         if self.servers is None:
             return
         starting = [status.name for status in self.servers.status() if status.state == "connecting"]
         if starting and self.client is not None:
-            self._chat.screen.note(f"waiting for MCP servers: {', '.join(starting)} (Ctrl-C: go on without them)", "dim")
+            self._chat.screen.note(f"waiting for MCP servers: {', '.join(starting)} (Ctrl-C: continue without them)", "dim")
             try:
                 await self.client.wait_ready_async()
             except asyncio.CancelledError:
-                self._chat.screen.note("going on; their tools are added when they are ready", "yellow")
+                self._chat.screen.note("continuing; their tools are added when they are ready", "yellow")
         for notice in self.servers.list_notices():
             self._chat.screen.note(notice, "yellow")
         deferral = self._chat.agent.deferral
@@ -79,7 +79,7 @@ class ChatServers:
     # ---- prompts and resources
 
     def completions(self, text: str) -> Iterable[str]:
-        """Return the prompts, or the resources, that a text may go on with."""
+        """Return the prompts or resources that complete a text."""
         if self.client is None:
             return ()
         if text.startswith("/"):
@@ -89,7 +89,7 @@ class ChatServers:
         return ()
 
     async def find_prompt(self, text: str) -> list[Text | Media] | None:
-        """Return what a line such as `/github:review 12` sends; None if it is no prompt of a server. Raises UsageError."""
+        """Return what a line such as `/github:review 12` sends; None if it is not a server's prompt. Raises UsageError."""
         word, _, rest = text.removeprefix("/").partition(" ")
         server, colon, name = word.partition(":")
         client = self.client
@@ -104,14 +104,14 @@ class ChatServers:
         for message in messages:
             parts = [part for part in message.blocks if isinstance(part, Text | Media)]
             if message.role == "assistant":
-                parts = [Text(f"[example of an answer]\n{part.text}") if isinstance(part, Text) else part for part in parts]
+                parts = [Text(f"[example answer]\n{part.text}") if isinstance(part, Text) else part for part in parts]
             blocks += parts
         shown = " ".join(block.text for block in blocks if isinstance(block, Text))
         self._chat.screen.note(f"{server}:{name}: {shorten(shown, 300)}", "dim")
         return blocks
 
     async def read_mentions(self, text: str) -> tuple[str, list[Text | Media]]:
-        """Return the text without the resources that it mentions, and their contents. Raises ToolError."""
+        """Return the text without the resources it mentions, and their contents. Raises ToolError."""
         blocks: list[Text | Media] = []
         client = self.client
         for match in _RESOURCE.finditer(text) if client is not None else ():
@@ -130,7 +130,7 @@ class ChatServers:
         return {status.name for status in self.servers.status()} if self.servers is not None else set()
 
     def _typed_names(self) -> dict[str, str]:
-        """Return the names of all servers by what the user types for them."""
+        """Return typed name -> name of each server."""
         return {typed_name(name): name for name in self.list_names()}
 
     # ---- commands
@@ -153,7 +153,7 @@ class ChatServers:
             screen.print_rows([Line(status.name, "bold").append(f"  {describe(servers, status.name)}", style)])
         for entry in servers.catalog.withheld:
             screen.note(f"{entry.name}  not trusted: run toolglot trust", "dim")
-        screen.note("/mcp NAME shows what a server offers; /mcp restart NAME connects again", "dim")
+        screen.note("/mcp NAME shows what a server offers; /mcp restart NAME reconnects", "dim")
 
     def _show_one(self, name: str) -> None:
         client, screen = self.client, self._chat.screen
@@ -170,7 +170,7 @@ class ChatServers:
                 screen.note(f"@{typed_name(name)}:{resource.uri}  {shorten(resource.title or resource.name, 200)}", "dim")
 
     def describe_tokens(self) -> list[str]:
-        """Return how much of a request the tools of each server take if they are not deferred."""
+        """Return how much of a request each server's tools use if they are not deferred."""
         factor = token_factor(self._chat.agent.engine.profile.model)
         rows: list[str] = []
         for name in sorted(self.list_names()):
