@@ -83,7 +83,7 @@ def test_our_verdicts_are_those_of_skills_ref(tmp_path: Path) -> None:
     [
         ("model: opus", "unknown field 'model'"),
         ("allowed-tools: [Read]", "its front matter has lists or mappings in brackets"),
-        (f"compatibility: {'x' * 501}", "its compatibility is not a text of at most 500 characters"),
+        (f"compatibility: {'x' * 501}", "its compatibility is not text of at most 500 characters"),
         ("license: a: b", "its front matter is not valid YAML"),
         ("license: a\nlicense: b", "its front matter has a field twice"),
     ],
@@ -133,7 +133,7 @@ def test_a_linked_file_is_loaded_where_its_skill_was_found(tmp_path: Path) -> No
     assert read_skill_text(skill) == "shared"
     (directory / "SKILL.md").unlink()
     (directory / "SKILL.md").symlink_to(tmp_path / "pdf.md")
-    with pytest.raises(UsageError, match="leads out of the project"):
+    with pytest.raises(UsageError, match="symbolic link out of the project"):
         read_skill_text(skill)
     [skill], _ = find_skills([project / "skills"], "user")  # some programs install the user's files as links
     assert read_skill_text(skill) == "mine"

@@ -1,7 +1,7 @@
-"""Plug-ins: what installed packages add, by the names in their entry points (`[project.entry-points."toolglot.tools"]`).
+"""Plug-ins: what installed packages add through entry points (`[project.entry-points."toolglot.tools"]`).
 
-The entry points are read when a name is used that toolglot does not have itself, and only the plug-in of that name is
-imported. A name of toolglot's own always means toolglot's own.
+Entry points are read when a name is used that is not built in, and only the plug-in with that name is imported. Built-in names
+take precedence.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,7 +25,7 @@ PLUGIN_KINDS: dict[PluginKind, str] = {
     "transports": "transport",
     "commands": "command",
 }
-"""Kind -> what one of it is called. The group of its entry points is `toolglot.KIND`."""
+"""Kind -> the singular noun for messages. Its entry point group is `toolglot.KIND`."""
 
 
 class Plugin(msgspec.Struct, frozen=True, order=True):
@@ -36,16 +36,16 @@ class Plugin(msgspec.Struct, frozen=True, order=True):
     package: str
     version: str
     target: str
-    """What is imported: `module:object`."""
+    """The object to import: `module:object`."""
 
     @property
     def origin(self) -> str:
-        """The package with its version."""
+        """The package and its version."""
         return f"{self.package} {self.version}"
 
 
 def list_plugins() -> tuple[Plugin, ...]:
-    """Return all plug-ins that are installed. None of them is imported."""
+    """Return all installed plug-ins without importing them."""
     return tuple(sorted(_read_entry_points()[0]))
 
 
@@ -55,7 +55,7 @@ def plugin_names(kind: PluginKind) -> tuple[str, ...]:
 
 
 def load_plugin(kind: PluginKind, name: str) -> Any:
-    """Import the plug-in of this name. Raises UnknownName; UsageError if it cannot be imported, or two packages have it."""
+    """Import the plug-in with this name. Raises UnknownName; UsageError if it cannot be imported, or two packages have it."""
     if kind not in PLUGIN_KINDS:
         raise UnknownName("kind of plug-in", kind, PLUGIN_KINDS)
     if (plugin := find_plugin(kind, name)) is None:
@@ -65,13 +65,13 @@ def load_plugin(kind: PluginKind, name: str) -> Any:
 
 @cache
 def find_plugin(kind: PluginKind, name: str) -> Any:
-    """Import the plug-in of this name; None if there is none. Raises UsageError if it cannot be imported, or two have it."""
+    """Import the plug-in with this name; None if there is none. Raises UsageError if it cannot be imported, or two have it."""
     plugins = [plugin for plugin in list_plugins() if (plugin.kind, plugin.name) == (kind, name)]
     if len(plugins) > 1:
         raise UsageError(_describe_conflict(kind, name, [plugin.origin for plugin in plugins]))
     try:
         return _read_entry_points()[0][plugins[0]].load() if plugins else None
-    except (Exception, SystemExit) as e:  # its code is not ours
+    except (Exception, SystemExit) as e:  # third-party code may raise anything
         raise plugin_error(kind, name, f"cannot be loaded: {type(e).__name__}: {e}") from e
 
 
@@ -84,9 +84,9 @@ def plugin_error(kind: PluginKind, name: str, problem: str) -> UsageError:
 
 def describe_problems(own_names: Mapping[PluginKind, Collection[str]]) -> list[str]:
     """Return a sentence for every package that cannot be read, every name that several packages have, and every plug-in that
-    cannot be imported: all of them are, to find out.
+    cannot be imported. Imports all plug-ins to find out.
 
-    `own_names`: those of toolglot, by kind.
+    `own_names`: the built-in names, by kind.
     """
     packages: dict[tuple[PluginKind, str], list[str]] = {}
     for plugin in list_plugins():
@@ -103,19 +103,19 @@ def describe_problems(own_names: Mapping[PluginKind, Collection[str]]) -> list[s
 
 
 def _describe_conflict(kind: PluginKind, name: str, origins: list[str]) -> str:
-    outcome = "toolglot's own is used" if "toolglot" in origins else "uninstall all but one"
+    outcome = "the built-in one is used" if "toolglot" in origins else "uninstall all but one"
     return f"several packages have the {PLUGIN_KINDS[kind]} {name!r}: {', '.join(origins)}; {outcome}"
 
 
 @cache
 def _read_entry_points() -> tuple[dict[Plugin, Any], list[str]]:
-    """Return every plug-in with its entry point, and a sentence for every package whose entry points cannot be read."""
-    from importlib.metadata import distributions  # not at the top: it takes longer to import than all of this package
+    """Return every plug-in with its entry point, and a sentence for each package whose entry points cannot be read."""
+    from importlib.metadata import distributions  # not at the top: it takes longer to import than this whole package
 
     kinds: dict[str, PluginKind] = {f"toolglot.{kind}": kind for kind in PLUGIN_KINDS}
     plugins: dict[Plugin, Any] = {}
     packages, problems = set[str](), list[str]()
-    # Not `entry_points()`: one package with a damaged file, whatever it is for, would hide all others.
+    # Not `entry_points()`: a single package with a damaged file, even an unrelated one, would hide all others.
     for distribution in distributions():
         try:
             entries = [entry for entry in distribution.entry_points if entry.group in kinds]
@@ -126,7 +126,7 @@ def _read_entry_points() -> tuple[dict[Plugin, Any], list[str]]:
         if not entries:
             continue
         package, version = distribution.metadata["Name"] or "unknown", distribution.metadata["Version"] or ""
-        if package not in packages:  # else one that comes earlier in sys.path hides it
+        if package not in packages:  # otherwise one earlier in sys.path hides it
             packages.add(package)
             plugins |= {Plugin(kinds[entry.group], entry.name, package, version, entry.value): entry for entry in entries}
     return plugins, problems

@@ -1,8 +1,7 @@
 """Agent Skills (agentskills.io): directories with a SKILL.md, which a model reads when a task needs it.
 
-A skill is only text and files. It is loaded leniently, as the specification asks of clients: what breaks its rules and can be
-used nevertheless is used, and reported in `problems`. Its `allowed-tools` is not obeyed: what a call may do is the user's
-decision.
+A skill is only text and files. It is loaded leniently, as the specification asks of clients: one that breaks the rules but is
+usable is used, and reported in `problems`. Its `allowed-tools` is ignored: the user decides what calls may do.
 """
 
 import os
@@ -25,7 +24,7 @@ MAX_SKILLS = 500
 MAX_LISTED_FILES = 100
 MAX_LIST_CHARS = 16_000
 """Characters of the list of skills in the system prompt: descriptions are shortened until it fits."""
-MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS, MAX_COMPATIBILITY_CHARS = 64, 1024, 500  # of the specification
+MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS, MAX_COMPATIBILITY_CHARS = 64, 1024, 500  # from the specification
 _FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
 _DESCRIPTION_LENGTHS = (MAX_DESCRIPTION_CHARS, 250, 100, 0)  # tried in this order
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)(?P<body>.*)", re.DOTALL | re.MULTILINE)
@@ -41,19 +40,19 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path
     """Its real path."""
     origin: str = "project"
-    """project or user: who it belongs to."""
+    """Whose it is: project or user."""
     is_listed: bool = True
-    """Whether models are told of it; some skills are for the user to call."""
+    """Whether models see it; some skills are only for the user to send."""
     within: Path | None = None
-    """Where its SKILL.md must be, if that is a link; None: anywhere."""
+    """The directory that its SKILL.md must be in if that is a symbolic link; None: any."""
     problems: tuple[str, ...] = ()
-    """What the specification does not allow."""
+    """Violations of the specification."""
 
 
 def find_skills(directories: Iterable[Path], origin: str, within: Path | None = None) -> tuple[list[Skill], list[str]]:
-    """Return the skills in these directories, and a sentence for each that cannot be used. The first of a name counts.
+    """Return the skills in these directories, and a sentence for each that cannot be used.
 
-    `within`: links that lead out of this directory are not followed.
+    If two have the same name, the first is used. `within`: symbolic links out of this directory are not followed.
     """
     skills: dict[str, Skill] = {}
     problems: list[str] = []
@@ -81,7 +80,7 @@ def find_skills(directories: Iterable[Path], origin: str, within: Path | None = 
 
 
 def read_skill(directory: Path, origin: str = "project", within: Path | None = None) -> Skill:
-    """Read a skill's head. Raises UsageError if it cannot be used."""
+    """Read a skill's front matter. Raises UsageError if it cannot be used."""
     fields, problems, _ = _parse_front_matter(_read_file(directory, within))
     problems += [f"unknown field {name!r}" for name in sorted(fields.keys() - _FIELDS)]
     name, description = (fields.get(key) for key in ("name", "description"))
@@ -94,12 +93,12 @@ def read_skill(directory: Path, origin: str = "project", within: Path | None = N
         rule = f"1 to {MAX_NAME_CHARS} lower-case letters, digits and single hyphens"
         raise UsageError(f"its name {truncate(name, MAX_NAME_CHARS)!r} is not valid: use {rule}")
     if name != unicodedata.normalize("NFKC", directory.name):
-        problems.append(f"its directory is called {directory.name!r}, not {name!r}")
+        problems.append(f"its directory is named {directory.name!r}, not {name!r}")
     if len(description) > MAX_DESCRIPTION_CHARS:
         problems.append(f"its description has {len(description)} characters, more than {MAX_DESCRIPTION_CHARS}")
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY_CHARS:
-        problems.append(f"its compatibility is not a text of at most {MAX_COMPATIBILITY_CHARS} characters")
+        problems.append(f"its compatibility is not text of at most {MAX_COMPATIBILITY_CHARS} characters")
     return Skill(
         name=name,
         description=" ".join(description.split()),
@@ -112,12 +111,12 @@ def read_skill(directory: Path, origin: str = "project", within: Path | None = N
 
 
 def read_skill_text(skill: Skill) -> str:
-    """Return the instructions of a skill, without its head. Raises UsageError."""
+    """Return a skill's instructions, without its front matter. Raises UsageError."""
     return _parse_front_matter(_read_file(skill.directory, skill.within))[2].strip()
 
 
 def list_skill_files(skill: Skill) -> list[str]:
-    """Return the other files of a skill, relative to its directory; not more than can be shown."""
+    """Return a skill's other files, relative to its directory; at most as many as can be shown."""
     files: list[str] = []
     for parent, directories, names in os.walk(skill.directory):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
@@ -143,7 +142,7 @@ def render_skill_list(skills: Iterable[Skill]) -> str:
 def _read_file(directory: Path, within: Path | None) -> str:
     file = directory / SKILL_FILE
     if within is not None and not all(path.resolve().is_relative_to(within.resolve()) for path in (directory, file)):
-        raise UsageError("it is a link that leads out of the project")
+        raise UsageError("it is a symbolic link out of the project")
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_SKILL_BYTES + 1)
@@ -158,7 +157,7 @@ def _read_file(directory: Path, within: Path | None) -> str:
 
 
 def _parse_front_matter(text: str) -> tuple[dict[str, Any], list[str], str]:
-    """Return the fields, what is wrong with them, and the text below. Raises UsageError."""
+    """Return the fields, any problems with them, and the text below. Raises UsageError."""
     problems = [f"its {SKILL_FILE} starts with a byte order mark"] if text.startswith("\ufeff") else list[str]()
     match = _FRONT_MATTER.match(text.removeprefix("\ufeff"))
     if match is None:
@@ -166,11 +165,11 @@ def _parse_front_matter(text: str) -> tuple[dict[str, Any], list[str], str]:
     import yaml  # not at the top: few programs have skills
 
     try:
-        # Nodes, not values: every scalar stays the text that it is, and an alias cannot grow into gigabytes.
+        # Nodes, not values: every scalar stays text, and aliases cannot expand to gigabytes.
         loader = yaml.SafeLoader(match["fields"])
         fields = _read_node(loader.get_single_node(), problems, set())
     except (yaml.YAMLError, ValueError, RecursionError):
-        # The usual mistake is a colon in a description that is not quoted.
+        # The usual mistake is a colon in an unquoted description.
         problems.append("its front matter is not valid YAML")
         fields = {field["key"]: field["value"].strip(" \"'") for field in _SIMPLE_FIELD.finditer(match["fields"])}
     if not isinstance(fields, dict):

@@ -178,7 +178,7 @@ class TestMistakes:
         install("fake_own", "facades", "codex", "fake_own:FACADE", "raise RuntimeError")
         assert find_facade("codex").title == "Codex"
         outcome = run_cli("doctor", "--json")
-        conflict = "several packages have the facade 'codex': toolglot, fake_own 2.0; toolglot's own is used"
+        conflict = "several packages have the facade 'codex': toolglot, fake_own 2.0; the built-in one is used"
         assert conflict in json.loads(outcome.out)["problems"]
         assert outcome.code == 1
 
