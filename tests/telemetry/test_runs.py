@@ -459,7 +459,7 @@ def test_an_old_opentelemetry_is_an_error_only_if_it_was_asked_for(
             Orchestrator("simulator", telemetry=True)
         talker = Orchestrator("simulator")
         assert [asyncio.run(talker.run("say hi")).text for _ in range(2)] == ["hi", "hi"]
-        assert caplog.text.count("runs are not reported: telemetry needs OpenTelemetry 1.35") == 1
+        assert caplog.text.count("runs are not reported to OpenTelemetry: telemetry needs OpenTelemetry 1.35") == 1
     finally:
         for function in cached:
             function.cache_clear()

@@ -1,6 +1,6 @@
-"""Messages and tools in the JSON of OpenTelemetry's GenAI conventions: `gen_ai.input.messages` and its relatives.
+"""Messages and tools as JSON, following OpenTelemetry's GenAI conventions: `gen_ai.input.messages` and related attributes.
 
-Every message is converted once, however many requests it is part of. Keys, and what looks like one, are hidden.
+Every message is converted once, however many requests include it. Keys, and anything that looks like one, are hidden.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ FINISH_REASONS = {
     "filtered": "content_filter",
     "error": "error",
 }
-"""Why a reply ended, in the words of the conventions; others as they are."""
+"""Stop reason -> its name in the conventions; others are kept as they are."""
 _MODALITIES = {"file": "document"}
 
 
 class Captured:
-    """Values as JSON text, for spans, and as they are, for events."""
+    """Values as JSON text for spans, and as plain values for events."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.text = f"[{','.join(texts)}]"
@@ -38,21 +38,21 @@ class Captured:
 
 
 class ContentCache:
-    """What was converted for the requests of one run."""
+    """The converted content of one run's requests."""
 
     def __init__(self) -> None:
         self.secrets = set[str]()
-        """Keys to hide, of all models that were used: a tool may return that of a model before a switch."""
+        """Keys to hide, of all models used so far: a tool may return the key of a model used before a switch."""
         self._messages: list[tuple[Message, str]] = []
         self._tools: tuple[Sequence[ToolDefinition], Captured] = ((), Captured(()))
 
     def capture_request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> dict[str, Captured]:
-        """Return the content of a request by the name of its attribute."""
+        """Return a request's content by attribute name."""
         known, system_count = self._messages, 0
         for index, message in enumerate(messages):
             if index < len(known) and known[index][0] is message:
                 continue
-            del known[index:]  # another message at this position: what followed it may be different, too
+            del known[index:]  # a different message here: those after it may differ, too
             known.append((message, self._to_json_items(message)))
         del known[len(messages) :]
         while system_count < len(known) and known[system_count][0].role == "system":
@@ -70,16 +70,16 @@ class ContentCache:
         return content
 
     def capture_messages(self, messages: Iterable[Message]) -> Captured:
-        """Return messages that are no part of a request."""
+        """Return messages that are not part of a request."""
         return Captured(map(self._to_json_items, messages))
 
     def capture_reply(self, reply: Reply) -> Captured:
-        """Return a reply as the output of a model."""
+        """Return a reply as a model's output."""
         finish_reason = FINISH_REASONS.get(reply.stop, reply.stop)
         return Captured([self.to_json({**_convert_message(reply.message), "finish_reason": finish_reason})])
 
     def _to_json_items(self, message: Message) -> str:
-        """Return a message as items of a JSON list: each result is one of its own, as viewers show only one of an item."""
+        """Return a message as items of a JSON list: one item per result, because viewers show only one result per item."""
         item = _convert_message(message)
         items = [{**item, "parts": [part]} for part in item["parts"]] if message.role == "tool" else [item]
         return ",".join(map(self.to_json, items))

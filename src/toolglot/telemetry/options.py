@@ -1,4 +1,4 @@
-"""Whether and how an agent reports to OpenTelemetry. A program that has not imported that pays nothing."""
+"""Whether and how an agent reports to OpenTelemetry. Programs that do not import OpenTelemetry pay nothing."""
 
 import sys
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ContentMode", "Telemetry", "check_available", "start_run"]
 
 log = getLogger("toolglot.telemetry")
-_OLDEST = (1, 35)  # as pyproject.toml says; programs may have an older one for reasons of their own
+_OLDEST = (1, 35)  # as in pyproject.toml; a program may have an older version installed
 ContentMode = Literal["NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT"]
 """Where the content of messages and calls is recorded."""
 
@@ -29,21 +29,21 @@ class Telemetry(msgspec.Struct, frozen=True, eq=False):
     agent: str = ""
     """The name of the agent in spans and metrics."""
     content: ContentMode | None = None
-    """Whether messages, arguments and results are recorded, and where. None: as the environment variable
-    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, by default not at all."""
+    """Whether and where messages, arguments and results are recorded. None: determined by the environment variable
+    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, by default not at all."""
     tracer_provider: Any = None
-    """Creates the spans, instead of the global provider."""
+    """Creates spans instead of the global provider."""
     meter_provider: Any = None
-    """Likewise, for metrics."""
+    """Records metrics instead of the global provider."""
     logger_provider: Any = None
-    """Likewise, for events with content."""
+    """Emits events with content instead of the global provider."""
 
     def __post_init__(self) -> None:
         check_values(self)
 
 
 def check_available(telemetry: Telemetry | bool | None) -> None:
-    """Raise UsageError if telemetry is wanted and there is no OpenTelemetry that can be used."""
+    """Raise UsageError if telemetry is requested and no usable OpenTelemetry is installed."""
     if telemetry and (problem := _find_problem()):
         raise UsageError(problem)
 
@@ -51,13 +51,13 @@ def check_available(telemetry: Telemetry | bool | None) -> None:
 def start_run(
     telemetry: Telemetry | bool | None, engine: "EngineFacts", find_id: Callable[[], str], previous: "RunTelemetry | None"
 ) -> "RunTelemetry | None":
-    """Return the telemetry of a run, if there is any.
+    """Return the telemetry of a run, or None if it is off.
 
-    `find_id` returns the id of the conversation, and `previous` is the telemetry of its last run.
+    `find_id` returns the conversation's id; `previous` is the telemetry of its last run.
     """
     if telemetry is False or (telemetry is None and not _has_providers()):
         return None
-    if telemetry is None and _warn_of_problem():  # nobody asked for it, so the run goes on without
+    if telemetry is None and _warn_of_problem():  # it was not requested explicitly, so the run continues without it
         return None
     from toolglot.telemetry.runs import RunTelemetry
 
@@ -68,7 +68,7 @@ def _has_providers() -> bool:
     """Return whether the program has set up OpenTelemetry."""
     modules = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
     getters = (getattr(modules[0], "get_tracer_provider", None), getattr(modules[1], "get_meter_provider", None))
-    # Until it does, there are stand-ins, whose classes are private.
+    # Until then, the API returns proxies, whose classes are private.
     names = [type(get_provider()).__name__.lstrip("_") for get_provider in getters if get_provider is not None]
     return any(not name.startswith(("Proxy", "NoOp")) for name in names)
 
@@ -90,5 +90,5 @@ def _find_problem() -> str:
 def _warn_of_problem() -> bool:
     """Return whether OpenTelemetry cannot be used, and warn once."""
     if problem := _find_problem():
-        log.warning("runs are not reported: %s", problem)
+        log.warning("runs are not reported to OpenTelemetry: %s", problem)
     return bool(problem)

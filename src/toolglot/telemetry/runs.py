@@ -1,8 +1,8 @@
-"""What an agent tells OpenTelemetry while it runs.
+"""Reports an agent's runs to OpenTelemetry.
 
-Everything is kept per run, so runs in parallel, in tasks or in threads, do not mix. The context of a span is set only while the
-run itself works, never while its reader does: the reader's own spans do not end up inside. The spans of a user's tools, hooks
-and HTTP clients do.
+All state is per run, so parallel runs, in tasks or in threads, do not mix. A span's context is set only while the run itself
+works, never while its consumer does, so the consumer's own spans are not nested in the run. Spans from the user's tools, hooks
+and HTTP clients are.
 """
 
 import os
@@ -40,18 +40,18 @@ def _read_content_mode() -> ContentMode:
     if mode in get_args(ContentMode):
         return cast(ContentMode, mode)
     known = ", ".join(get_args(ContentMode))
-    log.warning("%s=%s is unknown, so no content is recorded; known: %s", _CONTENT_VARIABLE, mode[:80], known)
+    log.warning("%s=%s is not a known value, so no content is recorded; known: %s", _CONTENT_VARIABLE, mode[:80], known)
     return "NO_CONTENT"
 
 
 class RunTelemetry:
-    """One run: its span, and those of its requests and calls below it."""
+    """One run: its span, with those of its requests and calls nested in it."""
 
     def __init__(
         self, telemetry: Telemetry, engine: EngineFacts, conversation_id: str, previous: "RunTelemetry | None" = None
     ) -> None:
         self._agent, self._engine, self._conversation_id = telemetry.agent, engine, conversation_id
-        self._signals = _open_signals(  # the program may set up the global ones at any time
+        self._signals = _open_signals(  # the program may set the global providers at any time
             telemetry.tracer_provider or trace.get_tracer_provider(),
             telemetry.meter_provider or metrics.get_meter_provider(),
             telemetry.logger_provider or _logs.get_logger_provider(),
@@ -61,7 +61,7 @@ class RunTelemetry:
         self._captures_events = content in ("EVENT_ONLY", "SPAN_AND_EVENT")
         emits_events = os.environ.get(_EVENT_VARIABLE, "").strip().lower()
         self._emits_events = emits_events == "true" or (self._captures_events and emits_events != "false")
-        # What was converted for the run before need not be converted again.
+        # Content converted for the previous run need not be converted again.
         cache = (previous.content if previous is not None else None) or ContentCache()
         self.content: ContentCache | None = cache if content != "NO_CONTENT" else None
         self._secrets = cache.secrets
@@ -71,7 +71,7 @@ class RunTelemetry:
     async def watch_run(
         self, batches: AsyncGenerator[list[RunEvent]], prompt: Sequence[Message], get_result: Callable[[], RunResult]
     ) -> AsyncGenerator[list[RunEvent]]:
-        """Pass on what a run yields, inside of a span."""
+        """Yield a run's events inside a span."""
         run = self._run = AgentSpan(self._signals, self._agent, self._engine, self._conversation_id)
         try:
             async with aclosing(batches):
@@ -103,7 +103,7 @@ class RunTelemetry:
         request: Request,
         get_answer: Callable[[], Answer | None],
     ) -> AsyncGenerator[list[EngineEvent]]:
-        """Pass on what an engine yields of one reply, inside of a span."""
+        """Yield an engine's events for one reply inside a span."""
         parent = self._run.context if self._run is not None else None
         chat = ChatSpan(self._signals, engine, request, self._conversation_id, parent)
         content: dict[str, Captured] = {}
@@ -117,7 +117,7 @@ class RunTelemetry:
                 chat.describe_reply(answer.reply)
                 self._report_changes(chat, (*answer.losses, *answer.repairs))
         except BaseException as error:
-            self._secrets.update(engine.secrets)  # known now, also those of a sign-in
+            self._secrets.update(engine.secrets)  # known by now, including those from signing in
             chat.fail_with(error, self._secrets)
             raise
         finally:
@@ -133,7 +133,7 @@ class RunTelemetry:
             chat.end()
 
     def _report_changes(self, span: AgentSpan | ChatSpan, changes: Sequence[Loss | Repair]) -> None:
-        """Add what was lost and repaired. What concerns the tools comes back with every request, and is told once."""
+        """Add losses and repairs. Those about the tools recur with every request, and are added once."""
         for change in changes:
             if change not in self._reported:
                 self._reported.add(change)
@@ -151,11 +151,11 @@ class RunTelemetry:
     def start_tool(
         self, tool: ToolDefinition, call: ToolCall, shown_name: str, *, is_approved: bool
     ) -> Callable[[ToolOutcome | None], None]:
-        """Start the span of a call in a task of its own; everything that the task does is below it.
+        """Start a call's span in the call's own task; everything that the task does is nested in it.
 
-        Returns the function that ends it; its argument is None if the call was interrupted.
+        Returns the function that ends the span; its argument is None if the call was interrupted.
         """
-        # The task may have been started by that of another call. One that code makes belongs to the call that runs the code.
+        # Another call's task may have started this one. A call made by code is nested in the call that runs the code.
         parent = None if call.caller or self._run is None else self._run.context
         span = ToolSpan(self._signals, self._agent, tool, call, shown_name, parent)
         attach(span.context)
@@ -176,16 +176,16 @@ class RunTelemetry:
         span.end()
 
     def note_approval_request(self, request: ApprovalRequest) -> None:
-        """Note that somebody is asked about a call."""
+        """Record that approval of a call is requested."""
         self._add_event("approval_asked", request.call, request.reason)
 
     def note_decision(self, call: ToolCall, decision: Literal["allow", "deny"]) -> None:
-        """Note what was decided on a call."""
+        """Record the decision about a call."""
         self._add_event("approval_decided", call, decision=decision)
 
     def note_refusal(self, outcome: ToolOutcome, *, is_denied: bool, reason: str) -> None:
-        """Note that a call does not run."""
-        if is_denied:  # the reason is what the user tells the model
+        """Record that a call was refused."""
+        if is_denied:  # the reason is the user's message to the model
             self.note_decision(outcome.call, "deny")
             return
         error_type = outcome.result.error_code or outcome.result.error_kind or ""
@@ -193,13 +193,13 @@ class RunTelemetry:
 
     def _add_event(self, name: str, call: ToolCall, reason: str = "", **attributes: str) -> None:
         if self._run is not None:
-            if reason and self.content is not None:  # it may quote what the call is about
+            if reason and self.content is not None:  # it may quote the call's arguments
                 attributes["reason"] = reason
             self._run.add_event(name, {"gen_ai.tool.name": call.qualified_name, "gen_ai.tool.call.id": call.id, **attributes})
 
 
 async def _next_in(context: Context, batches: AsyncGenerator[T]) -> T | None:
-    """Return the next batch; whatever is done for it happens in the context."""
+    """Return the next batch, produced in the given context."""
     token = attach(context)
     try:
         return await anext(batches, None)

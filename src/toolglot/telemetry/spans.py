@@ -1,7 +1,7 @@
-"""Spans and metrics under the names of OpenTelemetry's GenAI conventions.
+"""Spans and metrics, named after OpenTelemetry's GenAI conventions.
 
-The names are those of `opentelemetry-util-genai` 1.3b0. They are hard-coded, because the packages that have them are betas and
-would have to be installed; a test compares them. What the conventions have no name for starts with `toolglot.`.
+The names are from `opentelemetry-util-genai` 1.3b0. They are hard-coded, because the packages that define them are betas and
+would be additional dependencies; a test compares them. Names that the conventions do not define start with `toolglot.`.
 """
 
 import sys
@@ -38,22 +38,22 @@ PROVIDER_NAMES = {
     "xai": "x_ai",
     "mistral": "mistral_ai",
 }
-"""`gen_ai.provider.name` of a profile; the others are called as the profile is (anthropic, deepseek, groq, ollama …)."""
+"""Profile -> `gen_ai.provider.name`; other profiles use their own names (anthropic, deepseek, groq, ollama …)."""
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _AGENT_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
 _TOKENS = tuple(4**power for power in range(14))
 _HISTOGRAMS: dict[str, tuple[str, Sequence[float], str]] = {
-    "gen_ai.client.operation.duration": ("s", _SECONDS, "Duration of a request to a model"),
+    "gen_ai.client.operation.duration": ("s", _SECONDS, "Duration of a model request"),
     "gen_ai.client.operation.time_to_first_chunk": ("s", _SECONDS, "Time until the first chunk of a streamed reply"),
     "gen_ai.client.operation.time_per_output_chunk": ("s", _SECONDS, "Time from one chunk of a streamed reply to the next"),
-    "gen_ai.client.token.usage": ("{token}", _TOKENS, "Tokens of a request to a model, by type"),
+    "gen_ai.client.token.usage": ("{token}", _TOKENS, "Tokens of a model request, by type"),
     "gen_ai.execute_tool.duration": ("s", _SECONDS, "Duration of a tool call"),
     "gen_ai.invoke_agent.duration": ("s", _AGENT_SECONDS, "Duration of a run"),
 }
 
 
 class Signals:
-    """What spans, metrics and events are created with."""
+    """Creates spans, metrics and events."""
 
     def __init__(self, tracers: trace.TracerProvider, meters: metrics.MeterProvider, loggers: _logs.LoggerProvider) -> None:
         scope = ("toolglot", cast(str, vars(sys.modules["toolglot"])["__version__"]))
@@ -64,7 +64,7 @@ class Signals:
         }
 
 
-# ---- what is told about
+# ---- inputs
 
 
 class _Profile(Protocol):
@@ -75,7 +75,7 @@ class _Profile(Protocol):
 
 
 class EngineFacts(Protocol):
-    """What is told about an engine."""
+    """What telemetry reads from an engine."""
 
     @property
     def profile(self) -> _Profile: ...
@@ -86,7 +86,7 @@ class EngineFacts(Protocol):
 
 
 class Answer(Protocol):
-    """A reply and what it took to get it."""
+    """A reply, and how it was obtained."""
 
     @property
     def reply(self) -> Reply: ...
@@ -140,7 +140,7 @@ def _describe_usage(usage: Usage) -> Attributes:
 
 
 class _Span:
-    """A span with its context, and the histogram that its duration is recorded in."""
+    """A span with its context, and the histogram that records its duration."""
 
     duration_metric: str
 
@@ -162,12 +162,12 @@ class _Span:
         self.signals.histograms[metric].record(value, self.measures if attributes is None else attributes, self.context)
 
     def set(self, attributes: Mapping[str, Any]) -> None:
-        """Add attributes. After its end, a span ignores them."""
+        """Add attributes. A span that has ended ignores them."""
         if self.span.is_recording():
             self.span.set_attributes({name: _clean(value) for name, value in attributes.items()})
 
     def add_event(self, name: str, attributes: Mapping[str, Any]) -> None:
-        """Add an event of ours. After its end, a span ignores it."""
+        """Add a toolglot event. A span that has ended ignores it."""
         if self.span.is_recording():
             self.span.add_event(f"toolglot.{name}", {key: _clean(value) for key, value in attributes.items()})
 
@@ -178,7 +178,7 @@ class _Span:
         self.span.set_status(StatusCode.ERROR, _clean(message) or None)
 
     def fail_with(self, error: BaseException, secrets: Iterable[str]) -> None:
-        """Mark the operation as failed by an exception. A reader that leaves a stream early is no failure."""
+        """Mark the operation as failed by an exception. Abandoning a stream early is not a failure."""
         if isinstance(error, GeneratorExit):
             self.add_event("abandoned", {})
         elif isinstance(error, ToolglotError):
@@ -223,7 +223,7 @@ class AgentSpan(_Span):
 
 
 class ChatSpan(_Span):
-    """A request to a model until it is answered, retries included."""
+    """A model request until it is answered, including retries."""
 
     duration_metric = "gen_ai.client.operation.duration"
 
@@ -234,12 +234,12 @@ class ChatSpan(_Span):
         attributes = {**measures, **_describe_request(request), "gen_ai.conversation.id": conversation_id}
         super().__init__(signals, f"chat {engine.model}", SpanKind.CLIENT, attributes, measures, parent)
         self.details = attributes
-        """What an event says of the request and the reply."""
+        """Attributes of the request and the reply, for the event with content."""
         self._is_streamed = bool(request.stream)
         self._last_chunk = 0.0
 
     def observe(self, batch: Sequence[object]) -> None:
-        """Note that something has arrived, or that the request is retried or delayed."""
+        """Record that a chunk has arrived, or that the request is retried or delayed."""
         match batch[0]:
             case Retrying(reason, seconds, attempt):
                 self.add_event("retry", {"reason": reason, "seconds": seconds, "attempt": attempt})
@@ -259,7 +259,7 @@ class ChatSpan(_Span):
                 pass
 
     def describe_reply(self, reply: Reply) -> None:
-        """Add what the model answered."""
+        """Add the model's reply."""
         self.details |= _describe_usage(reply.usage)
         self.details["gen_ai.response.finish_reasons"] = [FINISH_REASONS.get(reply.stop, reply.stop)]
         if reply.id:
@@ -269,13 +269,13 @@ class ChatSpan(_Span):
             self.details |= model
             self.measures = {**self.measures, **model}
         self.set(self.details)
-        if reply.usage.input or reply.usage.output:  # some servers count nothing, which is not 0
+        if reply.usage.input or reply.usage.output:  # some servers report no counts, which is not 0
             for token_type, count in (("input", reply.usage.input), ("output", reply.usage.output)):
                 self.record("gen_ai.client.token.usage", count, {**self.measures, "gen_ai.token.type": token_type})
 
 
 class ToolSpan(_Span):
-    """A call while it runs."""
+    """The execution of a tool call."""
 
     duration_metric = "gen_ai.execute_tool.duration"
 
@@ -296,7 +296,7 @@ class ToolSpan(_Span):
         super().__init__(signals, f"execute_tool {name}", SpanKind.INTERNAL, attributes, measures, parent)
 
     def describe_outcome(self, outcome: ToolOutcome | None, *, with_content: bool) -> None:
-        """Add how the call went; None: it was interrupted."""
+        """Add the outcome of the call; None: it was interrupted."""
         if outcome is None:
             self.fail("interrupted")
             return
