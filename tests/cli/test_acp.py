@@ -232,7 +232,7 @@ async def test_a_second_prompt_has_to_wait(tmp_path: Path, note: Path) -> None:
         editor.answer = lambda request: None
         running = asyncio.create_task(editor.prompt(session, EDIT))
         await editor.asked.wait()
-        with pytest.raises(RequestError, match="a prompt is running in this session"):
+        with pytest.raises(RequestError, match="a prompt is already running in this session"):
             await editor.connection.prompt(session_id=session, prompt=[text("Hello")])
         await editor.connection.cancel(session_id=session)
         await running
@@ -348,7 +348,7 @@ async def test_a_damaged_session_does_not_hide_the_others(tmp_path: Path) -> Non
         saved = tmp_path / "state" / "saved"
         (saved / "damaged.session").write_bytes(b"{")
         assert [info.session_id for info in (await editor.connection.list_sessions()).sessions] == [session]
-        for id, message in (("damaged", "is damaged"), ("../../etc/passwd", "is not the id"), ("unknown", "there is no")):
+        for id, message in (("damaged", "is damaged"), ("../../etc/passwd", "is not a session id"), ("unknown", "there is no")):
             with pytest.raises(RequestError, match=message):
                 await editor.connection.load_session(cwd=str(tmp_path), session_id=id, mcp_servers=[])
 
@@ -566,7 +566,7 @@ async def test_questions_of_the_model_are_a_form_where_the_editor_has_forms(tmp_
         assert "SQLite" in json.dumps(editor.calls())
         editor.form = ["SQLite"]
         await editor.prompt(session, f"call AskUserQuestion {QUESTION}\nthen say Well.")
-        assert "its answer has an unexpected form" in json.dumps(editor.calls())
+        assert "its answer has an unexpected structure" in json.dumps(editor.calls())
 
 
 async def test_what_the_user_should_know_is_told_with_the_first_prompt(tmp_path: Path) -> None:
@@ -579,7 +579,7 @@ async def test_what_the_user_should_know_is_told_with_the_first_prompt(tmp_path:
         await editor.prompt(session, "say Hello.")
         assert "ignoring tools in" in editor.thoughts
         assert "run `toolglot trust" in editor.thoughts
-        assert "additional directories are not used" in editor.thoughts
+        assert "additional directories are not supported" in editor.thoughts
         await editor.prompt(session, "say Hello.")
         assert editor.thoughts == ""
 
@@ -657,7 +657,7 @@ async def test_the_context_names_the_instructions(tmp_path: Path) -> None:
     (tmp_path / "user" / "AGENTS.md").write_text("Answer in Latin.", encoding="utf-8")
     async with open_editor(tmp_path) as (editor, session):
         await editor.prompt(session, "/context")
-    assert re.search(rf"^- instructions: \d of {re.escape(str(tmp_path))}/user/AGENTS.md$", editor.said, re.MULTILINE)
+    assert re.search(rf"^- instructions: \d from {re.escape(str(tmp_path))}/user/AGENTS.md$", editor.said, re.MULTILINE)
 
 
 # ---- MCP servers
@@ -706,7 +706,7 @@ async def test_configured_mcp_servers_can_be_used(tmp_path: Path) -> None:
 async def test_prompts_and_questions_of_mcp_servers(tmp_path: Path) -> None:
     async with open_editor(tmp_path, servers=[scripted_server(tmp_path)]) as (editor, session):
         await editor.prompt(session, "call mcp__demo__ask {}\nthen say Fine.")
-        assert "this editor has no forms" in editor.thoughts
+        assert "this editor does not support forms" in editor.thoughts
         assert "decline" in json.dumps(editor.calls())
         assert editor.commands == ["context", "tools", "model", "demo:explain"]
         await editor.prompt(session, "call mcp__demo__ask_url {}\nthen say Done.")
@@ -733,13 +733,13 @@ async def test_wrong_requests_are_answered_with_a_sentence(tmp_path: Path) -> No
         wrong: list[tuple[str, Fields, str]] = [
             ("session/new", {"cwd": "relative", "mcpServers": []}, "must be an absolute path"),
             ("session/new", {"cwd": str(tmp_path / "absent"), "mcpServers": []}, "there is no directory"),
-            ("session/new", {}, "invalid parameters of session/new: cwd: Field required"),
+            ("session/new", {}, "invalid parameters for session/new: cwd: Field required"),
             ("session/prompt", {"sessionId": "x", "prompt": []}, "no session 'x' is open"),
             ("session/prompt", {"sessionId": session, "prompt": [{"type": "nonsense"}]}, "invalid parameters"),
             ("session/prompt", {"sessionId": session, "prompt": []}, "the prompt is empty"),
             ("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": " "}]}, "the prompt is empty"),
-            ("session/set_config_option", {"sessionId": session, "configId": "x", "value": "y"}, "unknown option of a session"),
-            ("authenticate", {"methodId": "x"}, "unknown method to authenticate"),
+            ("session/set_config_option", {"sessionId": session, "configId": "x", "value": "y"}, "unknown session option"),
+            ("authenticate", {"methodId": "x"}, "unknown authentication method"),
             ("no/such/method", {}, "Method not found"),
         ]
         for method, params, message in wrong:

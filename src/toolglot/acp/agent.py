@@ -1,4 +1,4 @@
-"""The agent of the Agent Client Protocol: its methods, and the sessions of one editor."""
+"""The Agent Client Protocol agent: its methods, and one editor's sessions."""
 
 import asyncio
 from collections.abc import Callable
@@ -59,28 +59,28 @@ __all__ = ["EditorAgent", "OpenAgent", "SessionOptions"]
 _PAGE = 50
 KEY_METHOD = AuthMethodAgent(
     id="key",
-    name="Key of the provider",
+    name="Provider key",
     description="Set the provider's environment variable, or run `toolglot login PROVIDER` in a terminal, then try again",
 )
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent of a session is made of."""
+    """Everything needed to create a session's agent."""
 
     directory: Path
     approve: Approve
     ask_user: AskUser
     hooks: Hooks
     notify: Callable[[str], None]
-    """Tells the user something, from any thread."""
+    """Shows the user a note; can be called from any thread."""
     servers: dict[str, McpServer] = {}
-    """MCP servers of the editor."""
+    """The editor's MCP servers."""
     saved_model: str = ""
     """The model of a saved session."""
 
 
 OpenAgent = Callable[[SessionOptions], AgentParts]
-"""Creates the agent of a session. Raises UsageError, SignInRequired."""
+"""Creates a session's agent. Raises UsageError, SignInRequired."""
 
 
 class EditorAgent:
@@ -94,7 +94,7 @@ class EditorAgent:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Serve the editor until it is gone."""
+        """Serve the editor until it disconnects."""
         try:
             await self._editor.listen()
         finally:
@@ -106,7 +106,7 @@ class EditorAgent:
     async def initialize(
         self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **_: Any
     ) -> InitializeResponse:
-        """Agree on a version; tell what we can do."""
+        """Negotiate a version, and return our capabilities."""
         self._editor.capabilities = client_capabilities or ClientCapabilities()
         return InitializeResponse(
             protocol_version=min(protocol_version, PROTOCOL_VERSION) or PROTOCOL_VERSION,
@@ -129,7 +129,7 @@ class EditorAgent:
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
         """Do nothing: keys are read from the environment and the keyring when a session starts."""
         if method_id != KEY_METHOD.id:
-            raise UnknownName("method to authenticate", method_id, (KEY_METHOD.id,))
+            raise UnknownName("authentication method", method_id, (KEY_METHOD.id,))
         return AuthenticateResponse()
 
     # ---- sessions
@@ -144,7 +144,7 @@ class EditorAgent:
         )
 
     async def load_session(self, cwd: str, session_id: str, **options: Any) -> LoadSessionResponse:
-        """Continue a saved session, and show all of it."""
+        """Continue a saved session, and replay it in the editor."""
         session = await self._reopen(session_id, cwd, options)
         await session.presenter.replay(session.agent.conversation)
         self._announce(session)
@@ -157,7 +157,7 @@ class EditorAgent:
         return ResumeSessionResponse(modes=mode_state(session.mode), config_options=[*session.config_options])
 
     async def fork_session(self, session_id: str, cwd: str, **options: Any) -> ForkSessionResponse:
-        """Start a session with the conversation of another one."""
+        """Start a session with a copy of another session's conversation."""
         info, saved = await self._read(session_id)
         info = replace(info, id=new_session_id(), cwd=check_directory(cwd), updated="")
         session = await self._open(info, options, saved)
@@ -184,7 +184,7 @@ class EditorAgent:
         session = self._find(session_id)
         del self._sessions[session_id]
         await session.close()
-        if not session.info.title:  # nothing was said
+        if not session.info.title:  # no prompt was sent
             await asyncio.to_thread(self._store.delete, session_id)
         return CloseSessionResponse()
 
@@ -202,19 +202,19 @@ class EditorAgent:
         return await self._find(session_id).prompt(prompt)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
-        """Stop the prompt that runs."""
+        """Cancel the running prompt."""
         if (session := self._sessions.get(session_id)) is not None:
             session.cancel()
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
-        """Choose how much is asked."""
+        """Set the mode."""
         await self._find(session_id).choose("mode", mode_id)
         return SetSessionModeResponse()
 
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_: Any
     ) -> SetSessionConfigOptionResponse:
-        """Choose a mode, a model or an effort."""
+        """Set the mode, the model or the effort."""
         session = self._find(session_id)
         await session.choose(config_id, str(value))
         return SetSessionConfigOptionResponse(config_options=[*session.config_options])
@@ -243,9 +243,7 @@ class EditorAgent:
         session = EditorSession(info, self._editor, self._store)
         servers, problems = read_servers(options.get("mcp_servers") or (), info.cwd)
         if options.get("additional_directories"):
-            problems.append(
-                "additional directories are not used: name them in builtin.read or builtin.write of the configuration"
-            )
+            problems.append("additional directories are not supported: set builtin.read or builtin.write in the configuration")
         for problem in problems:
             session.notify(problem)
         saved_model = load(saved)[1].get("model") if saved is not None else ""
@@ -258,19 +256,19 @@ class EditorAgent:
             servers=servers,
             saved_model=saved_model if isinstance(saved_model, str) else "",
         )
-        async with self._opening:  # reading the configuration is not for two threads at once
+        async with self._opening:  # reading the configuration is not thread-safe
             parts = await asyncio.to_thread(self._open_agent, session_options)
         try:
             session.start(parts, saved)
         except BaseException:
-            await session.close(save=False)  # the file may be all that is left of the conversation
+            await session.close(save=False)  # the file may be the only copy of the conversation
             raise
         self._sessions[info.id] = session
         return session
 
     def _announce(self, session: EditorSession) -> None:
-        """Send the slash commands of a session; call it right before the response, which names the session, is returned."""
-        # The task begins when the response is on its way, and messages keep their order.
+        """Send a session's slash commands; call this just before returning the response that names the session."""
+        # The task starts after the response is queued, and messages keep their order.
         task = asyncio.get_running_loop().create_task(session.announce())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

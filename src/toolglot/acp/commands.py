@@ -1,4 +1,4 @@
-"""The slash commands of a session. Text that only looks like one is a prompt."""
+"""A session's slash commands. Text that only looks like one is a prompt."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["find_command", "list_commands"]
 
 Handler = Callable[["EditorSession", str], Awaitable[str | Sequence[Message]]]
-"""Returns what to show, or what to send to the model."""
+"""Returns the text to show, or the messages to send to the model."""
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command: what it does, a hint for its argument, and the function that returns what to show."""
+    """A command: its description, a hint for its argument, and its function."""
 
     description: str
     handler: Handler
@@ -34,7 +34,7 @@ async def show_context(session: "EditorSession", argument: str) -> str:
     lines = [f"About {usage.total:,} tokens{share} in the next request to {session.agent.model}:", ""]
     lines += [f"- {part}: {tokens:,}" for part, tokens in sorted(usage.parts.items(), key=lambda pair: -pair[1])]
     sources = session.parts.instructions.estimate_tokens(session.agent.engine.profile.model)
-    lines += ["", *(f"- instructions: {tokens:,} of {source}" for source, tokens in sources.items())] if sources else []
+    lines += ["", *(f"- instructions: {tokens:,} from {source}" for source, tokens in sources.items())] if sources else []
     if (deferral := session.agent.deferral) is not None:
         lines += ["", deferral.message]
     return "\n".join(lines)
@@ -63,18 +63,18 @@ async def send_prompt(prompt: McpPrompt, session: "EditorSession", argument: str
 COMMANDS = {
     "context": Command("Show how much of the context window is used, and by what", show_context),
     "tools": Command("List the tools as the model sees them", show_tools),
-    "model": Command("Show the model, or continue with another one", switch_model, "PROVIDER:MODEL"),
+    "model": Command("Show the model, or switch to another", switch_model, "PROVIDER:MODEL"),
 }
 
 
 def find_prompts(session: "EditorSession") -> dict[str, McpPrompt]:
-    """Return the prompts of MCP servers by the names of their commands."""
+    """Return MCP servers' prompts by command name."""
     servers = session.parts.servers
     return {prompt.command: prompt for prompt in servers.prompts} if servers is not None else {}
 
 
 def list_commands(session: "EditorSession") -> list[AvailableCommand]:
-    """Return all commands of a session for the editor, with the prompts of MCP servers."""
+    """Return all commands of a session for the editor, including MCP servers' prompts."""
     rows = [(name, command.description, command.hint) for name, command in COMMANDS.items()]
     for name, prompt in find_prompts(session).items():
         rows.append((name, prompt.description or prompt.title or name, " ".join(each.name for each in prompt.arguments)))
@@ -89,7 +89,7 @@ def list_commands(session: "EditorSession") -> list[AvailableCommand]:
 
 
 def find_command(session: "EditorSession", text: str) -> tuple[Handler, str] | None:
-    """Return the command of a prompt and its argument; None if the prompt is none."""
+    """Return the command in a prompt and its argument; None if it is not a command."""
     word, _, argument = text.strip().partition(" ")
     if not word.startswith("/"):
         return None

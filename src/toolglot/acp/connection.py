@@ -1,6 +1,6 @@
-"""The connection to an editor: requests of the editor to the agent, and the other way round.
+"""The connection to an editor: requests in both directions.
 
-Every failure of a request is one sentence; details are in the log.
+Every failed request returns one sentence; details are in the log.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ __all__ = ["EditorConnection", "SignInRequired"]
 
 log = getLogger("toolglot.acp")
 _INVALID_PARAMS, _INTERNAL_ERROR, _AUTH_REQUIRED = -32602, -32603, -32000
-_UNEXPECTED_ANSWER = "its answer has an unexpected form"
+_UNEXPECTED_ANSWER = "its answer has an unexpected structure"
 Handler = Callable[[str, Any, bool], Awaitable[Any]]
 
 
@@ -42,33 +42,33 @@ class SignInRequired(UsageError):
 
 
 class EditorConnection:
-    """Passes the requests of an editor to an agent, and asks the editor."""
+    """Passes an editor's requests to an agent, and sends requests to the editor."""
 
     def __init__(self, agent: Any, transport: LineTransport) -> None:
         router = build_agent_router(cast(Agent, agent), use_unstable_protocol=True)
-        # The SDK has the types of this method, but no route to it.
+        # The SDK has types for this method, but does not route it.
         router.route_request(
             AGENT_METHODS["session_delete"], DeleteSessionRequest, agent, "delete_session", adapt_result=normalize_result
         )
         self._connection = Connection(_log_notifications(_report_errors(router)), transport, listening=False)
         self.capabilities = ClientCapabilities()
-        """What the editor can do."""
+        """The editor's capabilities."""
 
     async def listen(self) -> None:
-        """Answer requests until the editor is gone."""
+        """Answer requests until the editor disconnects."""
         await self._connection.main_loop()
 
     async def close(self) -> None:
-        """Cancel what is still being answered."""
+        """Cancel all pending requests."""
         await self._connection.close()
 
     async def update(self, session_id: str, update: Any) -> None:
-        """Tell the editor what has happened in a session."""
+        """Send a session update to the editor."""
         notification = SessionNotification(session_id=session_id, update=update)
         await self._connection.send_notification(CLIENT_METHODS["session_update"], serialize_params(notification))
 
     async def ask_permission(self, session_id: str, call: ToolCallUpdate, options: list[PermissionOption]) -> str:
-        """Ask the user about a call; the id of the option chosen, "" if the turn was cancelled. Raises RequestError."""
+        """Ask the user about a call; return the id of the chosen option, "" if the turn was cancelled. Raises RequestError."""
         request = RequestPermissionRequest(session_id=session_id, tool_call=call, options=options)
         answer = await self._request("session_request_permission", request)
         try:
@@ -102,7 +102,7 @@ class EditorConnection:
 
 
 def _log_notifications(handler: Handler) -> Handler:
-    """Return a handler that logs the failures of notifications, which nobody waits for, in a line."""
+    """Return a handler that logs failed notifications in one line, because nobody waits for them."""
 
     async def handle(method: str, params: Any, is_notification: bool) -> Any:
         try:
@@ -116,7 +116,7 @@ def _log_notifications(handler: Handler) -> Handler:
 
 
 def _report_errors(handler: Handler) -> Handler:
-    """Return a handler whose failures are JSON-RPC errors of one sentence."""
+    """Return a handler that reports failures as one-sentence JSON-RPC errors."""
 
     async def handle(method: str, params: Any, is_notification: bool) -> Any:
         try:
@@ -128,10 +128,10 @@ def _report_errors(handler: Handler) -> Handler:
         except ToolglotError as e:
             raise RequestError(_INVALID_PARAMS if isinstance(e, UsageError) else _INTERNAL_ERROR, str(e)) from None
         except Exception as e:
-            if (errors := getattr(e, "errors", None)) is not None:  # the SDK's: the parameters have another shape
+            if (errors := getattr(e, "errors", None)) is not None:  # the SDK's: the parameters are invalid
                 first = errors()[0]
                 place = ".".join(map(str, first["loc"])) or "params"
-                raise RequestError(_INVALID_PARAMS, f"invalid parameters of {method}: {place}: {first['msg']}") from None
+                raise RequestError(_INVALID_PARAMS, f"invalid parameters for {method}: {place}: {first['msg']}") from None
             log.exception("unexpected error in %s", method)
             message = f"unexpected {type(e).__name__}: {e} (this is a bug; please report it with the log)"
             raise RequestError(_INTERNAL_ERROR, message) from None

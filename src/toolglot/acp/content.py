@@ -1,4 +1,4 @@
-"""Content blocks of the protocol to ours and back."""
+"""Converts the protocol's content blocks to ours and back."""
 
 import os
 from base64 import b64decode
@@ -26,7 +26,7 @@ ContentBlock = TextContentBlock | ImageContentBlock | AudioContentBlock | Resour
 
 
 def read_prompt(blocks: Iterable[ContentBlock]) -> list[Text | Media]:
-    """Return the blocks of a prompt. A link stays one: the model follows it with its tools. Raises UsageError."""
+    """Convert a prompt's blocks. A link stays a link, which the model opens with its tools. Raises UsageError."""
     prompt: list[Text | Media] = []
     for block in blocks:
         match block:
@@ -44,7 +44,7 @@ def read_prompt(blocks: Iterable[ContentBlock]) -> list[Text | Media]:
 
 
 def to_content(block: Any) -> ContentBlock | None:
-    """Return a block of a conversation for the editor; None for what has no form there, or no text."""
+    """Convert a conversation's block for the editor; None if it cannot be expressed there, or is empty."""
     match block:
         case Text() if block.text:
             return TextContentBlock(type="text", text=block.text)
@@ -66,11 +66,11 @@ def _read_media(data: str, media_type: str, name: str) -> Media:
     except Error as e:
         raise UsageError(f"the attachment {label} is not valid base64: {e}") from None
     except UsageError:
-        raise UsageError(f"the attachment {label} cannot be sent: it is neither text nor of a known media type") from None
+        raise UsageError(f"the attachment {label} cannot be sent: it is neither text nor a known media type") from None
 
 
 def _path(uri: str) -> str:
-    """Return the path of a file address, with the lines it names; any other address as it is."""
+    """Return the path in a file URI, with its line numbers; any other URI unchanged."""
     parts = _split(uri)
     if parts.scheme != "file":
         return uri
@@ -87,5 +87,5 @@ def _name(uri: str) -> str:
 def _split(uri: str) -> SplitResult:
     try:
         return urlsplit(uri)
-    except ValueError:  # an opening bracket is taken for the beginning of an IPv6 address
+    except ValueError:  # an opening bracket is parsed as the start of an IPv6 address
         return SplitResult("", "", "", "", "")

@@ -1,4 +1,4 @@
-"""Files that calls change: what they were before, and whether the editor has unsaved changes of them."""
+"""Files that calls change: their previous content, and whether the editor has unsaved changes to them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,20 +17,20 @@ from toolglot.tools.tool import Tool
 
 __all__ = ["FileWatch"]
 
-_MAX_BYTES = 1_000_000  # of a file that is shown as a diff
+_MAX_BYTES = 1_000_000  # maximum size of a file that is shown as a diff
 _READ = "read"
-_STALE = "\n\n[The user's editor has unsaved changes of this file; this is the saved version.]"
+_STALE = "\n\n[The user's editor has unsaved changes to this file; this is the saved version.]"
 
 
 class FileWatch(Hooks):
-    """Remembers files before calls change them, and refuses changes of files that are not saved; one that is read is marked.
+    """Records files before calls change them, refuses to change unsaved files, and notes when the model reads one.
 
     Args:
-        find_tool: Returns the tool of a base call.
-        read_buffer: Returns a file as it is in the editor; None if that is not known.
+        find_tool: Returns a base call's tool.
+        read_buffer: Returns a file's content in the editor; None if unknown.
 
     Attributes:
-        workspace: Where the files are; others are not looked at. Set it once the tools exist.
+        workspace: Only files in it are examined. Set it once the tools exist.
     """
 
     workspace: Workspace | None = None
@@ -43,7 +43,7 @@ class FileWatch(Hooks):
         self._stale: set[str] = set()
 
     async def before_tool(self, call: ToolCall) -> Veto | None:
-        """Look at the files of a call; the calls before it that change files have finished by now."""
+        """Examine a call's files; earlier calls that change files have finished by now."""
         tool = self._find_tool(call)
         if tool is None or tool.scope is None or BUILTIN_TAG not in tool.tags:
             return None
@@ -69,7 +69,7 @@ class FileWatch(Hooks):
         return None
 
     def after_tool(self, outcome: ToolOutcome) -> ToolOutcome | None:
-        """Tell the model that it has read another version than the user sees."""
+        """Tell the model that it has read a different version from the one the user sees."""
         if outcome.call.id not in self._stale:
             return None
         self._stale.discard(outcome.call.id)
@@ -77,12 +77,12 @@ class FileWatch(Hooks):
         return replace(outcome, result=replace(outcome.result, content=content))
 
     def forget(self) -> None:
-        """Forget the files of calls that did not end."""
+        """Forget the files of unfinished calls."""
         self._before.clear()
         self._stale.clear()
 
     async def take_changes(self, call_id: str) -> list[FileChange]:
-        """Return what a call has done to its files, and forget it."""
+        """Return what a call did to its files, and forget it."""
         changes: list[FileChange] = []
         for path, before in self._before.pop(call_id, {}).items():
             after, is_text = await asyncio.to_thread(self._read_text, path)
@@ -91,7 +91,7 @@ class FileWatch(Hooks):
         return changes
 
     def _read_text(self, path: str) -> tuple[str | None, bool]:
-        """Return the text of a file, None if there is none; and whether it can be shown: it is short, and text."""
+        """Return a file's text, None if there is none; and whether it can be shown, being short and text."""
         if self.workspace is None:
             return None, False
         try:
@@ -104,5 +104,5 @@ class FileWatch(Hooks):
 
 
 def _normalize(text: str) -> str:
-    """Return a text without what editors change when they load a file: line endings and the last one."""
+    """Normalize what editors change when they load a file: line endings and the final newline."""
     return text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")

@@ -1,4 +1,4 @@
-"""What an editor can choose for a session: how much is asked, which model answers, how long it thinks."""
+"""A session's options in the editor: the approval mode, the model and its reasoning effort."""
 
 from collections.abc import Callable, Iterable
 from typing import get_args
@@ -27,7 +27,7 @@ _FILE_EFFECTS: frozenset[Effect] = frozenset({"read", "write"})
 
 
 class Mode(msgspec.Struct, frozen=True):
-    """A mode: its name, what it means, and the rules for tools that it makes of the configured ones."""
+    """A mode: its name, its description, and how it changes the configured tool rules."""
 
     name: str
     description: str
@@ -36,7 +36,7 @@ class Mode(msgspec.Struct, frozen=True):
 
 def accept_edits(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
     """Let the built-in tools that edit files run without approval."""
-    # What they do can be seen as a diff, and undone from a backup; commands are not among them.
+    # Edits are shown as diffs and can be undone from a backup; commands are not included.
     edits = [
         tool.name
         for tool in tools
@@ -46,11 +46,11 @@ def accept_edits(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
 
 
 MODES = {
-    DEFAULT_MODE: Mode("Ask", "Asks before files are changed, commands run, or the network is used", lambda config, _: config),
+    DEFAULT_MODE: Mode("Ask", "Asks before changing files, running commands or using the network", lambda config, _: config),
     "accept-edits": Mode(
         "Accept edits", "Changes files in the workspace without asking; asks about everything else", accept_edits
     ),
-    "read-only": Mode("Read only", "Has only tools that read", allow_only_readers),
+    "read-only": Mode("Read only", "Offers only tools that read", allow_only_readers),
     "auto": Mode(
         "Auto",
         "Uses all tools, the network and MCP servers without asking; asks only about commands that leave the sandbox",
@@ -66,7 +66,7 @@ def mode_state(mode: str) -> SessionModeState:
 
 
 def config_options(mode: str, model: str, models: Iterable[str], effort: str) -> list[SessionConfigOptionSelect]:
-    """Return what can be chosen, with what is chosen now."""
+    """Return the options with their current values."""
     modes = [SessionConfigSelectOption(value=id, name=mode.name, description=mode.description) for id, mode in MODES.items()]
     return [
         SessionConfigOptionSelect(type="select", id="mode", name="Mode", category="mode", current_value=mode, options=modes),

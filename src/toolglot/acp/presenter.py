@@ -1,4 +1,4 @@
-"""Shows a run in an editor: events and messages as updates of a session."""
+"""Shows a run in an editor: converts events and messages to session updates."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -39,18 +39,18 @@ from toolglot.tools.tool import Tool
 __all__ = ["RunPresenter"]
 
 _PLAN_TOOL = "todo"
-_MAX_LIVE_CHARS = 20_000  # of the output of a tool that still runs
+_MAX_LIVE_CHARS = 20_000  # of a running tool's output
 
 
 class RunPresenter:
-    """Sends what happens in a session, and knows which calls the editor shows as unfinished.
+    """Sends session updates, and tracks which calls the editor shows as unfinished.
 
     Args:
         send: Sends an update.
-        find_tool: Returns the tool of a base call.
-        interpret: Returns the base call of a call that a model has just made.
-        files: Knows what calls did to files.
-        root: The directory that the session works in.
+        find_tool: Returns a base call's tool.
+        interpret: Returns the base call for a call that a model has just made.
+        files: Records what calls do to files.
+        root: The session's working directory.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RunPresenter:
         self._output: dict[str, str] = {}
 
     async def show_event(self, event: RunEvent) -> None:
-        """Show what has happened."""
+        """Show an event."""
         match event:
             case TextDelta():
                 await self.say(event.text)
@@ -97,7 +97,7 @@ class RunPresenter:
                 pass
 
     async def announce_call(self, event: ToolCallStarted | ToolCallReady) -> None:
-        """Show a call that the model makes: first its name, as its arguments may take a while, then all of it."""
+        """Show a call that the model makes: first its name, because its arguments may take a while, then all of it."""
         if isinstance(event, ToolCallReady):
             if (base := self._interpret(event.call)).name != _PLAN_TOOL:
                 await self.show_call(base, event.call, shown=self._open.pop(base.id, None))
@@ -110,23 +110,23 @@ class RunPresenter:
             await self.send(view.start("pending"))
 
     async def say(self, text: str) -> None:
-        """Show a piece of an answer."""
+        """Show a chunk of an answer."""
         if text:
             content = TextContentBlock(type="text", text=text)
             await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
 
     async def think(self, text: str) -> None:
-        """Show a piece of reasoning."""
+        """Show a chunk of reasoning."""
         if text:
             content = TextContentBlock(type="text", text=text)
             await self.send(AgentThoughtChunk(session_update="agent_thought_chunk", content=content))
 
     async def note(self, text: str) -> None:
-        """Tell the user something that is no part of the answer; the protocol has no other place for it."""
+        """Show a note that is not part of the answer; the protocol has no other place for it."""
         await self.think(f"\n[{text}]\n")
 
     async def show_call(self, call: ToolCall, native: ToolCall | None = None, *, shown: CallView | None = None) -> CallView:
-        """Show a base call, unless it is known already. `native`: as the model made it. `shown`: how it is shown so far."""
+        """Show a base call, unless it is already shown. `native`: as the model made it. `shown`: its current view."""
         if (view := self._open.get(call.id)) is None:
             view = describe_call(call, self._find_tool(call), self._root, native)
             view = self._open[call.id] = replace(view, id=shown.id if shown is not None else self._make_id(call.id))
@@ -134,7 +134,7 @@ class RunPresenter:
         return view
 
     def _make_id(self, call_id: str) -> str:
-        """Return an id that no other call of the session has: some servers begin to count again in every reply."""
+        """Return an id that is unique in the session: some servers restart their numbering in every reply."""
         id, number = call_id or "call", 1
         while id in self._used_ids:
             number += 1
@@ -143,7 +143,7 @@ class RunPresenter:
         return id
 
     async def show_result(self, call: ToolCall, result: ToolResult, *, is_saved: bool = False) -> None:
-        """Show how a call ended; a call of the plan's tool shows the plan. `is_saved`: it is of a saved conversation."""
+        """Show how a call ended; for the plan tool, show the plan. `is_saved`: the call is from a saved conversation."""
         if call.name == _PLAN_TOOL and not result.is_error:
             if (plan := plan_update(call.arguments or {})) is not None:
                 await self.send(plan)
@@ -160,7 +160,7 @@ class RunPresenter:
         self._output.pop(call.id, None)
 
     async def close_calls(self, reason: str) -> None:
-        """Show that calls will never end: their run was cancelled or has failed."""
+        """Mark unfinished calls as failed: their run was cancelled or has failed."""
         for view in self._open.values():
             await self.send(view.progress("failed", text_content(reason)))
         self._open.clear()

@@ -1,4 +1,4 @@
-"""Questions of the tool `ask_user` in an editor: as a form where it has forms, else as choices like those of an approval."""
+"""The `ask_user` tool's questions in an editor: as a form if it supports forms, otherwise as choices like an approval."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -33,7 +33,7 @@ def has_forms(editor: EditorConnection) -> bool:
 
 
 async def ask_questions(editor: EditorConnection, session_id: str, questions: list[UserQuestion]) -> Sequence[UserAnswer]:
-    """Ask the user; no answers if they decline. Raises OSError if the editor cannot ask."""
+    """Ask the user; return no answers if they decline. Raises OSError if the editor cannot ask."""
     try:
         if has_forms(editor):
             properties = {question.id: to_property(question) for question in questions}
@@ -52,7 +52,7 @@ async def ask_questions(editor: EditorConnection, session_id: str, questions: li
 
 
 async def fill_form(editor: EditorConnection, session_id: str, request: ApprovalRequest) -> dict[str, Any] | None:
-    """Let the user fill in the form of an MCP server; None if they decline. Raises RequestError."""
+    """Let the user fill in an MCP server's form; None if they decline. Raises RequestError."""
     try:
         schema = ElicitationSchema.model_validate(request.form)
     except ValueError:
@@ -61,7 +61,7 @@ async def fill_form(editor: EditorConnection, session_id: str, request: Approval
 
 
 def to_property(question: UserQuestion) -> Any:
-    """Return the field of a form for a question."""
+    """Return the form field for a question."""
     title = question.header or question.question
     choices = [
         EnumOption(const=option.label, title=option.label, description=option.description or None)
@@ -76,7 +76,7 @@ def to_property(question: UserQuestion) -> Any:
 
 
 def to_answer(value: Any) -> UserAnswer:
-    """Return the answer that a value of a form stands for."""
+    """Return the answer that a form value stands for."""
     match value:
         case bool():
             return "yes" if value else "no"

@@ -13,7 +13,7 @@ EditorServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 
 def read_servers(servers: Iterable[EditorServer], cwd: str) -> tuple[dict[str, McpServer], list[str]]:
-    """Return the servers of an editor by name, and a sentence about each that cannot be used."""
+    """Return an editor's servers by name, and a sentence for each that cannot be used."""
     usable: dict[str, McpServer] = {}
     problems: list[str] = []
     for server in servers:

@@ -1,4 +1,4 @@
-"""One session of an editor: an agent with its conversation, which prompts run on and which is saved as it grows."""
+"""One session in an editor: an agent and its conversation, which is saved continuously."""
 
 import asyncio
 import os
@@ -66,24 +66,24 @@ _STOP_REASONS: dict[RunStop, StopReason] = {
 }
 _MAX_SESSION_TITLE = 80
 BUFFER_SECONDS = 5.0
-"""How long an editor may take to return a buffer."""
+"""Maximum time for an editor to return a buffer."""
 
 
 class AgentParts(msgspec.Struct, kw_only=True):
-    """The agent of a session, and what belongs to it."""
+    """A session's agent, and what belongs to it."""
 
     agent: Orchestrator
     setup: Setup
     require_key: Callable[[Engine], None]
     """Raises UsageError if a request to a model would fail because there is no key."""
     models: tuple[str, ...] = ()
-    """What the editor offers to switch to."""
+    """Models to choose from in the editor."""
     builtins: Builtins | None = None
     instructions: Instructions = Instructions()
     servers: "McpServers | None" = None
     """The MCP servers, which may still be starting."""
     notices: list[str] = []
-    """What the user should know."""
+    """Notes for the user."""
     close: Callable[[], None] = lambda: None
 
 
@@ -114,15 +114,15 @@ class EditorSession:
         self._notices: list[str] = []
         self._told: set[str] = set()
         self._file = SessionFile(store, info, self.notify)
-        self._is_ready = False  # whether the MCP servers were waited for
+        self._is_ready = False  # whether the session has waited for the MCP servers
 
     def start(self, parts: AgentParts, saved: bytes | None = None) -> None:
-        """Begin with an agent, which needs the session's `approve` and `files`, and its conversation. Raises MalformedData."""
+        """Start with an agent, created with the session's `approve` and `files`, and its conversation. Raises MalformedData."""
         self.parts, self.agent, builtins = parts, parts.agent, parts.builtins
         self._notices += parts.notices
         self.files.workspace = builtins.state.workspace if builtins is not None else None
         self._root = str(builtins.state.workspace.root) if builtins is not None else self.info.cwd
-        # Within the setup, so that they stay when the model or the tools change.
+        # Set in the setup, so that they persist when the model or the tools change.
         parts.setup.adjust_config = lambda config: MODES[self.mode].apply(config, self.agent.registry)
         parts.setup.adjust_options = self._adjust_options
         self._apply_choices()
@@ -131,7 +131,7 @@ class EditorSession:
             self._file.mark_saved(*self._snapshot())
 
     async def close(self, *, save: bool = True) -> None:
-        """End the session: its prompt, its commands, its connections. From now on it may be deleted, or opened again."""
+        """End the session: its prompt, commands and connections. Afterwards it may be deleted or reopened."""
         self.cancel()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
@@ -150,7 +150,7 @@ class EditorSession:
     async def prompt(self, blocks: list[ContentBlock]) -> PromptResponse:
         """Run a prompt to its end, or until it is cancelled. Raises ToolglotError."""
         if self._task is not None:
-            raise UsageError("a prompt is running in this session: cancel it, or wait for it")
+            raise UsageError("a prompt is already running in this session: cancel it or wait for it")
         content = read_prompt(blocks)
         if not any(not isinstance(block, Text) or block.text.strip() for block in content):
             raise UsageError("the prompt is empty")
@@ -160,7 +160,7 @@ class EditorSession:
             await asyncio.wait({self._task})
             result = None if self._task.cancelled() else self._task.result()
         finally:
-            # The connection may be gone: then this wait was cancelled.
+            # If the connection is gone, this wait was cancelled.
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
@@ -184,13 +184,13 @@ class EditorSession:
         )
 
     def cancel(self) -> None:
-        """Stop the prompt that runs, if there is one; the conversation stays valid."""
+        """Stop the running prompt, if any; the conversation stays valid."""
         if self._task is not None:
             self._is_cancelled = True
             self._task.cancel()
 
     async def _prepare(self) -> None:
-        """Wait for the MCP servers before the first prompt, and tell the user what they should know."""
+        """Wait for the MCP servers before the first prompt, and show pending notes."""
         servers = self.parts.servers
         await self._tell_notices()
         if servers is not None and not self._is_ready:
@@ -198,7 +198,7 @@ class EditorSession:
             failed = {
                 f"MCP server {each.name} cannot be used: {each.error}" for each in servers.status() if each.state == "failed"
             }
-            self._notices += sorted(failed - self._told - {*self._notices})  # a server may fail before anybody listens
+            self._notices += sorted(failed - self._told - {*self._notices})  # a server may fail before anything listens for it
         self._is_ready = True
         await self._tell_notices()
 
@@ -209,7 +209,7 @@ class EditorSession:
             await self.presenter.note(notice)
 
     def notify(self, notice: str) -> None:
-        """Tell the user something: now if a prompt runs, else with the next one. Can be called in any thread."""
+        """Show a note: now if a prompt is running, otherwise with the next one. Can be called from any thread."""
         self._notices.append(notice)
         if self._task is not None:
             asyncio.run_coroutine_threadsafe(self._tell_notices(), self._loop)
@@ -234,13 +234,13 @@ class EditorSession:
         try:
             async with aclosing(self.agent.stream(content)) as events:
                 async for event in events:
-                    if isinstance(event, ReplyStarted):  # every call has its result: a good moment
+                    if isinstance(event, ReplyStarted):  # every call has its result: a safe point to save
                         await self.save()
                     if isinstance(event, RunDone):
                         result = event.result
                     await self.presenter.show_event(event)
         except ToolglotError as e:
-            # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
+            # If there was no reply, remove the prompt, so that the next one does not follow another user message.
             if all(message.origin is None for message in self.agent.conversation[length:]):
                 _rewind(self.agent, length)
             await self.presenter.close_calls("the run has failed")
@@ -251,7 +251,7 @@ class EditorSession:
         return result
 
     async def _finish(self, result: RunResult, length: int) -> None:
-        """Tell how a run has ended, and save the session. `length`: of the conversation before it."""
+        """Show how a run ended, and save the session. `length`: the conversation's length before it."""
         for line in describe_losses(loss for loss in result.losses if loss not in self._shown_losses):
             await self.presenter.note(line)
         self._shown_losses |= {*result.losses}
@@ -259,7 +259,7 @@ class EditorSession:
         if result.stop != "end":
             await self.presenter.say(f"\n[{describe_stop(result.stop)}]\n")
         if _STOP_REASONS.get(result.stop) == "refusal":
-            _rewind(self.agent, length)  # the protocol: what was refused is not part of the next prompt
+            _rewind(self.agent, length)  # the protocol requires that refused content is not part of the next prompt
         self.info = replace(self.info, cost=self.info.cost + (result.cost or 0.0))
         await self.save()
         usage = await self.agent.context_usage()
@@ -268,7 +268,7 @@ class EditorSession:
             await self.send(UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost))
 
     async def save(self) -> None:
-        """Write the session to its file, if it has changed; that it cannot be written is told once."""
+        """Write the session to its file if it has changed; a failure is reported once."""
         await self._file.write(self._snapshot)
 
     def _snapshot(self) -> tuple[SessionInfo, bytes]:
@@ -283,15 +283,15 @@ class EditorSession:
             name = f"Always allow {request.tool} in this session"
             options.append(PermissionOption(option_id="always", name=name, kind="allow_always"))
         options.append(PermissionOption(option_id="no", name="Reject", kind="reject_once"))
-        is_question = not request.effects  # of a tool that runs already
+        is_question = not request.effects  # from a tool that is already running
         async with self._asking:
             try:
                 if request.form is not None and has_forms(self._editor):
                     values = await fill_form(self._editor, self.info.id, request)
                     return Deny() if values is None else Allow(values)
                 if request.form is not None and not request.arguments.keys() >= {*request.form.get("required", ())}:
-                    self.notify(f"{request.reason} (declined: it needs values, and this editor has no forms)")
-                    return Deny("the editor has no forms")
+                    self.notify(f"{request.reason} (declined: it needs values, and this editor does not support forms)")
+                    return Deny("the editor does not support forms")
                 view = describe_question(request) if is_question else await self.presenter.show_call(request.call)
                 answer = await self._editor.ask_permission(self.info.id, view.ask(request, self._root), options)
                 if is_question:
@@ -301,7 +301,7 @@ class EditorSession:
         match answer:
             case "yes" | "always":
                 return answer
-            case "":  # the user cancelled the prompt; the notification that says so is on its way
+            case "":  # the user cancelled the prompt; the notification is on its way
                 self.cancel()
                 return "no"
             case _:
@@ -314,18 +314,18 @@ class EditorSession:
         try:
             async with asyncio.timeout(BUFFER_SECONDS):
                 return await self._editor.read_buffer(self.info.id, path)
-        except (RequestError, TimeoutError):  # the editor does not have it open, may not read it, or does not answer
+        except (RequestError, TimeoutError):  # it is not open in the editor, cannot be read, or the editor does not answer
             return None
 
-    # ---- what the user can choose
+    # ---- options
 
     @property
     def config_options(self) -> list[SessionConfigOptionSelect]:
-        """What can be chosen, with what is chosen now."""
+        """The options with their current values."""
         return config_options(self.mode, self.agent.model, self.parts.models, self.effort)
 
     async def choose(self, option: str, value: str) -> None:
-        """Choose a mode, a model or an effort. Raises UsageError."""
+        """Set the mode, the model or the effort. Raises UsageError."""
         match option:
             case "mode":
                 if value not in MODES:
@@ -343,19 +343,19 @@ class EditorSession:
                 self.effort = value
                 self._apply_choices()
             case _:
-                raise UnknownName("option of a session", option, ("mode", "model", "effort"))
-        if self._task is None:  # else it is saved when every call has its result
+                raise UnknownName("session option", option, ("mode", "model", "effort"))
+        if self._task is None:  # otherwise it is saved when every call has its result
             await self.save()
         await self.send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*self.config_options]))
 
     def _apply_choices(self) -> None:
-        self.agent.switch(self.agent.engine)  # rules and options are made anew
+        self.agent.switch(self.agent.engine)  # rules and options are rebuilt
 
     def _adjust_options(self, options: Options) -> Options:
         return options if self.effort == DEFAULT_EFFORT else replace(options, effort=cast(Effort, self.effort))
 
     async def announce(self) -> None:
-        """Tell the editor which slash commands there are, and again when MCP servers have brought theirs."""
+        """Send the slash commands to the editor, and again once MCP servers have added theirs."""
         await self._send_commands()
         if (servers := self.parts.servers) is not None:
             await servers.wait_ready_async()
@@ -368,13 +368,13 @@ class EditorSession:
 
 
 def _rewind(agent: Orchestrator, length: int) -> None:
-    """Remove what was added to a conversation of this length; a prompt may have several messages."""
+    """Truncate a conversation to this length; a prompt may have added several messages."""
     while len(agent.conversation) > length and agent.undo():
         pass
 
 
 def check_directory(cwd: str) -> str:
-    """Return a directory that a session can work in. Raises UsageError."""
+    """Return a session's working directory. Raises UsageError."""
     if not os.path.isabs(cwd):
         raise UsageError(f"the working directory of a session must be an absolute path, not {cwd!r:.200}")
     if not os.path.isdir(cwd):

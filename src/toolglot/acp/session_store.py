@@ -1,6 +1,6 @@
-"""The sessions of editors, one private file for each: a line about the session, then the saved conversation.
+"""Editors' sessions, each in a private file: one line about the session, then the saved conversation.
 
-A file is replaced atomically, so that a crash leaves the session as it was after its last request.
+Files are replaced atomically, so that a crash leaves a session as it was after its last request.
 """
 
 import asyncio
@@ -28,35 +28,35 @@ _EMPTY_LIFETIME = timedelta(days=7)
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a session without its conversation."""
+    """A session's metadata."""
 
     id: str
     cwd: str
     title: str = ""
     """Empty until the first prompt."""
     updated: str = ""
-    """When it was written last, in ISO 8601; empty if it never was."""
+    """When it was last written, in ISO 8601; empty if never."""
     mode: str = ""
     effort: str = ""
     cost: float = 0.0
-    """US dollars so far, where prices are known."""
+    """Cost so far in US dollars, if prices are known."""
 
 
 def new_session_id() -> str:
-    """Return an id for a session."""
+    """Return an id for a new session."""
     return uuid4().hex
 
 
 class SessionStore:
-    """The files of a directory, which is created with the first one."""
+    """The session files in a directory, which is created with the first one."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def write(self, info: SessionInfo, conversation: bytes) -> SessionInfo:
-        """Save a session; return what is known of it then. Raises UsageError.
+        """Save a session; return its new metadata. Raises UsageError.
 
-        If another program has written it since `info.updated`, that stays as it is, and this becomes a session with a new id.
+        If another program has written it since `info.updated`, that version is kept, and this one gets a new id.
         """
         if info.updated and self._was_replaced(info):
             info = replace(info, id=new_session_id())
@@ -76,9 +76,9 @@ class SessionStore:
         return _parse_head(head, path), conversation
 
     def list(self, cwd: str | None = None) -> list[SessionInfo]:
-        """Return the sessions that have begun, latest first; with a directory, only those that work in it.
+        """Return the sessions with a prompt, latest first; with a directory, only those that work in it.
 
-        Those in which nothing was said for a week are deleted.
+        Sessions that never had a prompt are deleted after a week.
         """
         sessions: list[SessionInfo] = []
         oldest = (datetime.now(UTC) - _EMPTY_LIFETIME).isoformat()
@@ -104,19 +104,19 @@ class SessionStore:
     def _was_replaced(self, info: SessionInfo) -> bool:
         try:
             return _read_head(self._path(info.id)).updated != info.updated
-        except FileNotFoundError:  # deleted there, but used here
+        except FileNotFoundError:  # deleted elsewhere, but still in use here
             return False
         except (OSError, MalformedData):
             return True
 
     def _path(self, session_id: str) -> Path:
         if not _ID.fullmatch(session_id):
-            raise UsageError(f"{session_id!r:.120} is not the id of a session")
+            raise UsageError(f"{session_id!r:.120} is not a session id")
         return self._directory / f"{session_id}{_SUFFIX}"
 
 
 class SessionFile:
-    """The file of an open session, which is written if the session has changed. `notify`: tells the user something."""
+    """The file of an open session, written when the session changes. `notify`: shows the user a note."""
 
     def __init__(self, store: SessionStore, info: SessionInfo, notify: Callable[[str], None]) -> None:
         self._store, self._info, self._notify = store, info, notify
@@ -125,7 +125,7 @@ class SessionFile:
         self._is_closed = self._has_failed = False
 
     def mark_saved(self, info: SessionInfo, conversation: bytes) -> None:
-        """Note what the file says."""
+        """Record what the file contains."""
         self._info, self._conversation_hash = info, hash(conversation)
 
     def close(self) -> None:
@@ -133,8 +133,8 @@ class SessionFile:
         self._is_closed = True
 
     async def write(self, snapshot: Callable[[], tuple[SessionInfo, bytes]]) -> None:
-        """Save the present state; that it cannot be saved is told once."""
-        # A prompt that is cancelled does not stop this: an older state would be written after a newer one.
+        """Save the current state; a failure is reported once."""
+        # Cancelling a prompt must not stop this: an older state would be written after a newer one.
         await asyncio.shield(asyncio.create_task(self._write(snapshot)))
 
     async def _write(self, snapshot: Callable[[], tuple[SessionInfo, bytes]]) -> None:
@@ -153,7 +153,7 @@ class SessionFile:
                 return
             self.mark_saved(written, conversation)
             if written.id != info.id:
-                self._notify("another program has continued this session: this conversation is saved as a session of its own")
+                self._notify("another program has continued this session: this conversation is saved as a new session")
 
 
 def _read_head(path: Path) -> SessionInfo:
@@ -163,6 +163,6 @@ def _read_head(path: Path) -> SessionInfo:
 
 def _parse_head(line: bytes, path: Path) -> SessionInfo:
     try:
-        return replace(msgspec.json.decode(line, type=SessionInfo), id=path.stem)  # a copy of a file is another session
+        return replace(msgspec.json.decode(line, type=SessionInfo), id=path.stem)  # a copied file is another session
     except (msgspec.MsgspecError, ValueError) as e:
         raise MalformedData(f"the saved session {str(path)!r} is damaged ({e}): delete it") from None

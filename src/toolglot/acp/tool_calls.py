@@ -1,4 +1,4 @@
-"""What an editor shows of tool calls: title, kind, places, diffs, content. Pure, but for what a tool says of its own call."""
+"""Tool calls as an editor shows them: title, kind, locations, diffs, content. Pure, except for what a tool adds."""
 
 import os
 import re
@@ -38,7 +38,7 @@ Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "
 Status = Literal["pending", "in_progress", "completed", "failed"]
 Content = ContentToolCallContent | FileEditToolCallContent
 _MAX_TITLE = 200
-# Base tool -> its kind, and the word before what it is about; a command stands for itself.
+# Base tool -> its kind, and the verb before its target; a command needs none.
 _BASE_TOOLS: dict[str, tuple[Kind, str]] = {
     **dict.fromkeys(("read", "read_many", "view_image"), ("read", "Read")),
     **dict.fromkeys(("edit", "multi_edit", "insert", "patch", "notebook_edit", "ast_rewrite"), ("edit", "Edit")),
@@ -59,7 +59,7 @@ _BASE_TOOLS: dict[str, tuple[Kind, str]] = {
     "memory": ("think", "Memory"),
     "ask_user": ("other", "Ask"),
 }
-# Of other tools, by what they touch; one that declares nothing may touch anything.
+# For other tools, by effect; a tool that declares none may do anything.
 _KINDS: tuple[tuple[frozenset[Effect], Kind], ...] = (
     (ANY_EFFECT, "other"),
     (frozenset({"execute"}), "execute"),
@@ -78,7 +78,7 @@ _BACKTICKS = re.compile(r"`+")
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """A file before and after a call; None: there was none, or there is none any more."""
+    """A file before and after a call; None: it did not exist, or no longer does."""
 
     path: str
     before: str | None
@@ -105,7 +105,7 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         return ToolCallStart(session_update="tool_call", status=status, **self._fields())
 
     def complete(self) -> ToolCallProgress:
-        """Return the update that shows the arguments, of a call that was shown when it began."""
+        """Return the update that adds the arguments to a call that was shown when it began."""
         return ToolCallProgress(session_update="tool_call_update", **self._fields())
 
     def progress(
@@ -115,7 +115,7 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         changes: Iterable[FileChange] = (),
         raw_output: Any = None,
     ) -> ToolCallProgress:
-        """Return an update of the call: its present state, and what is new."""
+        """Return an update of the call: its current state, and what is new."""
         places = [ToolCallLocation(path=change.path, line=change.first_line) for change in changes]
         return ToolCallProgress(
             session_update="tool_call_update",
@@ -127,7 +127,7 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def ask(self, request: ApprovalRequest, root: str) -> ToolCallUpdate:
-        """Return what the user is asked about: everything that the call would do, with nothing hidden."""
+        """Return what the user decides on: everything that the call would do, with nothing hidden."""
         content, text = split_preview(request.preview, root) if self.kind == "edit" else ([], request.preview)
         if not content and not text:
             text = "\n".join(
@@ -136,10 +136,10 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         if text:
             content.append(_text(_fence(escape_deceptive(text))))
         if request.preview_error:
-            content.append(_text(f"As things are now, this fails: {escape_deceptive(request.preview_error)}"))
+            content.append(_text(f"As things stand, this call would fail: {escape_deceptive(request.preview_error)}"))
         if request.reason:
             reason = escape_deceptive(request.reason)
-            if not request.effects:  # the words of an MCP server, in which nothing may look like ours
+            if not request.effects:  # an MCP server's text, in which nothing may look like ours
                 reason = _fence(reason)
             content.append(_text(f"⚠️ {reason}" if request.each_time and request.effects else reason))
         return ToolCallUpdate(status="pending", content=[*content], **self._fields())
@@ -168,7 +168,7 @@ def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall
         kind = next(kind for effects, kind in _KINDS if tool.effects >= effects)
     target = ""
     if tool is not None and tool.target is not None:
-        with suppress(Exception):  # the arguments may be anything
+        with suppress(Exception):  # the arguments are unvalidated
             target = str(tool.target(arguments))
             target = "." if target == root else target.removeprefix(f"{root}{os.sep}")
     target = target or format_arguments(native)
@@ -187,7 +187,7 @@ def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall
 
 
 def describe_question(request: ApprovalRequest) -> CallView:
-    """Describe a question of a tool that runs: the editor asks about calls only."""
+    """Describe a running tool's question as a call, because editors ask only about calls."""
     title = shorten(escape_deceptive(request.reason), _MAX_TITLE)
     return CallView(id=request.id, title=title, kind="other", locations=[], raw_input=request.arguments or None)
 
@@ -204,7 +204,7 @@ def change_content(changes: Iterable[FileChange]) -> list[Content]:
 
 
 def requested_content(call: ToolCall, path: str) -> list[Content]:
-    """Return what a call of a saved conversation replaced: its diff is not saved, but its arguments are."""
+    """Return what a call in a saved conversation replaced: its diff is not saved, but its arguments are."""
     replacements: list[tuple[Any, Any]] = []
     match call.name, call.arguments:
         case "write", {"content": text}:
@@ -224,7 +224,7 @@ def requested_content(call: ToolCall, path: str) -> list[Content]:
 
 
 def result_content(result: ToolResult) -> list[Content]:
-    """Return a result. Text is shown as it is: what a tool returns is not Markdown."""
+    """Convert a result. Text is shown verbatim: tool output is not Markdown."""
     content: list[Content] = []
     for block in result.content:
         match to_content(block):
@@ -238,7 +238,7 @@ def result_content(result: ToolResult) -> list[Content]:
 
 
 def text_content(text: str) -> list[Content]:
-    """Return output of a tool that still runs."""
+    """Convert the output of a running tool."""
     return [_text(_fence(text))]
 
 
@@ -247,7 +247,7 @@ def _text(text: str) -> ContentToolCallContent:
 
 
 def _fence(text: str, *, block: bool = True) -> str:
-    """Return text as code of Markdown that nothing in it can end."""
+    """Return text as a Markdown code span or block that nothing in it can close."""
     fence = "`" * max([3 if block else 1, *(len(match) + 1 for match in _BACKTICKS.findall(text))])
     if block:
         return f"{fence}\n{text.removesuffix(chr(10))}\n{fence}"
@@ -255,10 +255,10 @@ def _fence(text: str, *, block: bool = True) -> str:
 
 
 def split_preview(preview: str, root: str) -> tuple[list[Content], str]:
-    """Return the hunks of the unified diffs in a preview, each as a diff of its own, and the text around them."""
+    """Return the hunks of the unified diffs in a preview, each as a separate diff, and the text around them."""
     diffs, text, hunk = list[Content](), list[str](), list[str]()
     old_path = new_path = ""
-    remaining = 0  # lines of the present hunk on both sides together: within it, "--- x" is a removed line "-- x"
+    remaining = 0  # lines left in the current hunk, both sides together: within it, "--- x" is a removed line "-- x"
     for line in preview.split("\n"):
         if remaining:
             hunk.append(line)
@@ -283,7 +283,7 @@ def split_preview(preview: str, root: str) -> tuple[list[Content], str]:
             new_path = line[4:]
         elif line and not line.startswith("\\ "):
             text.append(line)
-    return (diffs, "\n".join(text)) if diffs and not hunk else ([], preview)  # nothing of a hunk without an end is hidden
+    return (diffs, "\n".join(text)) if diffs and not hunk else ([], preview)  # an incomplete hunk is shown, too
 
 
 # ---- plans

@@ -1,6 +1,6 @@
 """JSON-RPC messages over two file descriptors, one object per line.
 
-Whatever the other side sends, the connection survives: what is not a JSON object is answered with an error and skipped.
+The connection survives any input: anything but a JSON object is answered with an error and skipped.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from toolglot.jsontext import dumps, loads
 __all__ = ["LineTransport"]
 
 MAX_LINE = 64_000_000
-"""Bytes of a message. Prompts carry images."""
-_CLOSE_SECONDS = 1.0  # for what is still to be written: an editor that does not read would keep us forever
+"""Maximum bytes per message; prompts carry images."""
+_CLOSE_SECONDS = 1.0  # to finish writing: an editor that does not read would block us forever
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 Message = dict[str, Any]
 
 
 def _is_message(fields: Message) -> bool:
-    """Return whether the SDK can take a message: what it cannot take ends its connection."""
+    """Return whether the SDK accepts a message: one that it does not accept ends its connection."""
     has_id, method = isinstance(fields.get("id"), int | str | None), fields.get("method")
     is_response = "id" in fields and isinstance(fields.get("error"), dict | None)
     return has_id and (isinstance(method, str) or (method is None and is_response))
 
 
 class LineTransport:
-    """Reads in a thread of its own and writes in another, so that it works with pipes, files and terminals of any platform."""
+    """Reads in one thread and writes in another, so that pipes, files and terminals work on every platform."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
@@ -55,11 +55,11 @@ class LineTransport:
                 continue
             if isinstance(message, dict) and _is_message(fields := cast(Message, message)):
                 return fields
-            await self._reject(_INVALID_REQUEST, "a message must be a request, a notification or a response of JSON-RPC 2.0")
+            await self._reject(_INVALID_REQUEST, "a message must be a JSON-RPC 2.0 request, notification or response")
         return None
 
     async def send(self, message: Message) -> None:
-        """Write a message; returns when it is written. Raises ConnectionError if the other side is gone."""
+        """Write a message, and wait until it is written. Raises ConnectionError if the other side is gone."""
         if self._is_closed:
             raise ConnectionError("the connection is closed")
         written = self._loop.create_future()
@@ -67,7 +67,7 @@ class LineTransport:
         await written
 
     async def close(self) -> None:
-        """Write nothing more but what waits to be written."""
+        """Finish pending writes, and accept no more."""
         self._is_closed = True
         self._outgoing.put(None)
         await asyncio.to_thread(self._writer.join, _CLOSE_SECONDS)
@@ -83,7 +83,7 @@ class LineTransport:
                 while data:
                     data = data[os.write(self._write_fd, data) :]
             except OSError as e:
-                error = ConnectionError(f"the editor is gone: {e}")
+                error = ConnectionError(f"the editor has disconnected: {e}")
             self._call_in_loop(_resolve, written, error)
 
     def _read_lines(self) -> None:
@@ -100,7 +100,7 @@ class LineTransport:
                 self._deliver(b"".join((*parts, line)))
                 parts, size = [], 0
             size += len(rest)
-            # The rest of a line that is too long is not kept; what is kept shows that it is too long.
+            # The rest of an overlong line is dropped; what is kept shows that it is too long.
             if rest and size <= MAX_LINE + len(chunk):
                 parts.append(rest)
         self._deliver(b"".join(parts))
@@ -111,7 +111,7 @@ class LineTransport:
             self._call_in_loop(self._lines.put_nowait, line)
 
     def _call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for more
+        with suppress(RuntimeError):  # the loop is closed: no one waits for more
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
