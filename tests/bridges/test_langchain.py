@@ -193,7 +193,7 @@ def test_what_langchain_accepts_as_messages_is_read() -> None:
     assert [message.role for message in messages] == ["system", "user", "user", "system", "user", "assistant"]
     assert messages[4].blocks == (Media.from_bytes(PNG),)
     assert messages[5].calls[0].id == "call_5_0"
-    with pytest.raises(MalformedRequest, match="a message of the type 'remove' cannot be sent to a model"):
+    with pytest.raises(MalformedRequest, match="a message of type 'remove' cannot be sent to a model"):
         import_messages([RemoveMessage(id="1")], "langchain")
 
 
@@ -414,9 +414,9 @@ def test_options_are_those_of_the_model_of_bind_and_of_the_call() -> None:
     options = requests[0].options
     assert (options.seed, options.temperature, options.max_tokens, list(options.stop)) == (1, 0.5, 7, ["END"])
     assert "flex" in str(requests[0].extras)
-    with pytest.raises(UnknownName, match="unknown option of a chat model 'temprature'; did you mean 'temperature'"):
+    with pytest.raises(UnknownName, match="unknown chat model option 'temprature'; did you mean 'temperature'"):
         ChatToolglot("simulator", temprature=1)
-    with pytest.raises(UnknownName, match="unknown option of a request 'temprature'"):
+    with pytest.raises(UnknownName, match="unknown request option 'temprature'"):
         model.invoke("go", temprature=1)
     with pytest.raises(UnknownName, match="unknown tool_choice"):
         model.bind_tools([add], tool_choice={"type": "?"}).invoke("go")

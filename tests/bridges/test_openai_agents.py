@@ -319,7 +319,7 @@ def test_errors_are_ours() -> None:
         run(Agent(name="a", model=model), "go")
     with pytest.raises(UsageError, match="no model is named"):
         ToolglotProvider().get_model(None)
-    with pytest.raises(UsageError, match="previous_response_id names what OpenAI stores"):
+    with pytest.raises(UsageError, match="previous_response_id refers to data stored by OpenAI"):
         asyncio.run(Runner.run(Agent(name="a", model=model), "go", previous_response_id="resp_1", run_config=QUIET))
 
 

@@ -196,7 +196,7 @@ def test_what_runs_elsewhere_is_refused() -> None:
         raise CallDeferred
 
     agent = Orchestrator(transport=transport("call later {}", "say ok"), tools=import_tools([later]))
-    assert "runs outside of this program" in agent.run_sync("?").outcomes[0].result.text
+    assert "runs outside this program" in agent.run_sync("?").outcomes[0].result.text
 
 
 def test_validators_and_options_of_their_tools_count() -> None:

@@ -93,7 +93,7 @@ def test_results_errors_and_approvals() -> None:
         exported.name: exported for exported in export_tools(TOOLS, approve=lambda request: request.arguments["path"] == "x")
     }
     assert tools["add"](a="1", b=2) == "3"
-    assert tools["look"]() == "a picture\n[image left out: smolagents has no form for it beside text]"
+    assert tools["look"]() == "a picture\n[image left out: smolagents accepts only text here]"
     assert tools["remove"](path="x") == "removed x"
     for name, arguments, message in (
         ("remove", {"path": "y"}, "did not approve"), ("fail", {}, "ValueError: broken"), ("add", {"a": 1}, "b: is missing")
@@ -116,9 +116,9 @@ def test_names_that_smolagents_cannot_have_are_refused() -> None:
     def named(name: str) -> Tool:
         return tool_from_schema(name, "Do it.", {"type": "object", "properties": {}}, lambda: "done")
 
-    with pytest.raises(UsageError, match="two tools would be called 'a_b' in smolagents"):
+    with pytest.raises(UsageError, match="two tools would be named 'a_b' in smolagents"):
         export_tools([named("a-b"), named("a_b")])
-    with pytest.raises(UsageError, match="the tool 'class' must have a name that is a Python identifier"):
+    with pytest.raises(UsageError, match="the tool 'class' cannot be used in smolagents: its name must be a Python identifier"):
         export_tools([named("class")])
 
 

@@ -163,7 +163,7 @@ def test_requests_become_messages() -> None:
     assert calls[0] == ToolCall("c-output-available", "look", {"path": "a"})
     results = request.history[3].results
     assert [(result.text[:9], result.is_error) for result in results] == [('{"a":1}', False), ("no", True), ("The user ", True)]
-    assert [loss.subject for loss in request.losses] == ["part of the type 'source-url'"]
+    assert [loss.subject for loss in request.losses] == ["part of type 'source-url'"]
     later = [*body["messages"], {"id": "3", "role": "user", "parts": [{"type": "text", "text": "Never mind."}]}]
     assert read_request({**body, "messages": later}).decisions == {}
     assert request.history[0].blocks == (Text("Be brief."),)
@@ -207,8 +207,8 @@ def test_only_replies_have_calls_and_reasoning() -> None:
         ("system", (Text("Hi"),)),
         ("user", (Text("Hi"),)),
     ]
-    subjects = ["part of the type 'tool-look'", "part of the type 'reasoning'"]
-    roles = ["message of the role 'tool'", "message of the role None"]
+    subjects = ["part of type 'tool-look'", "part of type 'reasoning'"]
+    roles = ["message with role 'tool'", "message with role None"]
     assert [loss.subject for loss in request.losses] == [*subjects, *roles, *subjects]
 
 

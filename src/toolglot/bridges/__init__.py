@@ -1,6 +1,6 @@
-"""Other frameworks, both ways: what is theirs is imported, and what is ours is exported.
+"""Bridges to other frameworks: their tools and messages are imported, ours are exported.
 
-Each module is for one framework, which is the user's own: nothing of it is loaded until its module is imported.
+Each module is for one framework, which the user installs: it is not loaded until its module is imported.
 """
 
 from toolglot.bridges.messages import ExportedMessages as ExportedMessages

@@ -1,7 +1,7 @@
-"""AG-UI: the events of a run for front ends such as CopilotKit, and the bodies of their requests.
+"""AG-UI: streams a run's events to front ends such as CopilotKit, and parses their requests.
 
-The protocol's own package is not needed. What it has no event for (retries, a switch of the model, truncation, progress of a
-tool, why a run ended early) is a CUSTOM event whose name begins with `toolglot.`.
+The protocol's own package is not needed. Events that it does not define (retries, a change of model, truncation, tool progress,
+why a run ended early) become CUSTOM events whose names begin with `toolglot.`.
 """
 
 from collections.abc import AsyncGenerator
@@ -76,38 +76,38 @@ _NOTICES = (Retrying, RequestDelayed, ModelSwitched, ContextTruncated)
 def encode_events(
     events: AsyncGenerator[RunEvent], request: FrontEndRequest, *, stateless: bool = False
 ) -> AsyncGenerator[bytes]:
-    """Return a run as server-sent events of AG-UI: `encode_events(agent.stream(request.prompt), request)`.
+    """Return a run as AG-UI server-sent events: `encode_events(agent.stream(request.prompt), request)`.
 
-    `stateless`: the client keeps what a model needs back with its replies (signatures, encrypted reasoning), because the server
-    keeps no conversation.
+    `stateless`: the server keeps no conversation, so the client stores what a model needs back with its replies (signatures,
+    encrypted reasoning).
     """
     return encode_run(AgUiEncoder(request, stateless=stateless), events)
 
 
 class AgUiEncoder:
-    """Turns the events of one run into those of AG-UI, as dicts."""
+    """Converts one run's events to AG-UI events, as dicts."""
 
     def __init__(self, request: FrontEndRequest, *, stateless: bool = False) -> None:
         self._is_stateless = stateless
         self._ids = {"threadId": request.chat_id, "runId": request.run_id}
         self._run_id = request.run_id
         self._replies = 0
-        self._message_id = ""  # of the present reply
-        self._open: dict[int, str] = {}  # messages of text or reasoning that are not closed, by the index of the block
+        self._message_id = ""  # of the current reply
+        self._open: dict[int, str] = {}  # open text and reasoning messages, by block index
         self._has_text = False
         self._without_arguments: set[int] = set()  # calls that have started
         self._usage: dict[tuple[str, str], Event] = {}
 
     def start(self) -> list[Event]:
-        """Return what a run begins with."""
+        """Return the first events of a run."""
         return [{"type": "RUN_STARTED", **self._ids, "protocolVersion": _PROTOCOL_VERSION}]
 
     def fail(self, message: str, code: str) -> list[Event]:
-        """Return what a run that failed ends with."""
+        """Return the last events of a failed run."""
         return [{"type": "RUN_ERROR", "message": message, "code": code, "usage": [*self._usage.values()]}]
 
     def encode(self, event: RunEvent) -> list[Event]:
-        """Return an event of a run as any number of events of the protocol."""
+        """Convert a run's event to any number of protocol events."""
         match event:
             case ReplyStarted():
                 self._replies += 1
@@ -143,7 +143,7 @@ class AgUiEncoder:
             id = self._open[index] = f"{self._message_id}-{index}"
             start = {"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}
             return [{"type": "REASONING_START", "messageId": id}, start]
-        # The first text has the id of the message that calls belong to, too.
+        # The first text has the same id as the message that calls belong to.
         id = self._open[index] = f"{self._message_id}-{index}" if self._has_text else self._message_id
         self._has_text = True
         return [{"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}]
@@ -151,7 +151,7 @@ class AgUiEncoder:
     def _close_block(self, index: int, block: Block) -> list[Event]:
         if isinstance(block, Text | Thinking):
             id = self._open.pop(index, None)
-            if id is None:  # nothing of it was streamed
+            if id is None:  # it was not streamed
                 if not block.text:
                     return []
                 delta = TextDelta(index, block.text) if isinstance(block, Text) else ThinkingDelta(index, block.text)
@@ -205,7 +205,7 @@ class AgUiEncoder:
 
     def _encode_outcome(self, outcome: ToolOutcome) -> list[Event]:
         call, result = outcome.call, outcome.result
-        if call.caller:  # the code that made it is the call that the client knows
+        if call.caller:  # the client knows only the call that ran the code
             value = {"toolCallId": call.caller, "name": call.name, "arguments": call.arguments, "result": result.text}
             return [_custom("inner_call", value)]
         media = [_convert_media(block) for block in result_media(result)]
@@ -227,7 +227,7 @@ class AgUiEncoder:
                     "id": request.fingerprint,
                     "reason": "tool_call" if request.form is None else "input_required",
                     "message": f"Allow {request.tool}? {request.reason}".rstrip(),
-                    "toolCallId": request.call.caller or request.call.id,  # the client knows no calls of code
+                    "toolCallId": request.call.caller or request.call.id,  # the client does not know calls made by code
                     "responseSchema": _decision_schema(request.form),
                     "metadata": {"toolglot": describe_approval(request)},
                 }
@@ -247,11 +247,11 @@ def _custom(name: str, value: Any) -> Event:
 
 
 def _decision_schema(form: Schema | None) -> Schema:
-    """Return the schema of an answer. `form`: what a server of the tool asks for."""
+    """Return the schema of an answer. `form`: the schema of an MCP server's form."""
     properties = {
         "approved": {"type": "boolean"},
-        "editedArgs": form or {"type": "object", "description": "Arguments to use instead."},
-        "reason": {"type": "string", "description": "Told to the model if the call is not approved."},
+        "editedArgs": form or {"type": "object", "description": "Arguments to use instead of the model's."},
+        "reason": {"type": "string", "description": "Reason for the model, if the call is not approved."},
     }
     return {
         "type": "object",
@@ -280,7 +280,7 @@ def _convert_media(media: Media) -> Event:
 
 
 def read_request(body: Any) -> FrontEndRequest:
-    """Read a `RunAgentInput`: bytes, text, a dict, or an object of the protocol's package. Raises MalformedRequest."""
+    """Parse a `RunAgentInput`: bytes, text, a dict, or an object from the protocol's package. Raises MalformedRequest."""
     fields = read_body(body)
     losses = [
         Loss(f"tool {item.get('name', '')!r}", "tools", "tools that run in the front end are not called")
@@ -315,7 +315,7 @@ def _read_resume(item: Event) -> tuple[str, Any]:
 def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
     messages: list[Message] = []
     thinking: list[Block] = []  # belongs to the reply that follows
-    names: dict[str, str] = {}  # of the tools that were called, by the id of the call
+    names: dict[str, str] = {}  # tool names, by call id
     for number, item in enumerate(_join_replies(items)):
         content, where = item.get("content"), f"messages[{number}]"
         match item.get("role"):
@@ -346,14 +346,14 @@ def _read_messages(items: list[Event], losses: list[Loss]) -> list[Message]:
                 earlier = messages.pop().results if messages and messages[-1].role == "tool" else ()
                 messages.append(tool_results(*earlier, result))
             case role:
-                losses.append(Loss(f"message of the role {role!r:.40}", where, "only the front end understands it"))
+                losses.append(Loss(f"message with role {role!r:.40}", where, "only the front end understands it"))
     return messages
 
 
 def _join_replies(items: list[Event]) -> list[Event]:
-    """Return messages with all of a reply in one: what `AgUiEncoder` sends after the first text has messages of its own."""
+    """Merge each reply into one message: `AgUiEncoder` sends everything after the first text as separate messages."""
     joined: list[Event] = []
-    replies: dict[str, Event] = {}  # of the present run, by id
+    replies: dict[str, Event] = {}  # of the current run, by id
     for item in items:
         role, id = item.get("role"), read_text(item, "id")
         reply = replies.get(id.rpartition("-")[0])
@@ -364,7 +364,7 @@ def _join_replies(items: list[Event]) -> list[Event]:
             reply[_LATER_REASONING] = read_text(reply, _LATER_REASONING) + read_text(item, "content")
         else:
             if role == "assistant":
-                item = replies[id] = {**item, _LATER_REASONING: ""}  # what a client has sent under this name does not count
+                item = replies[id] = {**item, _LATER_REASONING: ""}  # a client's own data under this name is ignored
             elif role == "user":
                 replies = {}
             joined.append(item)
@@ -374,7 +374,7 @@ def _join_replies(items: list[Event]) -> list[Event]:
 def _read_stored(text: str) -> Any:
     try:
         return loads(text)
-    except ValueError:  # somebody else's
+    except ValueError:  # not written by toolglot
         return None
 
 
@@ -405,8 +405,8 @@ def _read_content(content: Any, where: str, losses: list[Loss]) -> tuple[Text | 
                 blocks.append(make_media(media_type, data=data, family=str(part["type"])))
             case "image" | "audio" | "video" | "document" as kind, {"type": "url", "value": str(url)}:
                 blocks.append(make_media(source.get("mimeType") or "", url=url, family=kind))
-            case kind, {"type": "file"}:  # it could be anybody's
+            case kind, {"type": "file"}:  # it could be someone else's
                 losses.append(Loss(f"{kind!r:.40}", where, "a front end may not refer to the provider's files"))
             case kind, _:
-                raise MalformedRequest(f"{where} has a part of the type {kind!r:.40} that cannot be read")
+                raise MalformedRequest(f"{where} has a part of type {kind!r:.40} that cannot be read")
     return tuple(blocks)

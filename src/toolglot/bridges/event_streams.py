@@ -1,4 +1,4 @@
-"""What the event streams for web front ends share: server-sent events, approvals and media."""
+"""Shared code of the event streams for web front ends: server-sent events, approvals and media."""
 
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -33,7 +33,7 @@ STOP_MESSAGES: dict[RunStop, str] = {
 
 
 class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front end has sent. All of it is the client's word: it can send messages that nobody wrote."""
+    """A front end's request. Everything in it is untrusted: a client can send forged messages."""
 
     chat_id: str
     """Identifies the conversation: AG-UI's `threadId`, the `id` of `useChat`."""
@@ -42,23 +42,23 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     """The conversation as the client has it, without the prompt. A server that keeps conversations does not need it."""
     prompt: tuple[Message, ...] = ()
-    """The messages of the user after the last reply; empty if decisions were sent, or the last reply is to be repeated."""
+    """The user's messages after the last reply; empty if decisions were sent, or if the last reply is to be regenerated."""
     decisions: dict[str, Decision] = {}
-    """On calls that waited for approval: what `Orchestrator.resume` takes."""
+    """Decisions on calls that waited for approval, for `Orchestrator.resume`."""
     message_id: str = ""
-    """The last reply that the client has; a resumed run continues it."""
+    """The client's last reply, which a resumed run continues."""
     state: Any = None
     """AG-UI's `state`."""
     extras: dict[str, Any] = {}
-    """Everything else that the body has."""
+    """All other fields of the body."""
     losses: tuple[Loss, ...] = ()
-    """What cannot be used."""
+    """Parts of the request that cannot be used."""
 
     def new_prompt(self, conversation: Iterable[Message]) -> tuple[Message, ...]:
         """Return the prompt without the messages that the server's conversation already has.
 
-        After a run that failed, the client has no reply, so its next prompt begins with the one that failed. The last message
-        is always new: a user can say the same thing twice.
+        After a failed run, the client has no reply, so its next prompt begins with the one that failed. The last message is
+        always new: a user can send the same text twice.
         """
         known = [message.blocks for message in conversation if message.role == "user"]
         prompt = [message.blocks for message in self.prompt]
@@ -69,7 +69,7 @@ class FrontEndRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamEncoder(Protocol):
-    """Turns the events of a run into those of a protocol."""
+    """Converts a run's events to a protocol's."""
 
     def start(self) -> list[Event]: ...
     def encode(self, event: RunEvent) -> list[Event]: ...
@@ -77,7 +77,7 @@ class StreamEncoder(Protocol):
 
 
 async def encode_run(encoder: StreamEncoder, events: AsyncGenerator[RunEvent], end: bytes = b"") -> AsyncGenerator[bytes]:
-    """Yield a run as server-sent events. An error is the last event, as the status has been sent before."""
+    """Yield a run as server-sent events. An error is the last event, because the status has already been sent."""
     try:
         async with aclosing(events):
             yield to_sse(encoder.start())
@@ -86,9 +86,9 @@ async def encode_run(encoder: StreamEncoder, events: AsyncGenerator[RunEvent], e
                     yield to_sse(frames)
     except ToolglotError as error:
         yield to_sse(encoder.fail(str(error), error.type))
-    except Exception:  # its text is not for strangers
+    except Exception:  # its text must not reach clients
         log.exception("a run for a front end failed")
-        yield to_sse(encoder.fail("the server failed; its log says why", "internal_error"))
+        yield to_sse(encoder.fail("the server failed; see its log", "internal_error"))
     if end:
         yield end
 
@@ -99,7 +99,7 @@ def to_sse(events: Sequence[Event]) -> bytes:
 
 
 def read_body(body: Any) -> dict[str, Any]:
-    """Return the body of a request, given as bytes, as text, or parsed. Raises MalformedRequest."""
+    """Parse a request's body, given as bytes, as text or already parsed. Raises MalformedRequest."""
     if callable(dump := getattr(body, "model_dump", None)):
         body = dump(mode="json", by_alias=True)
     try:
@@ -121,14 +121,14 @@ def read_items(value: Any, name: str) -> list[dict[str, Any]]:
 
 
 def read_text(fields: dict[str, Any], name: str) -> str:
-    """Return a text, "" if there is none. Raises MalformedRequest."""
+    """Return a string, "" if it is missing. Raises MalformedRequest."""
     if not isinstance(value := fields.get(name), str | None):
         raise MalformedRequest(f"{name} must be a string")
     return value or ""
 
 
 def split_prompt(messages: list[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the history, and the messages of the user after the last reply."""
+    """Return the history, and the user's messages after the last reply."""
     end = len(messages)
     while end and messages[end - 1].role == "user":
         end -= 1
@@ -136,14 +136,14 @@ def split_prompt(messages: list[Message]) -> tuple[tuple[Message, ...], tuple[Me
 
 
 def make_decision(approved: object, arguments: object = None, reason: object = None) -> Decision:
-    """Return the decision of a user. Whatever is not clearly a yes is a no."""
+    """Return a user's decision. Anything other than a clear yes means no."""
     if approved is not True:
         return Deny(reason if isinstance(reason, str) else "")
     return Allow(arguments=cast(dict[str, Any], arguments)) if isinstance(arguments, dict) else Allow()
 
 
 def describe_approval(request: ApprovalRequest) -> dict[str, Any]:
-    """Return what a user has to see to decide on a call."""
+    """Return what a user needs to see to decide on a call."""
     fields = {
         "tool": request.tool,
         "arguments": request.arguments,
@@ -157,7 +157,7 @@ def describe_approval(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def export_output(value: Any) -> Any:
-    """Return the structured output of a run as plain data."""
+    """Return a run's structured output as plain data."""
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_dump_model)
 
 
@@ -167,7 +167,7 @@ def _dump_model(value: Any) -> Any:
 
 
 def make_media(media_type: str, *, data: str | None = None, url: str | None = None, name: str = "", family: str = "") -> Media:
-    """Return a block for a file of the user. `family`: image, audio or video, if the media type does not say it."""
+    """Return a block for a user's file. `family`: image, audio or video, if the media type does not specify it."""
     if url is not None and url.startswith("data:"):
         header, _, data = url[5:].partition(",")
         media_type, url = header.partition(";")[0] or media_type, None
@@ -183,11 +183,11 @@ def make_media(media_type: str, *, data: str | None = None, url: str | None = No
 
 
 def media_url(media: Media) -> str:
-    """Return a URL for media, with the bytes in it if there is no other; "" for a file that only the provider has."""
+    """Return a URL for media, a data URL if there is no other; "" for a file stored only at the provider."""
     data = f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}" if media.data is not None else ""
     return media.url or data
 
 
 def result_media(result: ToolResult) -> list[Media]:
-    """Return the images and files of a result."""
+    """Return the images and files in a result."""
     return [block for block in result.content if isinstance(block, Media)]

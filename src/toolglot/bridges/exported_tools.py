@@ -1,6 +1,6 @@
-"""Our tools for another framework: as a model sees them, and run as an agent runs them.
+"""Our tools in another framework: shown as a model sees them, and run as an agent runs them.
 
-Arguments are repaired and validated, rules and approvals count, results are limited and recorded, and the built-in tools have
+Arguments are repaired and validated, rules and approvals apply, results are limited and recorded, and the built-in tools have
 the names and results of the model's own harness.
 """
 
@@ -40,18 +40,18 @@ from toolglot.wire.tool_encoding import FREEFORM_SCHEMA
 __all__ = ["ExportOptions", "ExportedTools", "read_answer"]
 
 _DEFAULT_CONFIG = ToolConfig()
-_ORDER_LOCK = Lock()  # one for all: it is held for microseconds
+_ORDER_LOCK = Lock()  # shared: it is held only for microseconds
 
 
 class ExportOptions(TypedDict, total=False):
-    """How tools are run in another framework. The options mean what they mean in `Orchestrator`."""
+    """How tools run in another framework. The options work as in `Orchestrator`."""
 
     model: str
-    """The model that will call them, for names and results of the built-in tools as in its own harness."""
+    """The model that will call them: the built-in tools have the names and results of its own harness."""
     facade: str | Facade
     config: ToolConfig
     approve: Approve | None
-    """Without it, the framework's own way of asking is used if it has one; else what needs approval is refused."""
+    """Decides on approvals. Without it, the framework asks in its own way if it can; otherwise such calls are refused."""
     hooks: Iterable[Hooks]
     audit: AuditLog | None
     data: Any
@@ -77,13 +77,13 @@ class ExportedTools:
         provider, name = split_model(model)
         if provider == "simulator":
             profile = create_engine(model).profile
-        elif ":" not in model and not infer_provider(model):  # any name will do, or none
+        elif ":" not in model and not infer_provider(model):  # any name or none will do
             profile = resolve_profile("openai-chat", model)
         else:
             profile = resolve_profile(provider, name)
         self._view = ModelView(profile, registry, facade=facade, config=config, defer=False)
-        self._asked: dict[str, ApprovalRequest] = {}  # what somebody was shown, by id of the call
-        self._last_ordered: list[Future[None]] = []  # the last one, if any; shared with copies for other data
+        self._asked: dict[str, ApprovalRequest] = {}  # requests that were shown, by call id
+        self._last_ordered: list[Future[None]] = []  # the last one, if any; shared with copies that have other data
         self._shared: dict[str, Any] = {"approve": approve, "hooks": tuple(as_items(hooks)), "audit": audit}
         self._shared |= {"metrics": ToolMetrics(), "store": ResultStore(), "find_base_tools": find_base_tools}
         self._framework_asks, self._facade = framework_asks, facade
@@ -96,7 +96,7 @@ class ExportedTools:
         return executor
 
     def fork(self, data: Any) -> "ExportedTools":
-        """Return the tools for another run, with data of its own; results that were too long stay readable."""
+        """Return the tools for another run, with its own data; truncated results stay readable."""
         other, executor = copy(self), self._executor
         data = executor.data if data is None else data
         other._executor = self._create_executor(executor.registry, executor.config, executor.model, data)
@@ -104,7 +104,7 @@ class ExportedTools:
         return other
 
     def with_data(self, data: Any) -> "ExportedTools":
-        """Return the same tools of the same conversation, with other data for the next call."""
+        """Return the same conversation's tools with other data for the next call."""
         if data is None:
             return self
         other = copy(self)
@@ -112,23 +112,23 @@ class ExportedTools:
         other._executor.data = data
         return other
 
-    # ---- what a model sees
+    # ---- definitions
 
     @property
     def note(self) -> str:
-        """How to work with the built-in tools, for the system prompt; "" without any."""
+        """How to use the built-in tools, for the system prompt; "" if there are none."""
         return "".join(message.text for message in self._view.system_messages(""))
 
     @property
     def has_long_results(self) -> bool:
-        """Whether a result was too long, so that the model needs `read_result`."""
+        """Whether a result was truncated, so that the model needs `read_result`."""
         return len(self._executor.store) > 0
 
     def definitions(self, *, read_result: bool = True) -> dict[str, ToolDefinition]:
-        """Return the tools, as they are now, by the names that frameworks accept; all of them are functions."""
+        """Return the current tools by names that frameworks accept; all of them are functions."""
         registry, view = self._executor.registry, self._view
         if not view.is_current(view.profile, self._facade, view.config, False):
-            # Tools were added or removed, by an MCP server for example.
+            # Tools were added or removed, for example by an MCP server.
             self._view = ModelView(view.profile, registry, facade=self._facade, config=view.config, defer=False)
         extra = (self._executor.read_result_tool,) if read_result and "read_result" not in registry else ()
         definitions: dict[str, ToolDefinition] = {}
@@ -139,38 +139,38 @@ class ExportedTools:
         return definitions
 
     def may_ask(self, name: str) -> bool:
-        """Return whether the framework may have to ask about calls of a tool."""
+        """Return whether calls to a tool may need the framework to ask."""
         definition, executor = self.definitions()[name], self._executor
         tool = executor.find_tool(ToolCall("", definition.name, {}, namespace=definition.namespace))
-        # A tool under a name of its facade may be one of several.
+        # A facade's name may stand for several tools.
         asks = tool is None or tool.always_ask is not None or executor.policy.judge(tool).action != "run"
         return asks and executor.approve is None
 
     # ---- calls
 
     def make_call(self, name: str, arguments: Mapping[str, Any], id: str = "") -> AnyCall:
-        """Return a call of a tool as the model made it."""
+        """Return a tool call as the model made it."""
         definition = self.definitions().get(name)
         name, namespace = (definition.name, definition.namespace) if definition is not None else (name, "")
         return self._view.interpret(ToolCall(id or f"call_{uuid4().hex[:16]}", name, dict(arguments), namespace=namespace))
 
     async def preview(self, call: AnyCall) -> ApprovalRequest | None:
-        """Return what the framework has to ask before a call runs; None if it need not ask."""
+        """Return the approval request that the framework must show before a call; None if none is needed."""
         if self._executor.approve is not None:
             return None
         return self._remember(await self._executor.preview(call))
 
     async def run(self, call: AnyCall, decision: Decision | None = None) -> ToolOutcome | ApprovalRequest:
-        """Run a call; returns the request if it has to wait for a decision, and has not started then.
+        """Run a call; return the approval request instead, before it starts, if it must wait for a decision.
 
-        `decision`: on the request that was returned before. What a tool asks while it runs must be answered by `approve`:
-        frameworks ask by running the call again from its start, and its effects would come twice.
+        `decision`: on the request that was returned before. Questions that a tool asks while it runs must be answered by
+        `approve`: frameworks ask by rerunning the call from the start, which would repeat its effects.
         """
         executor, outcomes, rulings, pending = self._executor, dict[int, ToolOutcome](), dict[int, Ruling](), list[Any]()
         id, answer = base_call(call).id, None if decision is None else read_decision(decision)
         if answer is not None:
             asked, request = self._asked.pop(id, None), await executor.preview(call)
-            # An answer counts for what was shown, unless it came with other arguments.
+            # An answer applies to what was shown, unless it changes the arguments.
             is_changed = asked is None or (request is not None and request.arguments != asked.arguments)
             shown = request if is_changed else asked
             if shown is not None or isinstance(answer, Deny):
@@ -192,7 +192,7 @@ class ExportedTools:
                 done.set_result(None)
 
     async def run_or_refuse(self, call: AnyCall) -> ToolOutcome:
-        """Run a call where nobody can be asked but by `approve`."""
+        """Run a call in a framework that cannot ask; only `approve` can."""
         outcome = await self.run(call)
         return self._executor.deny(call, None) if isinstance(outcome, ApprovalRequest) else outcome
 
@@ -202,7 +202,7 @@ class ExportedTools:
         return request
 
     async def _wait_for_turn(self) -> Future[None]:
-        """Wait for the ordered calls before this one: frameworks run calls in parallel, in several event loops or threads."""
+        """Wait for earlier ordered calls: frameworks run calls in parallel, in several event loops or threads."""
         done, last = Future[None](), self._last_ordered
         with _ORDER_LOCK:
             last.append(done)
@@ -210,18 +210,18 @@ class ExportedTools:
         if previous is not None:
             try:
                 await asyncio.shield(asyncio.wrap_future(previous))
-            except asyncio.CancelledError:  # those after it still wait for those before it
+            except asyncio.CancelledError:  # later calls still wait for earlier ones
                 previous.add_done_callback(lambda _: done.set_result(None))
                 raise
         return done
 
 
 def read_answer(answer: Any) -> Allow | Deny:
-    """Return the decision that a framework's answer stands for; anything but a clear yes is a no."""
+    """Return the decision that a framework's answer stands for; anything other than a clear yes means no."""
     match answer:
         case True | "yes" | "approve" | "allow" | {"type": "approve" | "accept"}:
             return Allow()
-        case {"decisions": [decision]}:  # of LangChain's HumanInTheLoopMiddleware, as `edited_action`
+        case {"decisions": [decision]}:  # from LangChain's HumanInTheLoopMiddleware, as `edited_action`
             return read_answer(decision)
         case {"type": "edit", "arguments": dict()}:
             return Allow(cast(dict[str, Any], answer["arguments"]))

@@ -1,4 +1,4 @@
-"""What tools of other frameworks share when they run as ours."""
+"""Shared code for other frameworks' tools that run as ours."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -22,13 +22,13 @@ def make_tool(
     options: Mapping[str, Any],
     own_options: Mapping[str, Any] | None = None,
 ) -> Tool:
-    """Make a tool. `options` are the caller's, `own_options` what the framework says about it; None and False say nothing."""
+    """Create a tool. `options` are the caller's, `own_options` the framework's; None and False mean unset."""
     known = {key: value for key, value in (own_options or {}).items() if value}
     return cast(Any, tool_from_schema)(name, description, dict(parameters), function, **{**known, **options})
 
 
 async def ask_user(context: Context[Any], arguments: dict[str, Any], reason: str) -> None:
-    """Ask for a decision that a tool itself wants; it is called again if that comes later. Raises ToolError if it is no."""
+    """Ask for a decision that the tool itself requires; if it is deferred, the tool is called again. Raises ToolError on no."""
     if context.approved:
         return
     inner = context.inner_tools

@@ -63,20 +63,20 @@ __all__ = ["ChatToolglot", "export_tools", "import_tools"]
 
 
 def import_tools(tools: Iterable[BaseTool], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
-    """Return LangChain's tools as ours. The options, such as `effects`, are those of all of them.
+    """Return LangChain's tools as ours. The options, such as `effects`, apply to all of them.
 
-    `data` of the run is in their `config["configurable"]`.
+    The run's `data` is in their `config["configurable"]`.
     """
     return [import_tool(tool, options) for tool in as_items(tools)]
 
 
 def import_tool(tool: BaseTool, options: SchemaToolOptions) -> Tool:
-    """Return one of LangChain's tools as ours."""
+    """Return a LangChain tool as ours."""
     schema = tool.tool_call_schema
     schema = dict(schema) if isinstance(schema, dict) else cast(type[BaseModel], schema).model_json_schema()
     parameters = {key: value for key, value in schema.items() if key not in ("title", "description")}
 
-    # The names must not be those of parameters.
+    # These names must not clash with parameters.
     async def run_tool(toolglot_arguments: dict[str, Any], toolglot_context: Context[Any]) -> ToolOutput:
         data = toolglot_context.data
         configurable: dict[str, Any] = dict(cast(Mapping[str, Any], data)) if isinstance(data, Mapping) else {"data": data}
@@ -87,7 +87,7 @@ def import_tool(tool: BaseTool, options: SchemaToolOptions) -> Tool:
             raise ToolError(str(e) or "the tool failed without a message") from e
         except ValidationError as e:
             raise ToolError(str(e), kind="validation", code="invalid_arguments") from e
-        if not isinstance(message, ToolMessage):  # the tool returned something that is for a graph
+        if not isinstance(message, ToolMessage):  # the tool returned an object meant for a graph
             return ToolOutput(message)
         return ToolOutput(import_content(message), is_error=message.status == "error")
 
@@ -95,10 +95,10 @@ def import_tool(tool: BaseTool, options: SchemaToolOptions) -> Tool:
 
 
 def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[BaseTool]:
-    """Return our tools as LangChain's, for one conversation. The artifact of a result is its `data`.
+    """Return our tools as LangChain's, for one conversation. A result's artifact is its `data`.
 
-    A call that needs approval interrupts the graph: it is resumed with True, False, or a decision of LangChain's middleware.
-    Outside of a graph, `approve` is asked.
+    A call that needs approval interrupts the graph: resume it with True, False, or a decision from LangChain's middleware.
+    Outside a graph, `approve` decides.
     """
     exported = ExportedTools(tools, **options, framework_asks=True)
     return [
@@ -138,17 +138,17 @@ class _ExportedTool(BaseTool):
 
 
 def _find_interrupt() -> Callable[[Any], Any] | None:
-    """Return LangGraph's function that asks the user, if a graph is running that can be interrupted."""
+    """Return LangGraph's `interrupt` if an interruptible graph is running."""
     try:
         config: Any = import_module("langgraph.config").get_config()
-    except (ImportError, RuntimeError):  # it is not there, or no graph runs
+    except (ImportError, RuntimeError):  # it is not installed, or no graph is running
         return None
     interrupt = import_module("langgraph.types").interrupt
     return interrupt if config["configurable"].get("__pregel_checkpointer") is not None else None
 
 
 def _export_outcome(outcome: ToolOutcome) -> tuple[Any, Any]:
-    """Return content and artifact. LangGraph stores artifacts, so that they must be plain data."""
+    """Return content and artifact. LangGraph stores artifacts, so they must be plain data."""
     if outcome.result.is_error:
         raise ToolException(outcome.result.text)
     return export_content(outcome.result.content, "result", []), outcome.result.data
@@ -162,8 +162,8 @@ class ChatToolglot(BaseChatModel):
 
     Args:
         model: PROVIDER:MODEL, or an engine.
-        options: How the model generates; single ones can be given by name (`temperature=0`), also to `bind` and `invoke`.
-        others: Options of `create_engine`, and of LangChain's chat models.
+        options: Generation options; individual ones can be passed by name (`temperature=0`), also to `bind` and `invoke`.
+        others: Options for `create_engine`, and for LangChain's chat models.
     """
 
     engine: Any
@@ -173,7 +173,7 @@ class ChatToolglot(BaseChatModel):
         engine_options = {name: others.pop(name) for name in [*others] if name in EngineOptions.__annotations__}
         named = {name: others.pop(name) for name in [*others] if name in _OPTION_NAMES or name == "stop"}
         if unknown := others.keys() - type(self).model_fields.keys():
-            raise UnknownName("option of a chat model", min(unknown), {*_OPTION_NAMES, *EngineOptions.__annotations__})
+            raise UnknownName("chat model option", min(unknown), {*_OPTION_NAMES, *EngineOptions.__annotations__})
         engine = model if isinstance(model, Engine) else create_engine(model, **engine_options)
         fields: dict[str, Any] = {"engine": engine, "options": replace(options or Options(cache=True), **named), **others}
         super().__init__(**fields)
@@ -184,7 +184,7 @@ class ChatToolglot(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        # What a cache of replies depends on: two servers can have models of the same name.
+        # Part of the key of LangChain's reply cache: two servers can have models with the same name.
         return {"model": self.engine.name, "base_url": self.engine.profile.base_url, "options": repr(self.options)}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
@@ -211,9 +211,9 @@ class ChatToolglot(BaseChatModel):
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, method: str = "function_calling", **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """Let the model answer with data: by a call (`method="function_calling"`), or as JSON.
+        """Make the model answer with data: by a tool call (`method="function_calling"`), or as JSON.
 
-        `json_schema`: the provider's own output of that schema; `json_mode`: any JSON object, which the prompt describes.
+        `json_schema`: the provider's own structured output; `json_mode`: any JSON object, as the prompt describes.
         """
         if method not in ("function_calling", "json_schema", "json_mode"):
             raise UnknownName("method", method, ("function_calling", "json_schema", "json_mode"))
@@ -244,11 +244,11 @@ class ChatToolglot(BaseChatModel):
         output, parallel = kwargs.pop("response_format", None), kwargs.pop("parallel_tool_calls", None)
         extras = kwargs.pop("extras", {})
         if unknown := kwargs.keys() - {"stream"}:
-            raise UnknownName("option of a request", min(unknown), {*_OPTION_NAMES, "tools", "tool_choice", "extras"})
+            raise UnknownName("request option", min(unknown), {*_OPTION_NAMES, "tools", "tool_choice", "extras"})
         wire = self.engine.profile.wire
         return Request(
             messages=import_messages(messages),
-            # What is no function is the provider's own, in its own format.
+            # Anything but a function is the provider's own tool, in its own format.
             tools=tuple(
                 definition
                 for tool in tools
@@ -310,7 +310,7 @@ class ChatToolglot(BaseChatModel):
             yield chunk
 
     async def _iter_chunks(self, request: Request) -> AsyncGenerator[ChatGenerationChunk]:
-        """Yield text and reasoning as they come; calls, media and the rest when the reply is complete."""
+        """Yield text and reasoning as they arrive; calls, media and the rest when the reply is complete."""
         state = self.engine.new_state()
         async with aclosing(state.stream_batches(replace(request, stream=True))) as batches:
             async for batch in batches:
@@ -322,7 +322,7 @@ class ChatToolglot(BaseChatModel):
                         yield ChatGenerationChunk(message=AIMessageChunk(content=[part]))
         result: EngineResult = state.result
         reply, losses = result.reply, list[Loss]()
-        # Calls only now: their fragments are not in terms of the caller's schemas, and one that was cut off must not run.
+        # Calls only now: their fragments do not follow the caller's schemas, and a truncated call must not run.
         fields = export_reply(reply.message, "reply", losses, find_truncated_calls(reply))
         fields["content"] = export_content([block for block in reply.blocks if isinstance(block, Media)], "reply", losses)
         metadata = export_metadata(reply, self.engine.model, (*result.losses, *result.repairs, *losses))
@@ -331,7 +331,7 @@ class ChatToolglot(BaseChatModel):
         yield ChatGenerationChunk(message=message)
 
 
-_OPTION_NAMES = frozenset(Options.__struct_fields__) - {"cache", "stop"}  # LangChain has others of these names
+_OPTION_NAMES = frozenset(Options.__struct_fields__) - {"cache", "stop"}  # LangChain has its own options with these names
 
 
 def describe_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def describe_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
 
 
 def read_choice(choice: Any) -> ToolChoice | None:
-    """Return LangChain's `tool_choice`, in any of the forms that its users know. Raises UnknownName."""
+    """Convert LangChain's `tool_choice`, in any of its usual forms. Raises UnknownName."""
     match choice:
         case None | False:
             return None

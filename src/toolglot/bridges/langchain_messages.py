@@ -1,4 +1,4 @@
-"""LangChain's messages and ours. What only LangChain understands is kept as `Foreign` content of the format "langchain"."""
+"""Converts LangChain's messages to ours and back. LangChain-only content is kept as `Foreign` with format "langchain"."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -49,13 +49,13 @@ except ImportError as e:
     raise explain_missing(e, "langchain_core", "langchain-core") from None
 
 FORMAT = "langchain"
-INVALID = "the arguments are no JSON object, or the length limit cut them off"
+INVALID = "the arguments are not a JSON object, or were truncated by the length limit"
 ORIGINAL = "toolglot"
-"""The key of `additional_kwargs` under which a reply is kept as it was."""
+"""The key in `additional_kwargs` that holds the original reply."""
 _ROLES: dict[str, Role] = {"human": "user", "system": "system", "ai": "assistant", "tool": "tool", "function": "tool"}
 _CHAT_ROLES: dict[str, Role] = {"user": "user", "system": "system", "developer": "system", "assistant": "assistant"}
 _MEDIA_TYPES = ("image", "audio", "video", "file")
-# LangChain's providers whose opaque state is in its standard blocks: provider -> wire, profile.
+# LangChain providers whose opaque state is in standard blocks: provider -> wire, profile.
 _KNOWN_PROVIDERS = {"anthropic": (ANTHROPIC_MESSAGES, "anthropic")}
 
 
@@ -79,13 +79,13 @@ def import_messages(messages: Iterable[Any], *, system: str | None = None) -> Co
 
 
 def import_message(message: BaseMessage, index: int) -> Message:
-    """Return a message as ours. `index`: for ids of calls that have none. Raises MalformedRequest."""
+    """Convert a message. `index`: used in ids for calls that have none. Raises MalformedRequest."""
     if isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
     name = message.role if isinstance(message, ChatMessage) else message.type
     role = (_CHAT_ROLES if isinstance(message, ChatMessage) else _ROLES).get(name)
     if role is None:
-        raise MalformedRequest(f"a message of the type {name!r} cannot be sent to a model")
+        raise MalformedRequest(f"a message of type {name!r} cannot be sent to a model")
     if role == "tool":
         content = import_content(message)
         call_id, name = str(getattr(message, "tool_call_id", "") or message.name or ""), message.name or ""
@@ -97,7 +97,7 @@ def import_message(message: BaseMessage, index: int) -> Message:
     wire, profile = _KNOWN_PROVIDERS.get(provider, (FORMAT, provider))
     parts = [cast(dict[str, Any], block) for block in message.content_blocks]
     ids = {part.get("id") for part in parts}
-    # `content_blocks` leaves out calls without an id, and those whose arguments are no JSON.
+    # `content_blocks` omits calls without an id, and those whose arguments are not JSON.
     parts += [{**call, "type": "tool_call"} for call in message.tool_calls if not call.get("id")]
     parts += [{**call, "type": "invalid_tool_call"} for call in message.invalid_tool_calls if call.get("id") not in ids]
     blocks = tuple(_import_block(part, f"call_{index}_{number}") for number, part in enumerate(parts))
@@ -107,7 +107,7 @@ def import_message(message: BaseMessage, index: int) -> Message:
 
 
 def import_content(message: BaseMessage) -> tuple[ResultBlock, ...]:
-    """Return the content of a message that is no reply: reasoning and calls in it are LangChain's own."""
+    """Convert the content of a message that is not a reply: reasoning and calls in it stay LangChain's own."""
     parts = [cast(dict[str, Any], part) for part in message.content_blocks]
     blocks = [(part, _import_block(part, "")) for part in parts]
     return tuple(block if isinstance(block, Text | Media) else Foreign(FORMAT, dict(part)) for part, block in blocks)
@@ -164,14 +164,14 @@ def export_reply(message: Message, where: str, losses: list[Loss], broken: Colle
     """Return the fields of an AIMessage, without usage and metadata. `broken`: calls that must not run."""
     original = store_original(message, broken)
     others = [block for block in message.blocks if not isinstance(block, ToolCall)]
-    if original is not None:  # what LangChain has no form for comes back from the original
+    if original is not None:  # content that LangChain cannot express is restored from the original
         others = [block for block in others if isinstance(block, Text | Thinking | Media)]
     valid = [call for call in message.calls if visible_arguments(call) is not None and call not in broken]
     return {
         "content": export_content(others, where, losses),
         "tool_calls": [export_call(call) for call in valid],
         "invalid_tool_calls": [
-            # LangChain completes JSON that was cut off, and would let the call run; so it must not look like JSON.
+            # LangChain completes truncated JSON and would run the call, so it must not look like JSON.
             {
                 "name": call.name,
                 "args": f"(not valid) {call.text}",
@@ -192,7 +192,7 @@ def export_call(call: ToolCall) -> dict[str, Any]:
 
 
 def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> str | list[Any]:
-    """Return content: one text as it is, anything else as standard blocks."""
+    """Return content: a single text as a string, anything else as standard blocks."""
     parts = list(export_blocks(blocks, where, losses))
     if all(part["type"] == "text" and part.keys() == {"type", "text"} for part in parts) and len(parts) <= 1:
         return parts[0]["text"] if parts else ""
@@ -237,7 +237,7 @@ def export_usage(usage: Usage) -> dict[str, Any]:
 
 
 def export_metadata(reply: Reply, model: str, notes: Iterable[Any]) -> dict[str, Any]:
-    """Return `response_metadata`: what LangChain has no field for. `notes`: losses and repairs."""
+    """Return `response_metadata`, for what LangChain has no field for. `notes`: losses and repairs."""
     texts = [str(note) for note in notes]
     metadata = {"model_name": model, "finish_reason": reply.stop, "id": reply.id}
     return {**metadata, **({"notes": texts} if texts else {})}

@@ -21,8 +21,8 @@ from toolglot.wire.codec import decode_request, encode_request
 __all__ = ["ExportedMessages", "export_messages", "import_messages"]
 
 FRAMEWORKS = {"langchain": "toolglot.bridges.langchain_messages", "pydantic-ai": "toolglot.bridges.pydantic_ai_messages"}
-"""Formats that are lists of a framework's own objects, and the modules that make them."""
-# The fields of requests that hold the system prompt, where it is no message of the list.
+"""Formats that are lists of a framework's own objects -> the modules that convert them."""
+# The request fields that hold the system prompt, if it is not a message in the list.
 _SYSTEM_FIELDS = {
     spec.ANTHROPIC_MESSAGES: "system",
     spec.OPENAI_RESPONSES: "instructions",
@@ -32,12 +32,12 @@ _SYSTEM_FIELDS = {
 
 _TURNS = frozenset({"user", "assistant"})
 _CHAT_ROLES = _TURNS | {"system", "developer", "tool", "function"}
-# The roles of a format, and those of the keys in _CONTENT_KEYS that its messages have.
+# Each format's roles, and which of the keys in _CONTENT_KEYS its messages have.
 _FORMATS: dict[str, tuple[frozenset[Any], frozenset[str]]] = {
     spec.OPENAI_CHAT: (_CHAT_ROLES, frozenset({"content", "tool_calls"})),
     spec.OPENAI_RESPONSES: (_TURNS | {"system", "developer"}, frozenset({"content"})),
     spec.ANTHROPIC_MESSAGES: (_TURNS | {"system"}, frozenset({"content"})),
-    spec.GEMINI: (frozenset({"user", "model", "function", "system", None}), frozenset({"parts"})),  # a role may be left out
+    spec.GEMINI: (frozenset({"user", "model", "function", "system", None}), frozenset({"parts"})),  # the role is optional
     spec.OLLAMA_CHAT: (_CHAT_ROLES, frozenset({"content", "tool_calls"})),
 }
 _CONTENT_KEYS = ("content", "parts", "tool_calls")
@@ -48,7 +48,7 @@ class ExportedMessages(msgspec.Struct, frozen=True):
 
     messages: list[Any]
     system: Any = None
-    """The system prompt, if the format has it beside the list: Anthropic's `system`, `instructions` of Responses."""
+    """The system prompt, if the format keeps it outside the list: Anthropic's `system`, Responses' `instructions`."""
     losses: tuple[Loss, ...] = ()
     repairs: tuple[Repair, ...] = ()
 
@@ -56,8 +56,8 @@ class ExportedMessages(msgspec.Struct, frozen=True):
 def export_messages(conversation: Iterable[Message], format: str) -> ExportedMessages:
     """Return a conversation as a list of messages.
 
-    `format`: a provider (`openai-chat`, `openai-responses`, `anthropic`, `gemini` …), which may be followed by a model so that
-    its opaque state is kept (`anthropic:claude-opus-5`), or a framework (`langchain`, `pydantic-ai`). Raises UnknownName.
+    `format`: a provider (`openai-chat`, `openai-responses`, `anthropic`, `gemini` …), optionally with a model so that its
+    opaque state is kept (`anthropic:claude-opus-5`), or a framework (`langchain`, `pydantic-ai`). Raises UnknownName.
     """
     messages = list(conversation)
     if format in FRAMEWORKS:
@@ -73,9 +73,9 @@ def export_messages(conversation: Iterable[Message], format: str) -> ExportedMes
 
 
 def import_messages(messages: Iterable[Any], format: str, *, system: Any = None) -> Conversation:
-    """Return a list of messages as a conversation. The items may be dicts, or objects of the provider's SDK.
+    """Return a list of messages as a conversation. The items may be dicts, or objects from the provider's SDK.
 
-    `format`: see `export_messages`. `system`: the system prompt, if the list does not have it. Raises UnknownName,
+    `format`: see `export_messages`. `system`: the system prompt, if it is not in the list. Raises UnknownName,
     MalformedRequest.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(cast(Any, messages), Iterable):
@@ -95,9 +95,9 @@ def import_messages(messages: Iterable[Any], format: str, *, system: Any = None)
 
 
 def _check_item(item: Any, number: int, wire: str) -> None:
-    """Refuse what is of another format: decoding is tolerant, and would leave most of it out. Raises MalformedRequest."""
+    """Refuse messages in another format: decoding is tolerant, and would drop most of them. Raises MalformedRequest."""
     if not isinstance(item, dict):
-        raise MalformedRequest("a message must be a dict, or an object of the provider's SDK")
+        raise MalformedRequest("a message must be a dict or an object from the provider's SDK")
     fields, problem = cast(dict[str, Any], item), ""
     roles, keys = _FORMATS.get(wire, (None, frozenset(_CONTENT_KEYS)))
     if wire == spec.OPENAI_RESPONSES and fields.get("type", "message") != "message":
@@ -110,7 +110,7 @@ def _check_item(item: Any, number: int, wire: str) -> None:
     elif "parts" not in keys and fields.get("content") is None and ("tool_calls" not in keys or role in ("user", "system")):
         problem = "it has no content"
     if problem:
-        raise MalformedRequest(f"messages[{number}] is not in the format {wire}: {problem}; is it in another format?")
+        raise MalformedRequest(f"messages[{number}] is not in {wire} format: {problem}; is it in another format?")
 
 
 def _find_profile(format: str) -> Profile:
@@ -120,9 +120,9 @@ def _find_profile(format: str) -> Profile:
 
 
 def to_plain(value: Any) -> Any:
-    """Return dicts and lists in place of the objects of an SDK, at any depth."""
+    """Convert an SDK's objects to dicts and lists, at any depth."""
     if callable(dump := getattr(value, "model_dump", None)):
-        # Fields that nobody set are not part of the message.
+        # Unset fields are not part of the message.
         return dump(mode="json", by_alias=True, exclude_unset=True)
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in cast(Mapping[Any, Any], value).items()}
@@ -135,7 +135,7 @@ def to_plain(value: Any) -> Any:
 
 
 def explain_missing(error: ImportError, module: str, package: str) -> ImportError:
-    """Return what to raise if a framework cannot be imported: what to install, or its own error if it is incomplete."""
+    """Return the error to raise if a framework cannot be imported: what to install or upgrade, or the original error."""
     if (error.name or "").partition(".")[0] != module:
         return error
     if find_spec(module) is None:
@@ -144,10 +144,10 @@ def explain_missing(error: ImportError, module: str, package: str) -> ImportErro
 
 
 def store_original(message: Message, broken: Collection[ToolCall] = ()) -> Opaque | None:
-    """Return a reply as data for a framework to keep, if it has more than the framework's own form can express.
+    """Return a reply as data for a framework to store, if it has more than the framework's own types can express.
 
-    Signatures, ids and encrypted reasoning must come back unchanged with the next request. `broken`: calls whose arguments the
-    framework does not see.
+    Signatures, ids and encrypted reasoning must be returned unchanged with the next request. `broken`: calls whose arguments
+    the framework does not see.
     """
     blocks = [
         replace(block, arguments=None, raw=block.text) if isinstance(block, ToolCall) and block in broken else block
@@ -159,7 +159,7 @@ def store_original(message: Message, broken: Collection[ToolCall] = ()) -> Opaqu
 
 
 def _is_plain(block: Block) -> bool:
-    """Return whether a text, or a name and arguments, are all there is to a block."""
+    """Return whether a block consists only of text, or of a name and arguments."""
     if isinstance(block, ToolCall):
         has_more = block.opaque or block.base_call or block.freeform or block.namespace or block.caller
         return not has_more and block.arguments is not None
@@ -167,10 +167,10 @@ def _is_plain(block: Block) -> bool:
 
 
 def restore_original(stored: Any, visible: Message) -> Message:
-    """Return the reply that was stored, if it still says what the framework's message says; else the latter."""
+    """Return the stored reply if it still matches the framework's message; otherwise the latter."""
     try:
         message = msgspec.convert(stored, Message)
-    except msgspec.ValidationError:  # somebody else's data
+    except msgspec.ValidationError:  # data from another source
         return visible
     contents = [
         (item.role, item.text, "".join(block.text for block in item.blocks if isinstance(block, Thinking)))
@@ -182,19 +182,19 @@ def restore_original(stored: Any, visible: Message) -> Message:
 
 
 def _is_same_call(stored: ToolCall, visible: ToolCall) -> bool:
-    """Return whether a call of a framework is the one that was stored: frameworks have no namespaces, and few plain text."""
+    """Return whether a framework's call is the stored one: frameworks have no namespaces, and few have plain-text calls."""
     has_same_name = visible.qualified_name in (stored.name, stored.qualified_name)
     return has_same_name and visible.arguments in (stored.arguments, visible_arguments(stored))
 
 
 def visible_arguments(call: ToolCall) -> dict[str, Any] | None:
-    """Return the arguments that a framework sees, which has no calls of plain text; None if they are invalid."""
+    """Return the arguments for a framework without plain-text calls; None if they are invalid."""
     return {"input": call.raw or ""} if call.freeform else call.arguments
 
 
 def find_truncated_calls(reply: Reply) -> tuple[ToolCall, ...]:
-    """Return the calls that must not run: those that the length limit cut off, or that are no JSON."""
+    """Return the calls that must not run: those truncated by the length limit, and those that are not JSON."""
     broken = [call for call in reply.calls if call.arguments is None and not call.freeform]
     if reply.stop == "length" and reply.blocks and isinstance(last := reply.blocks[-1], ToolCall) and last not in broken:
-        broken.append(last)  # even if it looks complete: a text in it may not be
+        broken.append(last)  # even if it looks complete: a string in it may not be
     return tuple(broken)

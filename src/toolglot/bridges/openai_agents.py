@@ -1,6 +1,6 @@
 """OpenAI Agents SDK: its tools in our registry, our tools in its agents, and a model provider on our engine.
 
-The SDK's conversations are items of the Responses API, whatever the model, so our codec of that wire converts them.
+The SDK's conversations are items of the Responses API, whatever the model, so our codec for that wire converts them.
 """
 
 from base64 import b64decode, b64encode
@@ -52,7 +52,7 @@ __all__ = ["ToolglotModel", "ToolglotProvider", "export_tools", "import_tools"]
 
 log = getLogger("toolglot.bridges")
 _PREFIX = "toolglot:"
-"""Begins `encrypted_content` of a reasoning item that holds a reply of another provider as it was."""
+"""Prefix of `encrypted_content` in a reasoning item that holds another provider's original reply."""
 _RESPONSES_FIELDS = (
     "metadata", "store", "truncation", "top_logprobs", "prompt_cache_retention", "prompt_cache_options", "context_management"
 )  # fmt: skip
@@ -63,7 +63,7 @@ _stream_events: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
 def import_tools(tools: Iterable[AgentsTool], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
-    """Return function tools of the SDK as ours. Their `context` is the `data` of the run. Raises UsageError."""
+    """Return function tools of the SDK as ours. Their `context` is the run's `data`. Raises UsageError."""
     return [import_tool(tool, options) for tool in as_items(tools)]
 
 
@@ -75,12 +75,12 @@ def import_tool(tool: AgentsTool, options: SchemaToolOptions) -> Tool:
         raise UsageError(f"the tool {tool.name!r} has guardrails, which only the Agents SDK runs; use Hooks instead")
     function, needs_approval = tool, tool.needs_approval
 
-    # The names must not be those of parameters.
+    # These names must not clash with parameters.
     async def run_tool(toolglot_arguments: dict[str, Any], toolglot_context: Context[Any]) -> ToolOutput:
         call, text = toolglot_context.call, dumps_text(toolglot_arguments)
         context = ToolContext(toolglot_context.data, tool_name=tool.name, tool_call_id=call.id, tool_arguments=text)
         if callable(needs_approval) and await needs_approval(context, toolglot_arguments, call.id):
-            await ask_user(toolglot_context, toolglot_arguments, "the tool asks for it")
+            await ask_user(toolglot_context, toolglot_arguments, "the tool requires approval")
         return ToolOutput(import_output(await function.on_invoke_tool(context, text)))
 
     options_of_tool = {
@@ -93,7 +93,7 @@ def import_tool(tool: AgentsTool, options: SchemaToolOptions) -> Tool:
 
 
 def import_output(output: Any) -> Any:
-    """Return a tool's output in our blocks, by way of the item that the SDK would send."""
+    """Convert a tool's output to our blocks, through the item that the SDK would send."""
     items = cast(list[Any], output) if isinstance(output, list) else [output]
     kinds = (ToolOutputText, ToolOutputImage, ToolOutputFileContent)
     if not items or not all(isinstance(item, kinds) for item in items):
@@ -107,7 +107,7 @@ def import_output(output: Any) -> Any:
 def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[AgentsTool]:
     """Return our tools as the SDK's, for one conversation.
 
-    What needs approval interrupts the run, unless `approve` decides. `data` is by default the context of the run.
+    A call that needs approval interrupts the run, unless `approve` decides. `data` defaults to the run's context.
     """
     exported = ExportedTools(tools, **options, framework_asks=True)
     return [export_tool(exported, name) for name in exported.definitions()]
@@ -123,12 +123,12 @@ def export_tool(exported: ExportedTools, name: str) -> FunctionTool:
     async def invoke(context: ToolContext[Any], text: str) -> Any:
         try:
             arguments = loads_object(text or "{}")
-        except ValueError:  # not repaired: nobody knows here whether the length limit cut them off
+        except ValueError:  # not repaired: they may have been truncated by the length limit
             return "The call did not run: its arguments are not a JSON object, or were truncated. Make a shorter call."
         tools = exported.with_data(context.context)
         call = tools.make_call(name, arguments, context.tool_call_id)
         outcome = await tools.run(call, Allow() if context.is_tool_approved(name, context.tool_call_id) else None)
-        if isinstance(outcome, ApprovalRequest):  # what it would do has changed since it was approved
+        if isinstance(outcome, ApprovalRequest):  # its effects have changed since it was approved
             outcome = await tools.run_or_refuse(call)
         return export_content(outcome.result.content)
 
@@ -139,13 +139,13 @@ def export_tool(exported: ExportedTools, name: str) -> FunctionTool:
         invoke,
         strict_json_schema=False,
         is_enabled=(lambda context, agent: exported.has_long_results) if name == "read_result" else True,
-        # Only where it may be needed: the SDK also asks about any call whose arguments are no JSON.
+        # Only where it may be needed: the SDK also asks about any call whose arguments are not JSON.
         needs_approval=needs_approval if exported.may_ask(name) else False,
     )
 
 
 def export_content(content: Iterable[ResultBlock]) -> Any:
-    """Return a result as the SDK's outputs; one text as it is."""
+    """Return a result as the SDK's outputs; a single text as a string."""
     outputs: list[Any] = []
     for block in content:
         if isinstance(block, Text):
@@ -165,7 +165,7 @@ def export_content(content: Iterable[ResultBlock]) -> Any:
 
 
 class ToolglotProvider(ModelProvider):
-    """Models of every provider for the SDK, by PROVIDER:MODEL. The options are those of `create_engine`."""
+    """Every provider's models for the SDK, as PROVIDER:MODEL. Takes the options of `create_engine`."""
 
     def __init__(self, **engine: Unpack[EngineOptions]) -> None:
         self._options = engine
@@ -177,7 +177,7 @@ class ToolglotProvider(ModelProvider):
 
 
 class ToolglotModel(Model):
-    """A model of the SDK on our engine. `model`: PROVIDER:MODEL, or an engine."""
+    """An SDK model on our engine. `model`: PROVIDER:MODEL, or an engine."""
 
     def __init__(self, model: str | Engine, **engine: Unpack[EngineOptions]) -> None:
         self.engine = model if isinstance(model, Engine) else create_engine(model, **engine)
@@ -256,7 +256,7 @@ class ToolglotModel(Model):
             yield _stream_events.validate_python(document)
 
     def _log_notes(self, result: EngineResult) -> None:
-        """Log what was lost or repaired: the SDK has no place for it."""
+        """Log losses and repairs, because the SDK has no place for them."""
         for note in (*result.losses, *result.repairs):
             log.info("%s: %s", self.engine.name, note)
 
@@ -273,7 +273,7 @@ class ToolglotModel(Model):
         if unsupported := next((name for name in ("extra_headers", "extra_query") if getattr(settings, name)), ""):
             raise UsageError(f"ModelSettings.{unsupported} is not supported; pass headers= or base_url= to the model")
         if stored := next((name for name, value in others.items() if value), ""):
-            raise UsageError(f"{stored} names what OpenAI stores; with other models, pass the whole conversation")
+            raise UsageError(f"{stored} refers to data stored by OpenAI; with other models, pass the whole conversation")
         fields = {
             "model": self.engine.model,
             "instructions": instructions,
@@ -299,19 +299,19 @@ class ToolglotModel(Model):
 
 
 def _describe_text(output_schema: AgentOutputSchemaBase | None, settings: ModelSettings) -> dict[str, Any] | None:
-    """Return `text` of a request: the form of the answer, and how verbose it is."""
+    """Return a request's `text`: the format of the answer and its verbosity."""
     form: Any = Converter.get_response_format(output_schema)
     verbosity = {} if settings.verbosity is None else {"verbosity": settings.verbosity}
     return {**(cast(dict[str, Any], form) if isinstance(form, dict) else {}), **verbosity} or None
 
 
 def _drop_raw(call: ToolCall) -> ToolCall:
-    """Return a call whose text is that of its arguments, in terms of the tool's own schema."""
+    """Return a call whose text is its arguments, following the tool's own schema."""
     return call if call.arguments is None else replace(call, raw=None)
 
 
 def _hide_truncated_calls(reply: Reply) -> Reply:
-    """Return a reply in which calls that were cut off have no valid arguments, so that nobody runs them."""
+    """Return a reply in which truncated calls have invalid arguments, so that they are not run."""
     broken = find_truncated_calls(reply)
     blocks = (
         replace(block, arguments=None, raw=f"(invalid) {block.text}")
@@ -324,14 +324,14 @@ def _hide_truncated_calls(reply: Reply) -> Reply:
     return replace(reply, blocks=tuple(blocks), id=reply.id or f"resp_{uuid4().hex}")
 
 
-# ---- opaque state of other providers
+# ---- other providers' opaque state
 
 
 def _wrap_items(items: list[dict[str, Any]], reply: Reply) -> list[dict[str, Any]]:
-    """Return the items of a reply, with the reply itself in the first reasoning item if another wire's state is in it."""
+    """Return a reply's items, with the reply itself in the first reasoning item if it has another wire's state."""
     original, origin = store_original(reply.message), reply.origin
     if original is None or (origin is not None and (origin.wire, origin.profile) == (OPENAI_RESPONSES, OPENAI_RESPONSES)):
-        return items  # OpenAI's own items have it
+        return items  # OpenAI's own items contain it
     state = {"encrypted_content": _PREFIX + b64encode(dumps(original)).decode()}
     if first := next((item for item in items if item["type"] == "reasoning"), None):
         return [{**item, **state} if item is first else item for item in items]
@@ -339,12 +339,12 @@ def _wrap_items(items: list[dict[str, Any]], reply: Reply) -> list[dict[str, Any
 
 
 def unwrap_reply(message: Message) -> Message:
-    """Return a message as it was before `_wrap_items`: the reply that its reasoning item holds."""
+    """Undo `_wrap_items`: return the reply that a message's reasoning item holds."""
     for block in message.blocks:
         text = (block.opaque or {}).get("encrypted_content", "") if isinstance(block, Thinking) else ""
         if isinstance(text, str) and text.startswith(_PREFIX):
             try:
                 return restore_original(loads(b64decode(text.removeprefix(_PREFIX))), message)
-            except (ValueError, Base64Error):  # somebody has shortened it
+            except (ValueError, Base64Error):  # it was shortened
                 return message
     return message

@@ -68,9 +68,9 @@ _SETTINGS = {"stop_sequences": "stop", **{name: name for name in Options.__struc
 
 
 def import_tools(tools: Iterable[Any] | AbstractToolset[Any], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
-    """Return tools of Pydantic AI as ours: `Tool`s, functions that take a `RunContext`, or toolsets.
+    """Return Pydantic AI's tools as ours: `Tool`s, functions that take a `RunContext`, or toolsets.
 
-    `deps` is the `data` of the run. A tool that needs approval asks as ours do. A toolset with connections (MCP) needs
+    `deps` is the run's `data`. A tool that needs approval asks as ours do. A toolset with connections (MCP) needs
     `import_toolset`. Raises UsageError.
     """
     items: list[Any] = [tools] if isinstance(tools, AbstractToolset) else list(as_items(tools))
@@ -87,19 +87,19 @@ async def import_toolset(toolset: AbstractToolset[Any], **options: Unpack[Schema
 
 
 def _list_tools(toolset: AbstractToolset[Any]) -> dict[str, ToolsetTool[Any]]:
-    """Return the tools of a toolset that need not be waited for. Raises UsageError."""
+    """Return a toolset's tools if they are available without waiting. Raises UsageError."""
     listing: Any = toolset.get_tools(_make_context(None))
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return run_sync(listing)
-    # Its connections belong to the loop that runs here, so that waiting for them in another one would never end.
+    # Its connections belong to the current event loop: waiting for them in another loop would never end.
     try:
         listing.send(None)
     except StopIteration as e:
         return e.value
     listing.close()
-    raise UsageError("the toolset has to wait for its server; import it with `await import_toolset(…)`")
+    raise UsageError("the toolset must wait for its server; import it with `await import_toolset(…)`")
 
 
 def _make_context(data: Any, **fields: Any) -> RunContext[Any]:
@@ -110,7 +110,7 @@ def import_tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any], options: 
     """Return a tool of a toolset as ours."""
     definition = tool.tool_def
 
-    # The names must not be those of parameters.
+    # These names must not clash with parameters.
     async def run_tool(toolglot_arguments: dict[str, Any], toolglot_context: Context[Any]) -> ToolOutput:
         fields: dict[str, Any] = {"tool_call_id": toolglot_context.call.id, "tool_name": definition.name}
         context = _make_context(toolglot_context.data, **fields, tool_call_approved=toolglot_context.approved)
@@ -122,7 +122,7 @@ def import_tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any], options: 
             try:
                 value: Any = await toolset.call_tool(definition.name, arguments, context, tool)
             except ApprovalRequired as e:
-                reason = str((e.metadata or {}).get("reason") or "the tool asks for it")
+                reason = str((e.metadata or {}).get("reason") or "the tool requires approval")
                 await ask_user(toolglot_context, toolglot_arguments, reason)
                 context = _make_context(toolglot_context.data, **fields, tool_call_approved=True)
                 value = await toolset.call_tool(definition.name, arguments, context, tool)
@@ -131,7 +131,7 @@ def import_tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any], options: 
         except ValidationError as e:
             raise ToolError(str(e), kind="validation", code="invalid_arguments") from e
         except CallDeferred as e:
-            raise ToolError("The tool runs outside of this program, and its results cannot be waited for here.") from e
+            raise ToolError("The tool runs outside this program, which cannot wait for its results.") from e
         return import_value(value, definition.name)
 
     options_of_tool = {
@@ -147,7 +147,7 @@ def import_tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any], options: 
 
 
 def import_value(value: Any, name: str) -> ToolOutput:
-    """Return what a tool of Pydantic AI returned as our output."""
+    """Convert the return value of a Pydantic AI tool."""
     content, value = (value.content, value.return_value) if isinstance(value, ToolReturn) else (None, value)
     part = ToolReturnPart(name, value)
     files = import_content(part.files)
@@ -158,10 +158,10 @@ def import_value(value: Any, name: str) -> ToolOutput:
 
 
 class ToolglotToolset(AbstractToolset[Any]):
-    """Our tools for agents of Pydantic AI: validated, approved, sandboxed and recorded as in an agent of ours.
+    """Our tools for Pydantic AI agents: validated, approved, sandboxed and recorded as in our own agents.
 
-    What needs approval becomes a deferred call (`DeferredToolRequests`), unless `approve` decides. The dependencies of a run
-    are the `data` of the tools. The options are those of `ExportOptions`.
+    A call that needs approval becomes a deferred call (`DeferredToolRequests`), unless `approve` decides. A run's dependencies
+    are the tools' `data`. The options are those of `ExportOptions`.
     """
 
     def __init__(self, tools: AnyTools, *, id: str | None = None, **options: Unpack[ExportOptions]) -> None:
@@ -211,13 +211,13 @@ class ToolglotToolset(AbstractToolset[Any]):
 
 
 class ToolglotModel(Model):
-    """A model of Pydantic AI on our engine: every provider, one class.
+    """A Pydantic AI model on our engine: every provider, one class.
 
     Args:
         model: PROVIDER:MODEL, or an engine.
-        settings: Default settings of Pydantic AI.
-        profile: What differs from what our profile of the model says.
-        engine: Options of `create_engine`.
+        settings: Default Pydantic AI settings.
+        profile: Overrides for our profile of the model.
+        engine: Options for `create_engine`.
     """
 
     unsupported_settings = frozenset({"extra_headers", "logit_bias", "max_retries", "service_tier", "timeout"})
@@ -274,7 +274,7 @@ class ToolglotModel(Model):
             provider_details=export_details(reply, (*result.losses, *result.repairs)),
             provider_response_id=reply.id or None,
             finish_reason=export_stop(reply),
-            state="suspended" if reply.stop == "pause" else "complete",  # it is continued by the next request
+            state="suspended" if reply.stop == "pause" else "complete",  # the next request continues it
         )
 
     @asynccontextmanager
@@ -335,7 +335,7 @@ class ToolglotModel(Model):
 
 
 def read_choice(choice: Any, parameters: ModelRequestParameters) -> ToolChoice | None:
-    """Return which tools the model may or must call. The output is a call of a tool, too, if text is not allowed."""
+    """Return which tools the model may or must call. If text is not allowed, the output is a tool call, too."""
     outputs = [tool.name for tool in parameters.output_tools]
     may_answer = parameters.allow_text_output or parameters.allow_image_output
     if choice is None or choice == "auto":
@@ -353,7 +353,7 @@ def read_choice(choice: Any, parameters: ModelRequestParameters) -> ToolChoice |
 
 @contextmanager
 def _translate_errors(model: str) -> Any:
-    """Raise errors of a provider as those of Pydantic AI, so that a `FallbackModel` sees them."""
+    """Raise a provider's errors as Pydantic AI's, so that `FallbackModel` recognizes them."""
     try:
         yield
     except ProviderError as e:
@@ -366,7 +366,7 @@ def _translate_errors(model: str) -> Any:
 
 @dataclass
 class _StreamedReply(StreamedResponse):
-    """A reply while it streams: text and reasoning as they come, calls and files when it is complete."""
+    """A streamed reply: text and reasoning as they arrive, calls and files when it is complete."""
 
     engine_state: EngineState
     batches: AsyncGenerator[Any]
@@ -387,7 +387,7 @@ class _StreamedReply(StreamedResponse):
         assert self.engine_state.result is not None
         result: EngineResult = self.engine_state.result
         reply, broken = result.reply, find_truncated_calls(result.reply)
-        # Calls only now: their fragments are not in terms of the caller's schemas, and one that was cut off must not run.
+        # Calls only now: their fragments do not follow the caller's schemas, and a truncated call must not run.
         for index, block in enumerate(reply.blocks):
             if isinstance(block, ToolCall | Media | Foreign) and (part := export_part(block, broken)) is not None:
                 yield manager.handle_part(vendor_part_id=("complete", index), part=part)

@@ -1,4 +1,4 @@
-"""Messages of Pydantic AI and ours. What only Pydantic AI understands is kept as `Foreign` content of its format."""
+"""Converts Pydantic AI's messages to ours and back. Pydantic-AI-only content is kept as `Foreign` in its format."""
 
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ except ImportError as e:
 
 FORMAT = "pydantic-ai"
 ORIGINAL = "toolglot"
-"""The key of `provider_details` under which a reply is kept as it was."""
+"""The key in `provider_details` that holds the original reply."""
 _URL_KINDS: tuple[tuple[type, MediaKind], ...] = (
     (ImageUrl, "image"), (AudioUrl, "audio"), (VideoUrl, "video"), (DocumentUrl, "file")
 )  # fmt: skip
@@ -92,7 +92,7 @@ _FINISH_REASONS: dict[StopReason, FinishReason] = {
 
 
 def import_messages(messages: Iterable[ModelMessage], *, system: str | None = None) -> Conversation:
-    """Return messages of Pydantic AI as a conversation. `system`: by default the instructions of the last request.
+    """Return Pydantic AI's messages as a conversation. `system`: defaults to the last request's instructions.
 
     Raises MalformedRequest.
     """
@@ -109,7 +109,7 @@ def import_messages(messages: Iterable[ModelMessage], *, system: str | None = No
 
 
 def import_request(message: ModelRequest) -> Iterator[Message]:
-    """Yield the messages of a request: its results first, in one message, then what follows them."""
+    """Yield a request's messages: its results first, in one message, then the rest."""
     results = [result for part in message.parts if (result := _import_result(part)) is not None]
     if results:
         yield Message("tool", tuple(results))
@@ -137,7 +137,7 @@ def _import_result(part: ModelRequestPart) -> ToolResult | None:
 
 
 def import_content(content: Iterable[UserContent | Any]) -> tuple[Block, ...]:
-    """Return what a user or a tool said."""
+    """Convert the content of a user's prompt or a tool's result."""
     blocks: list[Block] = []
     kind: MediaKind
     for item in content:
@@ -159,7 +159,7 @@ def import_content(content: Iterable[UserContent | Any]) -> tuple[Block, ...]:
                 kind = next(kind for cls, kind in _URL_KINDS if isinstance(item, cls))
                 try:
                     media_type = item.media_type
-                except ValueError:  # the URL does not tell
+                except ValueError:  # the URL does not reveal it
                     media_type = ""
                 blocks.append(Media(kind, media_type, url=item.url))
             case _:
@@ -168,14 +168,14 @@ def import_content(content: Iterable[UserContent | Any]) -> tuple[Block, ...]:
 
 
 def import_reply(message: ModelResponse) -> Message:
-    """Return a response as it was, or as far as its parts tell."""
+    """Return a response's original reply, or convert its parts."""
     wire, profile = _KNOWN_PROVIDERS.get(message.provider_name or "", (FORMAT, message.provider_name or ""))
     visible = Message("assistant", tuple(map(import_part, message.parts)), Origin(wire, profile, message.model_name or ""))
     return restore_original((message.provider_details or {}).get(ORIGINAL), visible)
 
 
 def import_part(part: ModelResponsePart) -> Block:
-    """Return a part of a response."""
+    """Convert a part of a response."""
     match part:
         case TextPart():
             return Text(part.content)
@@ -198,7 +198,7 @@ def import_part(part: ModelResponsePart) -> Block:
 
 
 def export_messages(messages: Iterable[Message]) -> ExportedMessages:
-    """Return messages as a history for Pydantic AI. A reply keeps its opaque state in `provider_details`."""
+    """Return messages as a Pydantic AI history. A reply keeps its opaque state in `provider_details`."""
     losses: list[Loss] = []
     exported: list[ModelMessage] = []
     parts: list[ModelRequestPart] = []
@@ -228,13 +228,13 @@ def export_messages(messages: Iterable[Message]) -> ExportedMessages:
 
 
 def export_result(content: Sequence[Block], where: str, losses: list[Loss]) -> Any:
-    """Return the content of a result: one text as it is, anything else as a list."""
+    """Return a result's content: a single text as a string, anything else as a list."""
     items = list(export_content(content, where, losses))
     return items[0] if len(items) == 1 else items or ""
 
 
 def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> Iterator[UserContent]:
-    """Yield what a user or a tool said."""
+    """Yield the content of a user's prompt or a tool's result."""
     for block in blocks:
         if isinstance(block, Text):
             yield block.text
@@ -243,7 +243,7 @@ def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> I
         elif isinstance(block, Media) and block.url is not None:
             yield next(cls for cls, kind in _URL_KINDS if kind == block.kind)(block.url, media_type=block.media_type or None)
         elif isinstance(block, Media):
-            losses.append(Loss(block.kind, where, "it is a file of the provider, which Pydantic AI cannot name"))
+            losses.append(Loss(block.kind, where, "it is stored at the provider, and Pydantic AI cannot refer to it"))
         else:
             _record_changes([block], where, losses)
         if isinstance(block, Text | Media) and block.cache is not None:
@@ -253,13 +253,13 @@ def export_content(blocks: Iterable[Block], where: str, losses: list[Loss]) -> I
 def _record_changes(blocks: Iterable[Block], where: str, losses: list[Loss]) -> None:
     for block in blocks:
         if isinstance(block, ToolsChanged):
-            losses.append(Loss("a change of the tools", where, "a history of Pydantic AI cannot express it"))
+            losses.append(Loss("a change of the tools", where, "Pydantic AI's messages cannot express it"))
         elif isinstance(block, Foreign):
             losses.append(Loss("content", where, f"only {block.wire} understands it"))
 
 
 def export_reply(message: Message, where: str, losses: list[Loss]) -> ModelResponse:
-    """Return a message of the history as a response."""
+    """Convert a message of the history to a response."""
     original, origin = store_original(message), message.origin
     if original is None:
         _record_changes(message.blocks, where, losses)
@@ -280,7 +280,7 @@ def export_part(block: Block, broken: Collection[ToolCall] = ()) -> ModelRespons
             return ThinkingPart(block.text)
         case ToolCall():
             arguments = visible_arguments(block)
-            # A call that was cut off may look complete, and would run.
+            # A truncated call may look complete, and would run.
             is_broken = block in broken or arguments is None
             return ToolCallPart(block.qualified_name, f"(invalid) {block.text}" if is_broken else arguments, block.id)
         case Media() if block.data is not None:
@@ -292,7 +292,7 @@ def export_part(block: Block, broken: Collection[ToolCall] = ()) -> ModelRespons
 
 
 def export_usage(usage: Usage) -> RequestUsage:
-    """Return token counts as those of a request."""
+    """Return token counts as Pydantic AI's request usage."""
     return RequestUsage(
         input_tokens=usage.input,
         output_tokens=usage.output,
@@ -303,7 +303,7 @@ def export_usage(usage: Usage) -> RequestUsage:
 
 
 def export_details(reply: Reply, notes: Iterable[Any]) -> dict[str, Any]:
-    """Return `provider_details`: the original, the stop reason and what was lost or repaired."""
+    """Return `provider_details`: the original reply, the stop reason, and losses and repairs."""
     original, texts = store_original(reply.message, find_truncated_calls(reply)), [str(note) for note in notes]
     details: dict[str, Any] = {"finish_reason": reply.stop}
     return details | ({"notes": texts} if texts else {}) | ({ORIGINAL: original} if original is not None else {})

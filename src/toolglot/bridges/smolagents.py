@@ -1,7 +1,7 @@
 """smolagents: its tools in our registry, and our tools in its agents."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# The package has annotations, but does not say so.
+# The package is annotated, but has no py.typed.
 
 from base64 import b64decode
 from collections.abc import Iterable
@@ -36,14 +36,14 @@ __all__ = ["export_tools", "import_tools"]
 
 
 def import_tools(tools: Iterable[SmolTool], **options: Unpack[SchemaToolOptions]) -> list[Tool]:
-    """Return tools of smolagents as ours. Images and audio that they return are media of the result."""
+    """Return smolagents tools as ours. Images and audio that they return become media in the result."""
     return [import_tool(tool, options) for tool in as_items(tools)]
 
 
 def import_tool(tool: SmolTool, options: SchemaToolOptions) -> Tool:
-    """Return a tool of smolagents as ours."""
+    """Return a smolagents tool as ours."""
 
-    # The name must not be that of a parameter.
+    # This name must not clash with a parameter.
     def run_tool(toolglot_arguments: dict[str, Any]) -> Any:
         output: Any = cast(Any, tool)(**toolglot_arguments, sanitize_inputs_outputs=True)
         if isinstance(output, AgentImage):
@@ -58,15 +58,15 @@ def import_tool(tool: SmolTool, options: SchemaToolOptions) -> Tool:
 
 
 def export_tools(tools: AnyTools, **options: Unpack[ExportOptions]) -> list[SmolTool]:
-    """Return our tools as those of smolagents, for one conversation. What needs approval is refused, unless `approve` decides.
+    """Return our tools as smolagents tools, for one conversation. Calls that need approval are refused without `approve`.
 
-    Their schemas have one level: what is below is told in the description of the parameter.
+    smolagents schemas have one level: nested structure goes into the parameter's description.
     """
     exported = ExportedTools(tools, **options)
     smol_tools = [_ExportedTool(exported, name, definition) for name, definition in exported.definitions().items()]
     names = [tool.name for tool in smol_tools]
     if duplicate := next((name for name in names if names.count(name) > 1), ""):
-        raise UsageError(f"two tools would be called {duplicate!r} in smolagents; rename one of them")
+        raise UsageError(f"two tools would be named {duplicate!r} in smolagents; rename one of them")
     return list[SmolTool](smol_tools)
 
 
@@ -82,7 +82,7 @@ class _ExportedTool(SmolTool):
     def __init__(self, exported: ExportedTools, name: str, definition: ToolDefinition) -> None:
         self._exported, self.name = exported, name.replace("-", "_").replace(".", "_")
         if not self.name.isidentifier() or iskeyword(self.name):
-            raise UsageError(f"the tool {name!r} must have a name that is a Python identifier, for smolagents; rename it")
+            raise UsageError(f"the tool {name!r} cannot be used in smolagents: its name must be a Python identifier; rename it")
         self._own_name, self.description = name, definition.description
         schema = definition.parameters or {}
         required, properties = schema.get("required", ()), cast(dict[str, dict[str, Any]], schema.get("properties", {}))
@@ -95,7 +95,7 @@ class _ExportedTool(SmolTool):
         if len(args) > len(self.inputs):
             raise ToolError(f"{self.name} takes {len(self.inputs)} arguments but was given {len(args)}")
         arguments = {**dict(zip(self.inputs, args, strict=False)), **arguments}
-        # A parameter that was left out is None here.
+        # Omitted parameters are None here.
         optional = {key for key, value in self.inputs.items() if value.get("nullable")}
         present = {key: value for key, value in arguments.items() if value is not None or key not in optional}
         outcome = run_sync(self._exported.run_or_refuse(self._exported.make_call(self._own_name, present)))
@@ -105,7 +105,7 @@ class _ExportedTool(SmolTool):
         media = [block for block in outcome.result.content if isinstance(block, Media)]
         if not texts and len(media) == 1 and media[0].kind == "image" and media[0].data is not None:
             return Image.open(BytesIO(b64decode(media[0].data)))
-        left_out = [f"[{block.kind} left out: smolagents has no form for it beside text]" for block in media]
+        left_out = [f"[{block.kind} left out: smolagents accepts only text here]" for block in media]
         return "\n".join([*texts, *left_out])
 
 

@@ -1,7 +1,7 @@
-"""The UI message stream of the Vercel AI SDK (`useChat`), version 1, and the bodies of its requests.
+"""The Vercel AI SDK's UI message stream (`useChat`), version 1: encodes runs and parses requests.
 
-What the protocol has no chunk for (retries, a switch of the model, truncation, progress of a tool, why a run ended early) is a
-data part whose type begins with `data-toolglot-`.
+Events that the protocol does not define (retries, a change of model, truncation, tool progress, why a run ended early) become
+data parts whose types begin with `data-toolglot-`.
 """
 
 from collections.abc import AsyncGenerator
@@ -61,7 +61,7 @@ HEADERS = {
     "x-vercel-ai-ui-message-stream": "v1",
     "x-accel-buffering": "no",
 }
-"""Of the response: `StreamingResponse(encode_events(…), headers=HEADERS)`."""
+"""For the response: `StreamingResponse(encode_events(…), headers=HEADERS)`."""
 _FINISH_REASONS = {
     "end": "stop",
     "length": "length",
@@ -86,34 +86,34 @@ def encode_events(
 ) -> AsyncGenerator[bytes]:
     """Return a run as a UI message stream: `encode_events(agent.stream(request.prompt), request)`.
 
-    `stateless`: the client keeps what a model needs back with its replies (signatures, encrypted reasoning), because the server
-    keeps no conversation.
+    `stateless`: the server keeps no conversation, so the client stores what a model needs back with its replies (signatures,
+    encrypted reasoning).
     """
     return encode_run(VercelEncoder(request, stateless=stateless), events, b"data: [DONE]\n\n")
 
 
 class VercelEncoder:
-    """Turns the events of one run into chunks of a UI message stream, as dicts."""
+    """Converts one run's events to UI message stream chunks, as dicts."""
 
     def __init__(self, request: FrontEndRequest, *, stateless: bool = False) -> None:
         self._is_stateless = stateless
-        # A run that continues after an approval continues the client's message, too.
+        # A run resumed after an approval also continues the client's message.
         self._message = {"messageId": request.message_id} if request.decisions and request.message_id else {}
         self._is_in_step = False
         self._replies = 0
-        self._open: dict[int, str] = {}  # parts that are not closed, by the index of the block
+        self._open: dict[int, str] = {}  # open parts, by block index
 
     def start(self) -> list[Event]:
-        """Return what a message begins with."""
+        """Return the first chunks of a message."""
         return [{"type": "start", **self._message}]
 
     def fail(self, message: str, code: str) -> list[Event]:
-        """Return what a run that failed ends with."""
+        """Return the last chunks of a failed run."""
         notice = {"type": "data-toolglot-error", "data": {"code": code, "message": message}, "transient": True}
         return [notice, {"type": "error", "errorText": message}, *self._end_step(), {"type": "finish", "finishReason": "error"}]
 
     def encode(self, event: RunEvent) -> list[Event]:
-        """Return an event of a run as any number of chunks."""
+        """Convert a run's event to any number of chunks."""
         match event:
             case ReplyStarted():
                 ended, self._is_in_step, self._open = self._end_step(), True, {}
@@ -141,7 +141,7 @@ class VercelEncoder:
                     {
                         "type": "tool-approval-request",
                         "approvalId": request.fingerprint,
-                        "toolCallId": request.call.caller or request.call.id,  # the client knows no calls of code
+                        "toolCallId": request.call.caller or request.call.id,  # the client does not know calls made by code
                         "approvalDescriptor": describe_approval(request),
                         **({"reason": request.reason} if request.reason else {}),
                     }
@@ -163,7 +163,7 @@ class VercelEncoder:
     def _close_block(self, index: int, block: Block) -> list[Event]:
         match block:
             case Text(text) | Thinking(text):
-                if index not in self._open:  # nothing of it was streamed
+                if index not in self._open:  # it was not streamed
                     if not text:
                         return []
                     delta = TextDelta(index, text) if isinstance(block, Text) else ThinkingDelta(index, text)
@@ -202,13 +202,13 @@ class VercelEncoder:
 
 
 def _notice(name: str, data: Any) -> Event:
-    """Return a data part that the client shows, but does not keep."""
+    """Return a data part that the client shows but does not store."""
     return {"type": f"data-toolglot-{name}", "data": data, "transient": True}
 
 
 def _encode_outcome(outcome: ToolOutcome) -> Event:
     call, result = outcome.call, outcome.result
-    if call.caller:  # the code that made it is the call that the client knows
+    if call.caller:  # the client knows only the call that ran the code
         value = {"toolCallId": call.caller, "name": call.name, "arguments": call.arguments, "result": result.text}
         return _notice("inner-call", value)
     if result.error_code == "not_approved":
@@ -225,9 +225,9 @@ def _encode_outcome(outcome: ToolOutcome) -> Event:
 
 
 def read_request(body: Any) -> FrontEndRequest:
-    """Read what `useChat` sends: bytes, text or a dict. Raises MalformedRequest.
+    """Parse a `useChat` request: bytes, text or a dict. Raises MalformedRequest.
 
-    An answer to an approval has no place for arguments: they can be in the body, as `approvalArguments`, by the approval's id.
+    Approval responses cannot carry arguments; pass them in the body as `approvalArguments`, by approval id.
     """
     fields, losses = read_body(body), list[Loss]()
     if "messages" not in fields:
@@ -239,17 +239,19 @@ def read_request(body: Any) -> FrontEndRequest:
     arguments = cast(Event, arguments) if isinstance(arguments, dict) else {}
     for number, item in enumerate(items):
         where = f"messages[{number}]"
-        if "parts" not in item:  # of older versions, which have `content`
-            raise MalformedRequest(f"{where} has no parts: it is not of AI SDK 5 or newer")
+        if "parts" not in item:  # from older versions, which have `content`
+            raise MalformedRequest(f"{where} has no parts: AI SDK 5 or newer is required")
         parts = read_items(item["parts"], "parts")
         if item.get("role") == "assistant":
             messages += _read_reply(parts, where, losses)
-            decisions = dict(filter(None, (_read_approval(part, arguments) for part in parts)))  # earlier ones have been used
+            decisions = dict(
+                filter(None, (_read_approval(part, arguments) for part in parts))
+            )  # earlier ones have already been used
         elif (role := item.get("role")) in ("user", "system"):
             messages.append(Message(role, tuple(_read_parts(parts, where, losses, is_reply=False))))
             decisions = {}
         else:
-            losses.append(Loss(f"message of the role {role!r:.40}", where, "only the front end understands it"))
+            losses.append(Loss(f"message with role {role!r:.40}", where, "only the front end understands it"))
     history, prompt = split_prompt(messages)
     last = items[-1] if items else {}
     return FrontEndRequest(
@@ -264,7 +266,7 @@ def read_request(body: Any) -> FrontEndRequest:
 
 
 def rewind(conversation: Conversation, request: FrontEndRequest) -> Conversation:
-    """Return the server's conversation without what the user has removed: a reply to regenerate, what follows an edited prompt.
+    """Return the server's conversation without what the user discarded: a reply to regenerate, or all after an edited prompt.
 
     The client must have sent all of its messages.
     """
@@ -277,7 +279,7 @@ def rewind(conversation: Conversation, request: FrontEndRequest) -> Conversation
 
 
 def _tool_name(part: Event) -> str:
-    """Return the name of the tool of a part; "" for other parts."""
+    """Return a tool part's tool name; "" for other parts."""
     kind = read_text(part, "type")
     return read_text(part, "toolName") if kind == "dynamic-tool" else kind[5:] if kind.startswith("tool-") else ""
 
@@ -292,7 +294,7 @@ def _read_approval(part: Event, arguments: Event) -> tuple[str, Any] | None:
 
 
 def _read_reply(parts: list[Event], where: str, losses: list[Loss]) -> list[Message]:
-    """Return a message of the client as replies with the results of their calls: each step is one."""
+    """Convert a client's message to replies with the results of their calls, one reply per step."""
     steps: list[list[Event]] = [[]]
     for part in parts:
         if part.get("type") == "step-start":
@@ -314,7 +316,7 @@ def _read_reply(parts: list[Event], where: str, losses: list[Loss]) -> list[Mess
 
 
 def _read_parts(parts: list[Event], where: str, losses: list[Loss], *, is_reply: bool = True) -> list[Block]:
-    """Return the content of a message. Only a reply has reasoning and calls, whatever a client sends."""
+    """Convert a message's content. Only replies may have reasoning and calls, whatever a client sends."""
     blocks: list[Block] = []
     for part in parts:
         kind = read_text(part, "type")
@@ -332,12 +334,12 @@ def _read_parts(parts: list[Event], where: str, losses: list[Loss], *, is_reply:
                 raw = None if arguments is not None else input if isinstance(input, str) else dumps_text(input)
                 blocks.append(ToolCall(read_text(part, "toolCallId"), name, arguments, raw=raw))
         elif not kind.startswith("data-toolglot-"):
-            losses.append(Loss(f"part of the type {kind!r:.60}", where, "only the front end understands it"))
+            losses.append(Loss(f"part of type {kind!r:.60}", where, "only the front end understands it"))
     return blocks
 
 
 def _is_file(value: object) -> bool:
-    """Return whether a value is a file as `_encode_outcome` sends it."""
+    """Return whether a value is a file in the form that `_encode_outcome` sends."""
     match value:
         case {"mediaType": str(), "url": str(url)}:
             return bool(url) and len(cast(Event, value)) == 2
