@@ -124,9 +124,9 @@ def test_a_chat_shows_them_and_sends_a_skill(project: Path) -> None:
     assert "the skill notes will be sent with the next prompt" in outcome.out
     assert "attached: skill notes in" in outcome.out
     assert "did you mean 'notes'" in outcome.out
-    assert "no skills; they are" in run_cli("chat", stdin="/skills\n/quit\n", TOOLGLOT_INSTRUCTIONS_SKILLS="false").out
+    assert "no skills; add directories" in run_cli("chat", stdin="/skills\n/quit\n", TOOLGLOT_INSTRUCTIONS_SKILLS="false").out
     for words in (["--no-builtin"], ["--builtin", "--deny", "load_skill"]):
         outcome = run_cli("chat", *words, stdin="/context\n/skills\n/skills notes\n/quit\n")
-        assert "models are not told of them" in outcome.out
+        assert "models cannot see them" in outcome.out
         assert "tokens of the list of skills" not in outcome.out
         assert "the skill notes will be sent" in outcome.out

@@ -244,9 +244,7 @@ def read_request(body: Any) -> FrontEndRequest:
         parts = read_items(item["parts"], "parts")
         if item.get("role") == "assistant":
             messages += _read_reply(parts, where, losses)
-            decisions = dict(
-                filter(None, (_read_approval(part, arguments) for part in parts))
-            )  # earlier ones have already been used
+            decisions = dict(filter(None, (_read_approval(part, arguments) for part in parts)))  # earlier ones have been used
         elif (role := item.get("role")) in ("user", "system"):
             messages.append(Message(role, tuple(_read_parts(parts, where, losses, is_reply=False))))
             decisions = {}

@@ -230,7 +230,7 @@ def _find_key_origin(profile: Profile, settings: Settings) -> str | None:
 
 
 def _describe_instructions(settings: Settings, workspace: Root, problems: list[str]) -> dict[str, str]:
-    """Describe the files and skills that models are told of."""
+    """Describe the instruction files and skills that models see."""
     if not settings.instructions.enabled:
         return {"AGENTS.md and skills": "off: instructions.enabled is false"}
     try:

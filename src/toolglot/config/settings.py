@@ -187,14 +187,14 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstructionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What models are told of instructions in files: AGENTS.md and Agent Skills. A project's count once it is trusted."""
+    """Instructions for models in files: AGENTS.md and Agent Skills. A project's are used once it is trusted."""
 
     enabled: Annotated[bool, Setting(flag="--no-instructions")] = True
-    """false: neither your own instructions and skills are used nor those of the project."""
+    """false: neither your own nor the project's instructions and skills are used."""
     files: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-    """Names of files with instructions, from the workspace up to the top of its repository; the first in a directory counts."""
+    """Names of instruction files, from the workspace up to the root of its repository; the first in each directory is used."""
     max_chars: Annotated[int, Meta(ge=100)] = 40_000
-    """Maximum characters of one file."""
+    """Maximum characters per file."""
     skills: bool = True
     """false: no skills are listed or loaded."""
 

@@ -250,9 +250,8 @@ class McpToolServer:
         opening = self._sessions.get(connection)
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
             opening = self._sessions[connection] = asyncio.create_task(self._open_session(connection is not None))
-            opening.add_done_callback(
-                lambda task: task.cancelled() or task.exception()
-            )  # whoever waits for it gets the exception
+            # Marks the exception as retrieved: those who wait for the task get it.
+            opening.add_done_callback(lambda task: task.cancelled() or task.exception())
             if connection is not None:
                 connection.exit_stack.push_async_callback(self._close_session, connection)
         return opening

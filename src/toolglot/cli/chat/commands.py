@@ -234,9 +234,9 @@ async def show_skills(chat: "Chat", name: str) -> None:
     for problem in chat.instructions.problems:
         screen.note(problem, "yellow")
     if not skills:
-        screen.note("no skills; they are directories with a SKILL.md in .agents/skills of the project or your home", "dim")
+        screen.note("no skills; add directories with a SKILL.md to .agents/skills in the project or your home directory", "dim")
     elif not any(skill.is_listed for skill in skills.values()):
-        screen.note("models are not told of them: that needs the built-in tool load_skill (try --builtin)", "yellow")
+        screen.note("models cannot see them: that needs the built-in tool load_skill (try --builtin)", "yellow")
 
 
 @command(
