@@ -15,7 +15,7 @@ from toolglot.errors import ToolglotError, UnknownName, UsageError
 
 # command -> the module of toolglot.cli in which it is a click command of that name, and the first line of its help
 COMMANDS = {
-    "acp": ("acp", "Serve an editor that speaks the Agent Client Protocol, over stdin and stdout."),
+    "acp": ("acp", "Serve an editor that supports the Agent Client Protocol, over stdin and stdout."),
     "call": ("call", "Run a tool as a model would."),
     "chat": ("chat.launch", "Chat with a model that can call tools."),
     "check": ("check", "Report what providers would reject or lose of your tools."),
@@ -26,7 +26,7 @@ COMMANDS = {
     "doctor": ("doctor", "Check the installation, configuration, keys and sandbox."),
     "login": ("login", "Store a key in the system keyring, or sign in to Copilot."),
     "logout": ("login", "Delete a key or sign-in stored by `login`."),
-    "mcp": ("mcp", "Manage MCP servers, or be one."),
+    "mcp": ("mcp", "Manage MCP servers, or run as one."),
     "models": ("models", "Show the limits and features of providers and models."),
     "run": ("run", "Run one prompt with tools and print the answer."),
     "simulate": ("simulate", "Serve a simulator of every provider."),

@@ -184,7 +184,7 @@ def test_a_client_never_starts_a_server_without_its_sandbox(tmp_path: Path, leve
     pytest.importorskip("mcp")
     server = McpServer(command=sys.executable, args=("-c", "open('started', 'w')"), cwd=str(tmp_path), sandbox=True)
     with McpServers({"x": server}) as servers:
-        assert "it has to run in a sandbox" in servers.status()[0].error
+        assert "it must run in a sandbox" in servers.status()[0].error
     assert not (tmp_path / "started").exists()
     sandbox = ServerSandbox(Workspace(tmp_path), ShellOptions(level=level), tmp_path / "state")
     with McpServers({"x": server}, launch=sandbox) as servers:
