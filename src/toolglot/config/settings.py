@@ -35,9 +35,9 @@ __all__ = [
 NoLimit = Literal["none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 TrustRule = Literal["free", "add", "lower", "subset", "superset", "enable", "trusted"]
-"""What a project's file may do to a setting before its directory is trusted.
+"""How a project's file may change a setting before its directory is trusted.
 
-free: anything · add: set what is not set yet · lower: decrease a limit · subset: remove names from a list · superset: add names
+free: anything · add: set it if it is unset · lower: decrease a limit · subset: remove names from a list · superset: add names
 to a list · enable: switch it on · trusted: nothing.
 """
 
@@ -53,7 +53,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     is_secret: bool = False
     """Its values are never shown."""
     allows_empty: bool = False
-    """The empty string is a value."""
+    """The empty string is a valid value."""
     zero_is_unlimited: bool = False
     """For `lower`: 0 allows more than any other number."""
 
@@ -80,46 +80,46 @@ class PolicySettings(ToolFilter, frozen=True, kw_only=True):
 
     ask: Annotated[tuple[Effect, ...] | None, _SUPERSET] = None
     """Effects that need approval: read, write, execute, network; a tool's own declaration takes precedence. Unset: in a
-    conversation, built-in tools and those of MCP servers ask before they do more than read; other tools if they say so."""
+    conversation, built-in and MCP tools need approval for everything but reading; other tools, if they declare it."""
     approve: tuple[str, ...] = ()
-    """Rules for calls that run without approval: `shell(pytest *)`, `write(src/**)`, `web_open(docs.python.org)`, or the name
-    of a tool."""
+    """Rules for calls that run without approval: `shell(pytest *)`, `write(src/**)`, `web_open(docs.python.org)`, or a tool's
+    name."""
     max_iterations: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_iterations
-    """Maximum requests with tools for one prompt."""
+    """Maximum requests with tools per prompt."""
     timeout: Annotated[_Positive | NoLimit, _LOWER] = _DEFAULT_CONFIG.timeout or "none"
-    """Seconds for one tool call."""
+    """Maximum seconds per tool call."""
     run_timeout: Annotated[_Positive | NoLimit, _LOWER] = "none"
-    """Seconds for the whole answer to one prompt."""
+    """Maximum seconds for the complete answer to a prompt."""
     max_parallel: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_parallel
-    """Maximum tool calls that run at the same time."""
+    """Maximum tool calls running at the same time."""
     max_uses: Annotated[dict[str, Annotated[int, Meta(ge=0)]], _LOWER] = {}
-    """Maximum calls of one tool in a conversation."""
+    """Maximum calls per tool in a conversation."""
     max_per_minute: Annotated[dict[str, Annotated[int, Meta(ge=0)]], _LOWER] = {}
-    """Maximum calls of one tool within a minute of a conversation."""
+    """Maximum calls per minute of one tool in a conversation."""
     max_requests_per_minute: Annotated[dict[str, _Count], _LOWER] = {}
-    """Maximum requests to a provider, or to a model (`PROVIDER:MODEL`, a pattern), within a minute; others wait."""
+    """Maximum requests per minute to a provider or a model (`PROVIDER:MODEL`, or a pattern); further requests wait."""
     max_tokens_per_minute: Annotated[dict[str, _Count], _LOWER] = {}
-    """Maximum tokens that a provider or a model receives and sends within a minute; further requests wait."""
+    """Maximum tokens per minute, input and output, for a provider or a model; further requests wait."""
     max_result: Annotated[int, Meta(ge=100), _LOWER] = _DEFAULT_CONFIG.max_result
-    """Maximum characters of one result that the model sees; it can fetch the rest with a handle."""
+    """Maximum characters per result that the model sees; it can fetch the rest with a handle."""
     max_tokens: Annotated[_Count | NoLimit, _LOWER] = "none"
-    """Maximum tokens for one prompt, input and output."""
+    """Maximum tokens per prompt, input and output."""
     max_cost: Annotated[_Positive | NoLimit, _LOWER] = "none"
-    """Maximum US dollars for one prompt, if the model's price is known."""
+    """Maximum US dollars per prompt, if the model's price is known."""
     max_repeats: Annotated[int, Meta(ge=0), Setting(trust="lower", zero_is_unlimited=True)] = _DEFAULT_CONFIG.max_repeats
-    """When the same call returned the same result this many times, remind the model; after twice as many, refuse it, and
-    then end the run; 0: never."""
+    """Remind the model when the same call has returned the same result this many times; after twice as many, refuse the
+    call, and then end the run. 0: never."""
     on_error: ToolErrorHandling = _DEFAULT_CONFIG.on_error
     """When a call fails: continue (tell the model), retry, or abort."""
     keep_env: tuple[str, ...] = ()
-    """Variables with keys that tools may see; all others are removed from the environment."""
+    """Environment variables with keys that tools may see; all other keys are removed from the environment."""
 
 
 class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to generate; unset: the provider's default."""
+    """Generation options; unset: the provider's default."""
 
     max_tokens: _Count | None = None
-    """Maximum tokens of one reply."""
+    """Maximum tokens per reply."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     """Sampling temperature."""
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -131,22 +131,22 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What applies to one provider only."""
+    """Settings for one provider only."""
 
     base_url: str | None = None
-    """Another address: a proxy, or a server of your own."""
+    """A different base URL, for a proxy or your own server."""
     key_env: str | None = None
-    """The variable that holds the key, if it is not the provider's usual one."""
+    """The environment variable that contains the key, if not the provider's usual one."""
     headers: Annotated[dict[str, str], Setting(is_secret=True, allows_empty=True)] = {}
     """Headers to send with every request."""
     url_parameters: dict[str, str] = {}
     """Values for the placeholders in the provider's URL: resource, version, project, location."""
     parallel: Annotated[bool | None, _FREE] = None
-    """false: one tool call at a time."""
+    """false: the model makes one tool call at a time."""
     strict: Annotated[bool, Setting(trust="enable")] = False
     """Raise an error if a request would lose something."""
     text_calls: bool | None = None
-    """Whether to read tool calls that the server leaves in the text of a reply; unset: with local and compatible servers."""
+    """Whether to parse tool calls that the server leaves in the reply's text; unset: only for local and compatible servers."""
     tools: ToolFilter = ToolFilter()
     generation: Annotated[GenerationSettings, _FREE] = GenerationSettings()
 
@@ -155,39 +155,39 @@ class BuiltinSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The built-in tools: files, search, commands, the web."""
 
     enabled: bool | None = None
-    """true or false; unset: with every model except the simulator."""
+    """Whether to offer the built-in tools; unset: with every model except the simulator."""
     root: str | None = None
-    """The directory they work in; unset: the current one."""
+    """The directory that the tools work in; unset: the current directory."""
     read: tuple[str, ...] = ()
-    """Other directories that may be read."""
+    """Additional directories that may be read."""
     write: tuple[str, ...] = ()
-    """Other directories that may be read and written."""
+    """Additional directories that may be read and written."""
     unprotected: tuple[str, ...] = ()
-    """Protected names that may be changed anyway, such as .vscode or .git: other programs run what these contain."""
+    """Protected names that may be changed anyway, such as .vscode or .git. Other programs run code from these files."""
     visible: tuple[str, ...] = ()
-    """Paths in the home directory that commands may read, besides toolchains, such as ~/.m2/settings.xml."""
+    """Paths in the home directory that commands may read in addition to toolchains, such as ~/.m2/settings.xml."""
     require_read: bool = True
-    """A file must be read before it is changed, unless the model's own agent does not ask for that."""
+    """A file must be read before it is changed, unless the model's own agent does not require this."""
     shared_memory: bool = False
-    """Whether all projects share the notes of the tool `memory`; by default, each directory has its own."""
+    """Whether all projects share the notes of the `memory` tool; by default, each directory has its own notes."""
     network: bool = False
     """Whether commands may use the network."""
     sandbox: Annotated[bool, Setting(flag="--no-sandbox")] = True
-    """false: commands run without a sandbox, with all your rights."""
+    """false: commands run without a sandbox, with your full permissions."""
     browser: str | None = None
-    """The Chrome or Chromium program; unset: detected, "none": pages are fetched without a browser."""
+    """The Chrome or Chromium executable; unset: detected automatically; "none": pages are fetched without a browser."""
     allow_private: tuple[str, ...] = ()
-    """Hosts and networks that may be opened although they are not public, such as localhost:8000."""
+    """Non-public hosts and networks that may be opened, such as localhost:8000."""
     searxng_url: str | None = None
-    """A SearXNG server to search the web with."""
+    """The URL of a SearXNG server for web searches."""
     brave_key_env: str = "BRAVE_API_KEY"
-    """The variable with a Brave Search key."""
+    """The environment variable that contains a Brave Search key."""
     tavily_key_env: str = "TAVILY_API_KEY"
-    """The variable with a Tavily key."""
+    """The environment variable that contains a Tavily key."""
 
 
 class InstructionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Instructions for models in files: AGENTS.md and Agent Skills. A project's are used once it is trusted."""
+    """Files with instructions for models: AGENTS.md and Agent Skills. A project's files are used once it is trusted."""
 
     enabled: Annotated[bool, Setting(flag="--no-instructions")] = True
     """false: neither your own nor the project's instructions and skills are used."""
@@ -200,48 +200,48 @@ class InstructionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is logged."""
+    """Logging."""
 
     level: Annotated[LogLevel, Setting(flag="--verbose")] = "warning"
     """debug, info, warning or error."""
     file: Annotated[str | None, Setting(flag="--log-file", is_path=True)] = None
-    """A file for JSON lines; unset: stderr."""
+    """A file to which JSON lines are appended; unset: stderr."""
 
 
 class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What `toolglot chat` shows."""
+    """The display of `toolglot chat`."""
 
     thinking: Literal["folded", "shown", "hidden"] = "folded"
     """The model's thinking: folded, shown or hidden."""
     result_lines: Annotated[int, Meta(ge=0)] = 3
-    """Lines of a tool's result to show."""
+    """Number of lines of a tool's result to show."""
 
 
 _SECRETS = Setting(is_secret=True, allows_empty=True)
 
 
 class ServerSettings(McpServer, frozen=True, kw_only=True):
-    """An MCP server, or some settings of one that another file names."""
+    """An MCP server, or settings for a server that another file defines."""
 
     env: Annotated[dict[str, str], _SECRETS] = {}  # noqa: RUF012 - msgspec copies it
-    """Variables for the program, besides a few harmless ones such as PATH; `${NAME}` stands for a variable of yours."""
+    """Variables for the program, in addition to a few harmless ones such as PATH; `${NAME}` inserts one of your variables."""
     headers: Annotated[dict[str, str], _SECRETS] = {}  # noqa: RUF012 - msgspec copies it
-    """Headers to send with every request, such as Authorization; `${NAME}` stands for a variable of yours."""
+    """Headers to send with every request, such as Authorization; `${NAME}` inserts one of your variables."""
     oauth: McpOAuth = McpOAuth()
 
     def __post_init__(self) -> None:
-        """Accept what is incomplete: other files may add to it, and one bad server must not take the others down."""
+        """Accept incomplete servers: other files may complete them, and one bad server must not prevent the others."""
 
 
 class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """MCP servers whose tools models can use."""
 
     enabled: Annotated[bool, Setting(flag="--no-mcp")] = True
-    """false: no servers are started, except those of `--mcp-config`."""
+    """false: start no servers except those from `--mcp-config`."""
     project_files: bool = True
-    """Whether servers in `.mcp.json`, `.vscode/mcp.json` and `.cursor/mcp.json` of a trusted project are started."""
+    """Whether to start the servers in a trusted project's `.mcp.json`, `.vscode/mcp.json` and `.cursor/mcp.json`."""
     servers: dict[str, ServerSettings] = {}
-    """The servers by their names."""
+    """The servers by name."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,24 +250,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model: Annotated[str | None, _FREE] = None
     """PROVIDER:MODEL, or an alias. Unset: the simulator; on the command line, the first provider with a key."""
     aliases: Annotated[dict[str, str], Setting(trust="add")] = {}
-    """Short names for models. A project that is not trusted cannot change yours."""
+    """Short names for models. An untrusted project cannot change yours."""
     fallbacks: Annotated[tuple[str, ...], _FREE] = ()
     """Models to switch to if the chosen one is overloaded or fails."""
     system: Annotated[str | None, Setting(trust="free", allows_empty=True)] = None
     """Instructions for the model."""
     tools: tuple[str, ...] = ()
     """Tools to load: a file, a module, module:object, or the name of a plug-in. Files are relative to the configuration file;
-    modules are found beside it if they are not installed."""
+    modules that are not installed are looked up next to it."""
     facade: Annotated[str, Setting(is_path=True)] = "auto"
-    """How models see the built-in tools: auto (as their own coding agent shows them), the id of a facade,
+    """How models see the built-in tools: auto (as in the model's own coding agent), the id of a facade,
     PROGRAM@VERSION (codex@0.77), a plug-in, a TOML file, or module:object."""
     defer: Annotated[tuple[str, ...], _FREE] = ("auto",)
-    """Tools that a model is shown only when it finds them: auto (all but the built-in ones, if there are too many), all, none,
-    or names, patterns (`crm_*`) and tags."""
+    """Tools that are hidden until the model searches for them: auto (all except the built-in ones, if there are too many), all,
+    none, or names, patterns (`crm_*`) and tags."""
     code_mode: Annotated[Literal["auto", "on", "off", "javascript", "python"], _FREE] = "auto"
-    """Whether models write code that calls the tools: auto (as their own coding agent does), on, off, javascript or python."""
+    """Whether models write code that calls the tools: auto (like their own coding agent), on, off, javascript or python."""
     transport: str | None = None
-    """The name of a plug-in that carries requests to providers; unset: HTTP."""
+    """The name of a plug-in that sends requests to providers; unset: HTTP."""
     audit: Annotated[bool | str, Setting(is_path=True)] = True
     """Log every tool call: true (in the user's state directory), false, or a file."""
     policy: PolicySettings = PolicySettings()
