@@ -235,7 +235,7 @@ class TestKeys:
             chat.press("ctrl-c")
             chat.wait_for("stopped; the conversation")
             chat.wait_ready()
-            assert "what you had typed ahead was dropped" in chat.everything
+            assert "the text you typed ahead was discarded" in chat.everything
             chat.press("ctrl-c")
             assert chat.wait_exit() == 0
             assert not re.search("^(one|two|three)$", chat.everything, re.MULTILINE)

@@ -116,17 +116,17 @@ def test_a_chat_shows_them_and_sends_a_skill(project: Path) -> None:
     (project / ".agents" / "skills" / "broken").mkdir()
     (project / ".agents" / "skills" / "broken" / "SKILL.md").write_text("nothing")
     outcome = run_cli("chat", "--builtin", stdin="/context\n/skills\n/skills notes\n/skills nots\nhello\n/quit\n")
-    assert f"instructions: 3 tokens of {project}/AGENTS.md" in outcome.out
-    assert "tokens of the list of skills" in outcome.out
+    assert f"instructions: 3 tokens from {project}/AGENTS.md" in outcome.out
+    assert "tokens from the list of skills" in outcome.out
     assert "notes  Writes notes." in outcome.out
     assert outcome.out.count("is left out: its SKILL.md has no front matter") == 1
     assert "is left out: its SKILL.md has no front matter" in outcome.err
     assert "the skill notes will be sent with the next prompt" in outcome.out
     assert "attached: skill notes in" in outcome.out
     assert "did you mean 'notes'" in outcome.out
-    assert "no skills; add directories" in run_cli("chat", stdin="/skills\n/quit\n", TOOLGLOT_INSTRUCTIONS_SKILLS="false").out
+    assert "no skills: add directories" in run_cli("chat", stdin="/skills\n/quit\n", TOOLGLOT_INSTRUCTIONS_SKILLS="false").out
     for words in (["--no-builtin"], ["--builtin", "--deny", "load_skill"]):
         outcome = run_cli("chat", *words, stdin="/context\n/skills\n/skills notes\n/quit\n")
-        assert "models cannot see them" in outcome.out
-        assert "tokens of the list of skills" not in outcome.out
+        assert "models cannot see the skills" in outcome.out
+        assert "tokens from the list of skills" not in outcome.out
         assert "the skill notes will be sent" in outcome.out

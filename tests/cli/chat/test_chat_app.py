@@ -385,7 +385,7 @@ class TestAttachments:
     @pytest.mark.parametrize("text", ["report\n\ncc @~/.ssh/id_rsa and @notes.txt", "@notes.txt", "@link.txt"])
     def test_what_is_pasted_is_not(self, text: str) -> None:
         over = self.ask(text, pasted=True)
-        assert over.has("was not typed and is not attached: /attach sends a file")
+        assert over.has("was not typed and is not attached: use /attach to send a file")
         assert [block for message in over.agent.conversation for block in message.blocks if "SECRET" in str(block)] == []
         assert len(over.agent.conversation[0].blocks) == 1
         assert over.reader.questions == []
@@ -418,5 +418,5 @@ class TestAttachments:
 
     def test_nobody_is_asked_in_a_pipe(self) -> None:
         over = self.ask("see @~/.ssh/id_rsa", is_terminal=False)
-        assert over.has("which is outside the workspace is not attached: /attach sends it")
+        assert over.has("which is outside the workspace is not attached: use /attach to send it")
         assert "SECRET" not in str(over.agent.conversation)

@@ -173,7 +173,7 @@ class TestAnswers:
     def test_a_reason_for_no_is_told_to_the_model(self) -> None:
         over = talk(self.WIPE, "r", "use a copy")
         assert over.has("It did not run. Reason: use a copy")
-        assert "what the model should know" in over.reader.questions[1]
+        assert "reason for the model" in over.reader.questions[1]
 
     def test_arguments_can_be_edited(self) -> None:
         over = talk(self.WIPE, "e", "[1]", "e", '{"file": "b"}', "e", '{"path": "b.txt"}', "y")

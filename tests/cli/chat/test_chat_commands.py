@@ -93,7 +93,7 @@ def test_chat_continues_after_any_line(line: str) -> None:
         (["/load nowhere.jsonl"], ["cannot read the conversation 'nowhere.jsonl'"]),
         (["/attach nowhere"], ["cannot read attachment 'nowhere'"]),
         ([SAY, "/context"], ["tokens of", "in the next request"]),
-        ([SAY, "/context"], ["context window: 200,000 tokens, 1", " of them for a request; when it is full: "]),
+        ([SAY, "/context"], ["context window: 200,000 tokens, 1", " available for a request; when it is full: "]),
         ([SAY, 'call add {"a": 1, "b": 2}', "/undo"], ["removed 'call add", "3 messages after it"]),
         ([SAY, 'call add {"a": 1, "b": 2}', "/undo"], ["the effects of its tools are not undone"]),
         ([SAY, "/undo"], ["and 1 message after it"]),
@@ -222,7 +222,7 @@ class TestTools:
         shown = {line.split(" ")[0]: line for line in over.lines}
         assert shown["add"].endswith(" in code")
         assert not shown["run_code"].endswith(" in code")
-        assert over.has("the model writes python that calls those marked with: in code")
+        assert over.has("the model calls tools marked 'in code' from python")
         assert over.has('"name": "run_code"')
         assert over.has('"name": "add"')
         over = talk('call search_tools {"query": "numbers"}', "/tools", tools=[add, wipe], defer=("all",))
@@ -241,8 +241,8 @@ class TestSaveAndLoad:
     def test_saved_conversation_can_be_loaded(self, tmp_path: Path) -> None:
         file = tmp_path / "new directory" / "chat.jsonl"
         over = talk(SAY, f"/save {file}", "/new", f"/load {file}", "say more")
-        assert not over.has("it was saved with")
-        assert talk(f"/load {file}", model="simulator:xai").has("it was saved with simulator:anthropic/", ": /model simulator:")
+        assert not over.has("saved with")
+        assert talk(f"/load {file}", model="simulator:xai").has("saved with simulator:anthropic/", ": use /model simulator:")
         assert over.has("saved 2 messages to")
         assert over.has("started a new conversation")
         assert over.has("loaded 2 messages; your last prompt was 'say hello'")

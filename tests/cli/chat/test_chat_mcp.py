@@ -105,7 +105,7 @@ def test_resources_are_attachments(make_servers: MakeServers) -> None:
     over = talk("what is @local:note://1?", "mail me@local:x and @other:note://1", pasted, servers=servers)
     assert user_texts(over.chat)[:2] == ["what is [note://1]?", "[note://1]\nthe note"]
     assert user_texts(over.chat)[2] == "mail me@local:x and @other:note://1"
-    assert over.has("send the resource note://1 of the MCP server local")
+    assert over.has("send the resource note://1 from the MCP server local")
     assert "the note" not in user_texts(over.chat)[3:]
     assert over.has("attached: note://1")
 

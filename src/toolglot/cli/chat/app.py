@@ -48,13 +48,13 @@ class Chat:
     ) -> None:
         self.setup, self.agent, self.screen, self.reader, self.keyboard = setup, agent, screen, reader, keyboard
         self.attachments: list[Text | Media] = []
-        self._last_attachments: list[Text | Media] = []  # restored if the prompt they were sent with is taken back
-        self._last_mentions: set[Path] = set()  # the files that the last prompt mentioned and that were attached
-        self._resendable: set[Path] = set()  # those of a prompt that was taken back: it need not be typed again
+        self._last_attachments: list[Text | Media] = []  # restored if the prompt they were sent with is withdrawn
+        self._last_mentions: set[Path] = set()  # files that the last prompt mentioned and that were attached
+        self._resendable: set[Path] = set()  # those of a withdrawn prompt: it need not be typed again
         self.begin_conversation: Callable[[], object] = lambda: None
-        """Ends what the tools of the last conversation still run."""
+        """Ends everything that the last conversation's tools are still running."""
         self.instructions = Instructions()
-        """What the system prompt has of AGENTS.md and skills."""
+        """The AGENTS.md files and skills in the system prompt."""
         self.mcp = ChatServers(self, None)
         self.is_leaving = False
         self._turn_task: asyncio.Task[None] | None = None
@@ -128,12 +128,12 @@ class Chat:
             # A text file is a text block that starts with its name in brackets.
             names = [block.name if isinstance(block, Media) else block.text[1:].partition("]")[0] for block in files]
             self.screen.note(f"attached: {', '.join(names)}", "dim")
-        self._turn_task = asyncio.create_task(self.mcp.wait())  # which Ctrl-C stops
+        self._turn_task = asyncio.create_task(self.mcp.wait())  # Ctrl-C stops it
         await asyncio.wait({self._turn_task})
         await self._run_turn(self.agent.stream([*prompt, *files]))
 
     async def _attach_mentions(self, text: str) -> tuple[str, list[Text | Media]]:
-        """Return a prompt and the files that it mentions. Pasted text attaches nothing by itself. Raises UsageError."""
+        """Return a prompt and the files that it mentions. Pasted text alone attaches nothing. Raises UsageError."""
         prompt, files = text, list[Text | Media]()
         resendable, self._resendable, self._last_mentions = self._resendable, set[Path](), set[Path]()
         root = os.path.realpath(os.path.expanduser(self.setup.settings.builtin.root or "."))
@@ -143,14 +143,14 @@ class Chat:
             is_inserted = not is_resent and any(mention.text in inserted for inserted in self.reader.inserted)
             if is_inserted and not mention.is_prompt:
                 if mention.path is not None:
-                    self.screen.note(f"{mention.text} was not typed and is not attached: /attach sends a file", "yellow")
+                    self.screen.note(f"{mention.text} was not typed and is not attached: use /attach to send a file", "yellow")
             elif mention.path is None:
-                self.screen.note(f"no such file: {mention.text[1:]!r}; it is sent as text", "yellow")
+                self.screen.note(f"no such file: {mention.text[1:]!r}; sent as text", "yellow")
             else:
                 is_outside = not is_resent and not path.is_relative_to(root)
                 place = f"{path}, which is outside the workspace" if is_outside else str(path)
                 if (is_inserted or is_outside) and not self.keyboard.is_terminal:
-                    self.screen.note(f"{place} is not attached: /attach sends it", "yellow")
+                    self.screen.note(f"{place} is not attached: use /attach to send it", "yellow")
                     continue
                 if (is_inserted or is_outside) and not await self.confirm(f"send the file {place}"):
                     continue
@@ -187,7 +187,7 @@ class Chat:
         if turn.cancelled():
             self.screen.note("stopped; the conversation is valid and can continue", "yellow")
             if self.reader.drop_typeahead():
-                self.screen.note("what you had typed ahead was dropped", "dim")
+                self.screen.note("the text you typed ahead was discarded", "dim")
         elif (error := turn.exception()) is not None:
             if not isinstance(error, ToolglotError):
                 raise error
@@ -195,9 +195,9 @@ class Chat:
             # If nothing was answered, remove the prompt, so that the next one does not follow another user message.
             if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
                 self.agent.undo()
-            if is_prompt and len(self.agent.conversation) == length:  # also if the agent took back what a provider refused
+            if is_prompt and len(self.agent.conversation) == length:  # also if the agent withdrew what a provider rejected
                 self.attachments, self._resendable = self._last_attachments, self._last_mentions
-                self.screen.note("the prompt was removed from the conversation: press Up to edit it and send it again", "dim")
+                self.screen.note("the prompt was removed from the conversation: press Up to edit and resend it", "dim")
 
     async def approve(self, approval: ApprovalRequest) -> Decision:
         """Ask the user to approve a call."""
@@ -220,7 +220,7 @@ class Chat:
                         case "show":
                             is_complete = show_approval(approval, self.screen, show_all=True)
                         case "reason":
-                            return Deny(await self.reader.read_answer("  what the model should know: "))
+                            return Deny(await self.reader.read_answer("  reason for the model: "))
                         case "edit":
                             edited = await self.reader.read_answer("  arguments: ", edited)
                             return Allow(self._parse_arguments(approval, edited), ask_again=True)
@@ -254,7 +254,7 @@ class Chat:
 
     @asynccontextmanager
     async def _take_screen(self) -> AsyncGenerator[None]:
-        """Hold back everything else while the user is asked: other output, and the questions of calls that run in parallel."""
+        """Hold back everything else while the user is asked: other output, and questions from parallel calls."""
         async with self.question_lock:
             with self.screen.pause():
                 yield
@@ -301,7 +301,7 @@ class Chat:
         hint = f"; your last prompt was {shorten(prompts[-1], 60)!r}" if prompts else ""
         self.screen.note(f"loaded {len(self.agent.conversation)} messages{hint}", "green")
         if self.agent.has_pending_run and not is_intact(saved):
-            self.screen.note(f"! {CHANGED_SINCE_SAVED}: look closely at what it wants to run", "bold red")
+            self.screen.note(f"! {CHANGED_SINCE_SAVED}: check carefully what it wants to run", "bold red")
 
     async def resume_pending(self) -> None:
         """Resume a run that waits for approvals."""

@@ -43,7 +43,7 @@ def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool =
 
 
 def print_approvals(approvals: Iterable[ApprovalRequest]) -> None:
-    """Print all of some requests to stderr."""
+    """Print requests in full to stderr."""
     for approval in approvals:
         show_approval(approval, Screen(PlainConsole(sys.stderr), ChatSettings()), show_all=True)
 
@@ -54,7 +54,7 @@ def describe_approval(approval: ApprovalRequest) -> list[Line]:
         return _color_diff(approval.preview)
     lines: list[Line] = []
     if approval.preview_error:
-        lines.append(Line(f"  as things are now, this fails: {_escape_line(approval.preview_error)}", "yellow"))
+        lines.append(Line(f"  this would currently fail: {_escape_line(approval.preview_error)}", "yellow"))
     for name, value in approval.arguments.items():
         text = value if isinstance(value, str) else dumps_text(value)
         if "\n" in text:

@@ -71,7 +71,7 @@ def find_command(text: str) -> tuple[Command, str] | None:
     if not text.startswith("/") or text.startswith("//"):
         return None
     word, _, argument = text[1:].partition(" ")
-    word = "quit" if word == "exit" else word  # what other chats call it
+    word = "quit" if word == "exit" else word  # as in other chats
     if word in COMMANDS:
         return COMMANDS[word], argument.strip()
     if "/" in word or "\n" in word or (word and os.path.exists(f"/{word}")):  # a path, not a command
@@ -99,7 +99,7 @@ async def show_help(chat: "Chat", argument: str) -> None:
 
 
 @command(
-    "model [NAME]", "switch to another model and show what it loses", lambda chat: complete_models(chat.setup.settings.aliases)
+    "model [NAME]", "switch to another model and show what is lost", lambda chat: complete_models(chat.setup.settings.aliases)
 )
 async def switch_model(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
@@ -107,7 +107,7 @@ async def switch_model(chat: "Chat", name: str) -> None:
         screen.note(f"{agent.model} ({agent.engine.profile.wire})")
         for alias, model in chat.setup.settings.aliases.items():
             screen.note(f"  {alias}: {model}", "dim")
-        screen.note("/model PROVIDER:MODEL continues with another one", "dim")
+        screen.note("use /model PROVIDER:MODEL to switch models", "dim")
         return
     previous = agent.engine
     engine = chat.setup.engine(chat.setup.resolve_model(name))
@@ -121,10 +121,10 @@ async def switch_model(chat: "Chat", name: str) -> None:
     if not losses:
         screen.note("  nothing in the conversation is lost", "dim")
     for text, count in losses.items():
-        screen.note(f"  lost {count} times {text}" if count > 1 else f"  lost {text}", "yellow")
+        screen.note(f"  lost {count} times: {text}" if count > 1 else f"  lost: {text}", "yellow")
 
 
-@command("tools [NAME]", "list the tools (crm_*: those that match), or show one as it is sent", complete_tools)
+@command("tools [NAME]", "list the tools (crm_*: matching ones), or show one as it is sent", complete_tools)
 async def show_tools(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if name and "*" not in name:
@@ -139,7 +139,7 @@ async def show_tools(chat: "Chat", name: str) -> None:
         if not known.intersection((definition.name, definition.qualified_name))
     ]
     if not rows:
-        screen.note("no tools; load some with --tools module:object", "dim")
+        screen.note("no tools: load some with --tools module:object", "dim")
         return
     lines: list[tuple[Line, str, str]] = []
     for tool, names, state, description in rows:
@@ -155,7 +155,7 @@ async def show_tools(chat: "Chat", name: str) -> None:
     counts = [pluralize(len(lines), "tool")]
     counts += [f"{count} {word}" for word in ("deferred", "loaded") if (count := sum(word in state for _, state, _ in lines))]
     if (language := agent.view().code_language) is not None:
-        counts.append(f"the model writes {language} that calls those marked with: in code")
+        counts.append(f"the model calls tools marked 'in code' from {language}")
     screen.note(" · ".join(counts), "dim")
 
 
@@ -178,7 +178,7 @@ def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], 
 
 
 def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
-    """Find definitions as they are sent, by the model's name for a tool or by ours. Raises UnknownName."""
+    """Find definitions as they are sent, by the model's name for a tool or by its own. Raises UnknownName."""
     definitions = {definition.qualified_name: definition for definition in (*agent.visible_tools, *agent.view().inner_tools)}
     if name in definitions:
         return [definitions[name]]
@@ -199,7 +199,7 @@ async def show_context(chat: "Chat", argument: str) -> None:
         bar = "█" * round(tokens / total * width if total else 0)
         screen.note(f"  {bar:{width}} {tokens:>9,}  {part}", "dim")
     for source, tokens in chat.instructions.estimate_tokens(agent.engine.profile.model).items():
-        screen.note(f"  instructions: {tokens:,} tokens of {source}", "dim")
+        screen.note(f"  instructions: {tokens:,} tokens from {source}", "dim")
     if (deferral := agent.deferral) is not None:
         loaded = f"; {pluralize(len(agent.loaded_tools), 'tool')} loaded" if agent.loaded_tools else ""
         screen.note(f"  {deferral.message}{loaded}", "dim")
@@ -208,7 +208,7 @@ async def show_context(chat: "Chat", argument: str) -> None:
     if usage.omitted_messages:
         screen.note(f"  {usage.omitted_messages} older messages are no longer sent", "yellow")
     if usage.window:
-        room = f", {usage.budget:,} of them for a request" if usage.budget else ""
+        room = f", {usage.budget:,} available for a request" if usage.budget else ""
         screen.note(f"  context window: {usage.window:,} tokens{room}; when it is full: {agent.context.when_full}", "dim")
     else:
         screen.note("  the context window is unknown; set a limit with context.budget", "dim")
@@ -234,9 +234,9 @@ async def show_skills(chat: "Chat", name: str) -> None:
     for problem in chat.instructions.problems:
         screen.note(problem, "yellow")
     if not skills:
-        screen.note("no skills; add directories with a SKILL.md to .agents/skills in the project or your home directory", "dim")
+        screen.note("no skills: add directories with a SKILL.md to .agents/skills in the project or your home directory", "dim")
     elif not any(skill.is_listed for skill in skills.values()):
-        screen.note("models cannot see them: that needs the built-in tool load_skill (try --builtin)", "yellow")
+        screen.note("models cannot see the skills without the built-in tool load_skill (try --builtin)", "yellow")
 
 
 @command(
@@ -262,7 +262,7 @@ async def save_conversation(chat: "Chat", name: str) -> None:
 @command("load FILE", "resume a saved conversation")
 async def load_conversation(chat: "Chat", name: str) -> None:
     if not name:
-        raise UsageError("name a file: /load FILE")
+        raise UsageError("specify a file: /load FILE")
     saved, model = read_saved(Path(name))
     try:
         chat.restore(saved)
@@ -270,7 +270,7 @@ async def load_conversation(chat: "Chat", name: str) -> None:
     except MalformedData as e:
         raise UsageError(f"cannot load {name!r}: {e}") from None
     if model not in ("", chat.agent.model):
-        chat.screen.note(f"it was saved with {model}: /model {model} continues with that", "dim")
+        chat.screen.note(f"saved with {model}: use /model {model} to continue with it", "dim")
     await chat.update_context_usage()
     await chat.resume_pending()
 
@@ -299,7 +299,7 @@ async def start_new(chat: "Chat", argument: str) -> None:
 @command("attach PATH", "attach a file to the next prompt")
 async def attach_file(chat: "Chat", name: str) -> None:
     if not name:
-        raise UsageError("name a file: /attach PATH")
+        raise UsageError("specify a file: /attach PATH")
     chat.attachments.append(load_attachment(Path(os.path.expanduser(name.strip("'\"")))))
     chat.screen.note(f"{name} will be sent with the next prompt", "green")
 

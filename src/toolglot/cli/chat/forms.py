@@ -25,7 +25,7 @@ async def answer_form(
     screen.print_rows([Line("? ", "bold yellow").append(reason, "bold"), *(Line(f"    {line}") for line in lines)])
     screen.note("  your answer will be sent to this MCP server", "dim")
     while not (answer := await reader.choose("  y answer · n decline: ", ("yes", "no"))):
-        screen.note("please answer y, n", "dim")
+        screen.note("please answer y or n", "dim")
     return Allow(await fill_form(form, reader.read_answer, screen.note)) if answer == "yes" else Deny()
 
 

@@ -69,7 +69,7 @@ class PipeReader:
                 return text
 
     def drop_typeahead(self) -> bool:
-        """Drop what was typed ahead; return whether there was anything. Here the terminal itself drops it on Ctrl-C."""
+        """Discard what was typed ahead; return whether there was any. Here the terminal itself discards it on Ctrl-C."""
         return False
 
     def print_above(self, show: Callable[[], None]) -> None:
@@ -153,7 +153,7 @@ class TerminalReader:
         return expanded
 
     def _note_insertion(self, buffer: "Buffer") -> None:
-        """Remember what came into the editor otherwise than key by key: a paste, an earlier prompt."""
+        """Remember text that was not typed key by key: a paste, an earlier prompt."""
         old, self._text = self._text, buffer.text
         start = count_shared(old, self._text)
         end = count_shared(old[start:][::-1], self._text[start:][::-1])

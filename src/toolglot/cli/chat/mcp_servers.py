@@ -120,7 +120,7 @@ class ChatServers:
                 continue
             text = text.replace(f"@{server}:{uri}", f"[{uri}]")
             is_inserted = any(match[0] in inserted for inserted in self._chat.reader.inserted)
-            if is_inserted and not await self._chat.confirm(f"send the resource {uri} of the MCP server {server}"):
+            if is_inserted and not await self._chat.confirm(f"send the resource {uri} from the MCP server {server}"):
                 continue
             blocks += await client.read_resource(self._typed_names()[server], uri)
         return text, blocks
@@ -182,7 +182,7 @@ class ChatServers:
 
 
 def describe(servers: CliServers, name: str) -> str:
-    """Return the state of a server, what it is, and its sandbox."""
+    """Return a server's state, name, version and sandbox."""
     status = next(status for status in servers.status() if status.name == name)
     entry = servers.catalog.find(name)
     sandbox = servers.sandbox.label if servers.sandbox is not None and entry is not None and entry.is_sandboxed else ""

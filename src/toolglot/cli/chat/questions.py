@@ -20,7 +20,7 @@ def show_question(question: UserQuestion, screen: Screen) -> None:
         lines.append(line)
     screen.print_rows(lines)
     if question.multi:
-        screen.note("  you can choose several: separate the numbers with commas", "dim")
+        screen.note("  you can choose several options: separate their numbers with commas", "dim")
 
 
 def parse_answer(question: UserQuestion, text: str) -> UserAnswer | None:

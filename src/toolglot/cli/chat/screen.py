@@ -73,7 +73,7 @@ class Screen:
         self.settings = settings or ChatSettings()
         self.folded_texts: list[FoldedText] = []
         self.is_simulated = False
-        """Whether the model is simulated, so that nothing costs anything."""
+        """Whether the model is simulated, so requests are free."""
         self._is_interactive = console.is_terminal and not console.is_dumb_terminal
         self._live: LiveArea | None = None
         self._shown_losses: set[Loss] = set()
@@ -192,7 +192,7 @@ class Screen:
                 self._truncation_notes.add(event.message)
                 self.note(event.message, "yellow")
                 if event.summary:
-                    self.fold("summary of the older part", event.summary)
+                    self.fold("summary of the older messages", event.summary)
             case RunDone():
                 self._show_result(event.result)
             case _:
@@ -360,7 +360,7 @@ class Screen:
             lines.append(_live_line(f"{frame} {card.name}{elapsed}  ", card.progress or arguments, width, "cyan"))
         silence = now - self._last_event_at
         if lines and not cards and silence > _STALL_SECONDS:
-            lines.append(_live_line(f"{frame} nothing new for {silence:.0f} s", "  Ctrl-C to stop", width, "dim"))
+            lines.append(_live_line(f"{frame} no output for {silence:.0f} s", "  Ctrl-C to stop", width, "dim"))
         if not lines and self._is_waiting:
             lines.append(_live_line(f"{frame} waiting {now - self._turn_started_at:.0f} s", "  Ctrl-C to stop", width, "dim"))
         return lines
