@@ -322,7 +322,7 @@ async def test_a_session_continues_with_its_model(tmp_path: Path, note: Path) ->
         await editor.connection.resume_session(session_id=session, cwd=str(note.parent))
         await editor.prompt(session, "/model")
         assert "simulator:gemini" in editor.said
-        assert "the conversation was saved with it" in editor.thoughts
+        assert "the conversation was saved with this model" in editor.thoughts
 
 
 async def test_a_session_is_saved_while_it_runs(tmp_path: Path, note: Path) -> None:

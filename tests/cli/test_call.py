@@ -109,7 +109,7 @@ LINES = "1\tone\n2\ttwo\n"
             ("Bash", {"command": "ls"}),
             2,
             "",
-            "toolglot: Bash is a model's name for shell: call that, or name the model with -m\n",
+            "toolglot: Bash is a model's name for shell: use that name, or choose the model with -m\n",
         ),
         (("Read", None, "-m", "claude-opus-5"), 1, "", "toolglot: [^<]*file_path[^<]*\n"),
         (("read", READ, "-m", "foo:x"), 2, "", "toolglot: unknown provider 'foo'.*\n"),
@@ -161,8 +161,8 @@ def test_tools_of_a_file_or_a_module(name: str, directory: Path) -> None:
     ("name", "message"),
     [
         ("nope.py", "cannot load 'nope.py': .*No such file"),
-        ("listed.py", "'listed.py' has no tools of its own: write listed.py:all"),
-        ("empty", "'empty' has no tools of its own: decorate a function with @tool, or write MODULE:OBJECT"),
+        ("listed.py", "'listed.py' has no top-level tools: write listed.py:all"),
+        ("empty", "'empty' has no top-level tools: decorate a function with @tool, or write MODULE:OBJECT"),
     ],
 )
 def test_files_without_tools(name: str, message: str, directory: Path) -> None:
@@ -239,7 +239,7 @@ class TestApproval:
 
     def test_effects_of_other_tools_need_approval_if_the_configuration_says_so(self) -> None:
         help = " ".join(run_cli("call", "--help").out.split())
-        assert "and so do tools with approval=True; other tools run at once. If policy.ask is configured, it lists" in help
+        assert "as do tools with approval=True; other tools run immediately. If configured, policy.ask lists" in help
         words = ("note", {"text": "hi"}, "--tools", "call_tools:note")
         assert call(*words) == (0, "hi\n", "")
         os.environ["TOOLGLOT_POLICY_ASK"] = "write"
@@ -319,7 +319,7 @@ def test_wrong_usage(words: tuple[str, ...], message: str) -> None:
 
 @pytest.mark.parametrize("words", [("run_code",), ("search_tools", "{}"), ("exec", "text(1)", "-m", "gpt-5.6"), ("exec",)])
 def test_a_tool_that_a_conversation_adds_cannot_be_called(words: tuple[str, ...], directory: Path) -> None:
-    message = f"{words[0]} exists only in a conversation: ask for it with toolglot run or toolglot chat"
+    message = f"{words[0]} exists only in a conversation: use toolglot run or toolglot chat"
     assert run_cli("call", *words) == (2, "", f"toolglot: {message}\n")
     (record,) = call_lines({"id": 1, "tool": words[0]}).records()
     assert record["error"] == {"kind": "validation", "message": message}
@@ -448,7 +448,7 @@ class TestRules:
 
     def test_a_rule_for_no_tool_is_reported(self) -> None:
         outcome = call("read", {"path": "a.txt"}, "--approve", "shel(ls)")
-        assert outcome.err == "toolglot: --approve names 'shel(ls)', but no tool matches it\n"
+        assert outcome.err == "toolglot: --approve names 'shel(ls)', which matches no tool\n"
 
 
 def test_whatever_a_tool_prints_goes_to_stderr() -> None:

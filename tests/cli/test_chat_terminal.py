@@ -281,7 +281,7 @@ class TestWindow:
     def test_the_greeting_names_tools_that_cannot_be_used(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat", "--builtin") as chat:
             chat.wait_ready()
-            assert "without web_search: toolglot doctor says what is missing" in chat.everything
+            assert "web_search not offered: run toolglot doctor to see why" in chat.everything
             chat.leave()
 
     def test_without_colours(self, tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ class TestConvert:
     @pytest.mark.parametrize(
         ("words", "note"),
         [
-            (["--to", "anthropic-messages"], "kept: the model 'gpt-4o'; use --model to name one for anthropic-messages"),
+            (["--to", "anthropic-messages"], "kept the model 'gpt-4o'; use --model to choose one for anthropic-messages"),
             (["--to", "anthropic-messages", "--model", "claude-sonnet-4-5"], ""),
             (["--to", "openai-responses"], ""),
             (["--to", "gemini"], ""),
@@ -332,7 +332,7 @@ class TestConvert:
         assert (code, out, err.count("\n")) == (2, "", 1)
 
     def test_nothing_to_convert(self) -> None:
-        message = "toolglot: the request is empty: name a file, or pipe it in\n"
+        message = "toolglot: the request is empty: specify a file, or pipe the request in\n"
         assert run_cli("convert", "--from", "openai-chat", "--to", "gemini") == (2, "", message)
 
     @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ class TestConvert:
             ({"id": 2}, "request"),
             ({"id": 2, "request": [1]}, "request"),
             ({"id": 2, "request": CHAT, "model": 5}, "model"),
-            ({"id": 2, "request": {"a": 1}}, "this is not the API format openai-chat: it has no 'messages'"),
+            ({"id": 2, "request": {"a": 1}}, "the request is not in the API format openai-chat: it has no 'messages'"),
             ({"id": 2, "request": {"messages": [{"role": "assistant", "content": 5, "tool_calls": [7]}]}}, "shape"),
         ],
         ids=["missing", "array", "model", "another document", "shape"],
@@ -423,7 +423,7 @@ class TestCheck:
         source = "from toolglot import tool\n@tool\ndef f() -> str:\n    'F.'\n    return ''\n"
         (isolated_home / "checked_tools.py").write_text(source)
         assert run_cli("check", "checked_tools", "--for", "claude-sonnet-4-5").out == "ok        claude-sonnet-4-5\n"
-        note = "          note: the catalog does not know this model; these are the limits of its provider\n"
+        note = "          note: this model is not in the catalog; its provider's limits are used\n"
         assert run_cli("check", "checked_tools", "--for", "anthropic:nope").out == f"ok        anthropic:nope\n{note}"
         assert run_cli("check", "no_such").err == "toolglot: cannot load 'no_such': No module named 'no_such'\n"
         assert run_cli("check", "nope.json").err == "toolglot: cannot read 'nope.json': No such file or directory\n"

@@ -205,7 +205,7 @@ def test_keys_are_never_shown(doctor: Doctor) -> None:
         (
             "anthropic:claude-opus-5",
             "",
-            "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or store one with toolglot login anthropic",
+            "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or store a key with toolglot login anthropic",
         ),
         ("anthropic:claude-opus-5", KEY, None),
         ("antropic:claude-opus-5", KEY, "cannot be used: unknown provider 'antropic'"),

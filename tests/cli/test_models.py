@@ -84,7 +84,7 @@ def test_one_model_in_full() -> None:
 def test_what_is_not_known_is_said_so() -> None:
     out = shown("groq:some-model")
     assert out.count("unknown") == 2
-    assert "the catalog does not know this model" in out
+    assert "this model is not in the catalog" in out
     assert "For this model" not in out
 
 

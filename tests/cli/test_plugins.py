@@ -115,7 +115,7 @@ class TestExample:
         failed = run_cli("roll", "--sides", "0")
         assert (failed.code, failed.err) == (2, "toolglot: a die with 0 sides cannot be rolled: use --sides 6\n")
         assert "did you mean 'roll'?" in run_cli("rol").err
-        assert "Commands of plug-ins:\n  roll  toolglot-example-plugin 1.0\n" in run_cli("--help").out
+        assert "Commands from plug-ins:\n  roll  toolglot-example-plugin 1.0\n" in run_cli("--help").out
 
     def test_a_provider_with_its_wire_sign_in_and_transport(self, isolated_home: Path) -> None:
         (isolated_home / "user" / "config.toml").write_text(
@@ -125,7 +125,7 @@ class TestExample:
         assert (outcome.code, outcome.out) == (0, "Here is what came back. roll_dice: [1].\n")
         assert "parrot-lines" in run_cli("models", "parrot:polly").out
         assert "did you mean 'parrot'?" in run_cli("run", "-m", "parot:polly", "hi").err
-        assert "'parrot' is a provider: name a model too" in run_cli("run", "-m", "parrot", "hi").err
+        assert "'parrot' is a provider: add a model" in run_cli("run", "-m", "parrot", "hi").err
         body = run_cli("convert", "--from", "openai-chat", "--to", "parrot-lines", stdin=CHAT_BODY)
         assert json.loads(body.out)["messages"][0]["text"] == "hi", body.err
 

@@ -136,7 +136,7 @@ class TestOutput:
         (directory / "note.txt").write_text("say read from a file")
         outcome = run(*words, **options)
         assert (outcome.code, outcome.out) == (0, out)
-        assert ("the simulator answers" in outcome.err) == ("TOOLGLOT_MODEL" in options)
+        assert ("using the simulator" in outcome.err) == ("TOOLGLOT_MODEL" in options)
 
     def test_piped_input_is_appended_to_the_prompt(self) -> None:
         outcome = run_program("run", "Do this:", stdin="say from a pipe", TOOLGLOT_MODEL="simulator")
@@ -253,7 +253,7 @@ class TestErrors:
             (["-m", "simulatr", "hi"], 2, "did you mean 'simulator'?"),
             (["-m", "gtp-4o", "hi"], 2, "did you mean 'openai:gpt-4o'?"),
             (["-m", "anthropic", "hi"], 2, "no key for Anthropic Messages: set ANTHROPIC_API_KEY"),
-            (["-m", "ollama", "hi"], 2, "'ollama' is a provider: name a model too, ollama:MODEL"),
+            (["-m", "ollama", "hi"], 2, "'ollama' is a provider: add a model, as in ollama:MODEL"),
             (["-m", "anthropic:claude-sonnet-4-5", "hi"], 2, "set ANTHROPIC_API_KEY"),
             (["-m", "compatible:x", "hi"], 2, "needs a base URL"),
             (["-a", "nope.png", "hi"], 2, "cannot read attachment 'nope.png'"),
@@ -323,14 +323,14 @@ class TestConfiguration:
 
     @pytest.mark.untraced
     def test_a_file_that_is_named_but_absent_is_reported(self, directory: Path) -> None:
-        note = "toolglot: TOOLGLOT_CONFIG names '/nowhere/config.toml', which does not exist\n"
+        note = "toolglot: TOOLGLOT_CONFIG is set to '/nowhere/config.toml', which does not exist\n"
         assert run("say hi", "-m", "simulator", TOOLGLOT_CONFIG="/nowhere/config.toml") == (0, "hi\n", note)
 
     def test_rules_that_match_no_tool_are_notes_in_the_words_of_the_file(self, directory: Path) -> None:
         rules = "[policy.max_uses]\nlok = 1\nshell = 2\n[policy.max_per_minute]\nlok = 3\n'web_*' = 1\n'x*' = 1\n"
         (directory / "toolglot.toml").write_text(rules)
         outcome = run_with_tools("say hi")
-        notes = "".join(f"toolglot: a configured rule names '{name}', but no tool matches it\n" for name in ("lok", "x*"))
+        notes = "".join(f"toolglot: a configured rule names '{name}', which matches no tool\n" for name in ("lok", "x*"))
         assert outcome == (0, "hi\n", notes)
 
     def test_alias_is_a_model(self, directory: Path) -> None:

@@ -158,7 +158,7 @@ class TestTools:
     @pytest.mark.parametrize(
         ("flags", "reason"),
         [
-            ({"facade": "codex"}, "the simulator has no built-in tools without --builtin"),
+            ({"facade": "codex"}, "the simulator offers built-in tools only with --builtin"),
             ({"facade": "codex", "builtin": False}, "the built-in tools are disabled"),
             ({"facade": "codex", "builtin": True}, ""),
             ({}, ""),
@@ -204,7 +204,7 @@ class TestModel:
             os.environ[resolve_profile(*model.partition(":")[::2]).key_env[0]] = "test-key"
         cli_setup = prepare(Flags())
         assert cli_setup.model == (*DEFAULT_MODELS, "simulator")[index]
-        assert ("there is a key" if index < len(DEFAULT_MODELS) else "TOOLGLOT_MODEL") in cli_setup.model_reason
+        assert ("a key for this one was found" if index < len(DEFAULT_MODELS) else "TOOLGLOT_MODEL") in cli_setup.model_reason
         assert "test-key" not in cli_setup.model_reason
 
     def test_named_model_has_no_reason(self) -> None:

@@ -163,10 +163,10 @@ class TestProjects:
 
 class TestErrors:
     @pytest.mark.parametrize(("text", "line", "said"), [
-        ("model = ", "line 1, column 9", "this is not TOML: Invalid value"),
-        ('a = 1\nmodel "x"', "line 2, column 7", "this is not TOML: Expected '=' after a key in a key/value pair"),
-        ('system = """\nnever', "line 2, column 6", "this is not TOML: "),
-        ("[policy]\n[policy]\n", "line 2, column 8", "this is not TOML: "),
+        ("model = ", "line 1, column 9", "invalid TOML: Invalid value"),
+        ('a = 1\nmodel "x"', "line 2, column 7", "invalid TOML: Expected '=' after a key in a key/value pair"),
+        ('system = """\nnever', "line 2, column 6", "invalid TOML: "),
+        ("[policy]\n[policy]\n", "line 2, column 8", "invalid TOML: "),
         ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
         ("\n[policy]\nmax_iteration = 3", "line 3", "no setting 'policy.max_iteration'; did you mean 'policy.max_iterations'"),
         ("max_iterations = 3", "line 1", "there is no setting 'max_iterations'; did you mean 'policy.max_iterations'?"),
@@ -245,7 +245,7 @@ class TestErrors:
 
     def test_the_line_that_is_not_utf_8_is_named(self, home: Home) -> None:
         home.user_file.write_bytes(b'model = "x"\nsystem = "\xff"\n')
-        with pytest.raises(UsageError, match=r"config\.toml, line 2: this is not UTF-8; save the file as UTF-8$"):
+        with pytest.raises(UsageError, match=r"config\.toml, line 2: not UTF-8; save the file as UTF-8$"):
             read_configuration(directory=home.project)
 
     def test_an_unreadable_file_is_named(self, home: Home) -> None:
@@ -257,14 +257,14 @@ class TestErrors:
         ("#" * 64_001, "larger than 64,000 bytes"),
         (f"a = {'[' * 60_000}", "is nested too deeply"),
         # tomllib would need gigabytes for each of these
-        (f"aliases{'.a' * 30_000} = 1", "a key of more than 20 parts"),
-        (f"[a{' . a' * 12_000}]", "a key of more than 20 parts"),
-        ('["a b"' + '."a\\" b"' * 6_000 + "]", "a key of more than 20 parts"),
-        (f"x = {{a{'.a' * 30_000} = 1}}", "a key of more than 20 parts"),
-        (f'x = {{s = """a"""", a{".a" * 30_000} = 1, t = "b"}}', "a key of more than 20 parts"),
-        (f"x = {{s = '''a'''', a{'.a' * 30_000} = 1, t = 'b'}}", "a key of more than 20 parts"),
-        ("fallbacks = [" + '"a",' * 1_001 + "]", "line 1: fallbacks is one entry too many: at most 1,000 are read"),
-        ("\n".join(f'aliases.a{i} = "b"' for i in range(1_002)), "line 1002: aliases.a1001 is one entry too many"),
+        (f"aliases{'.a' * 30_000} = 1", "a key with more than 20 parts"),
+        (f"[a{' . a' * 12_000}]", "a key with more than 20 parts"),
+        ('["a b"' + '."a\\" b"' * 6_000 + "]", "a key with more than 20 parts"),
+        (f"x = {{a{'.a' * 30_000} = 1}}", "a key with more than 20 parts"),
+        (f'x = {{s = """a"""", a{".a" * 30_000} = 1, t = "b"}}', "a key with more than 20 parts"),
+        (f"x = {{s = '''a'''', a{'.a' * 30_000} = 1, t = 'b'}}", "a key with more than 20 parts"),
+        ("fallbacks = [" + '"a",' * 1_001 + "]", "line 1: fallbacks exceeds the limit of 1,000 entries"),
+        ("\n".join(f'aliases.a{i} = "b"' for i in range(1_002)), "line 1002: aliases.a1001 exceeds the limit of"),
     ])  # fmt: skip
     def test_files_that_would_take_too_much_are_refused_before_they_are_parsed(
         self, home: Home, document: str, problem: str

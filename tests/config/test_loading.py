@@ -159,7 +159,7 @@ class TestHostileDirectory:
         found = home.read("", 'tools = ["my_tools:ALL"]', trusted=True)
         assert load_configured_tools(found)[0].name == "mine"
         variables = {"TOOLGLOT_TOOLS": "my_tools.py:ALL"}
-        with pytest.raises(UsageError, match="write its full path, name it with a flag, or trust the current directory"):
+        with pytest.raises(UsageError, match="use its full path, pass it with a flag, or trust the current directory"):
             load_configured_tools(home.read(environ=variables))
         trust_directory(home.project)
         assert load_configured_tools(home.read(environ=variables))[0].name == "mine"

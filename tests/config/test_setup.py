@@ -106,7 +106,7 @@ class TestModels:
 
     @pytest.mark.parametrize("name", ["ollama", "azure", "compatible"])
     def test_a_provider_without_a_default_needs_a_model(self, name: str) -> None:
-        with pytest.raises(UsageError, match=f"^'{name}' is a provider: name a model too, {name}:MODEL$"):
+        with pytest.raises(UsageError, match=f"^'{name}' is a provider: add a model, as in {name}:MODEL$"):
             Setup(Settings()).resolve_model(name)
 
     def test_every_default_model_is_in_the_catalog(self) -> None:
@@ -179,7 +179,7 @@ class TestEngines:
         assert setup.engine("anthropic:x").profile.base_url == "http://a"
 
     def test_the_simulator_has_no_address(self) -> None:
-        with pytest.raises(UsageError, match="the simulator has no address and no key"):
+        with pytest.raises(UsageError, match="the simulator has no base URL and no key"):
             Setup(settings(providers={"simulator": {"base_url": "http://a"}})).engine("simulator")
 
 
@@ -272,7 +272,7 @@ class TestRules:
     def test_a_rule_that_matches_no_tool_is_a_warning(self, home: Home, caplog: pytest.LogCaptureFixture) -> None:
         home.project_file.write_text("[policy.max_uses]\nad = 1\n[policy.max_per_minute]\nad = 1\n", encoding="utf-8")
         from_config("simulator", directory=home.project)
-        assert caplog.messages == ["a configured rule names 'ad', but no tool matches it"]
+        assert caplog.messages == ["a configured rule names 'ad', which matches no tool"]
 
     def test_limits_on_requests_of_a_file(self, home: Home) -> None:
         text = '[policy.max_requests_per_minute]\nanthropic = 50\n"openai:gpt-4o*" = 3\n'

@@ -81,7 +81,7 @@ class TestShow:
 
     def test_without_a_file_it_says_that_these_are_the_defaults(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         show_configuration(home.read(), json=False)
-        assert capsys.readouterr().out.startswith("these are the defaults\n")
+        assert capsys.readouterr().out.startswith("all settings have their default values\n")
 
 
 class TestWhere:

@@ -93,12 +93,10 @@ class TestOneValue:
     def test_looser_values_are_withheld(
         self, home: Home, key: str, user: str | None, project: str, counts: Any, more: str
     ) -> None:
-        reason = (
-            f"{more} is not in the list that applies now" if "'" in more else f"it would allow more than the current {more}"
-        )
+        reason = f"{more} is not in the current list" if "'" in more else f"it would allow more than the current {more}"
         untrusted = tried(home, key, user, project)
         assert at(untrusted.settings, key) == counts
-        reason = reason if more else "it would allow losses that are an error now"
+        reason = reason if more else "it would allow losses that are currently errors"
         assert [(setting.key, setting.reason) for setting in untrusted.withheld] == [(key, reason)]
         assert tried(home, key, user, project, trusted=True).withheld == ()
 
@@ -106,7 +104,9 @@ class TestOneValue:
         user, project = 'aliases.fast = "openai:gpt-5"', 'aliases.fast = "ollama:evil"\naliases.mine = "simulator"'
         found = home.read(user, project)
         assert found.settings.aliases == {"fast": "openai:gpt-5", "mine": "simulator"}
-        assert found.withheld == (WithheldSetting("aliases.fast", "ollama:evil", "only a trusted directory may replace yours"),)
+        assert found.withheld == (
+            WithheldSetting("aliases.fast", "ollama:evil", "only a trusted directory may replace your value"),
+        )
         assert home.read(user, project, trusted=True).settings.aliases["fast"] == "ollama:evil"
 
     @pytest.mark.parametrize(("key", "project", "value"), [

@@ -1,12 +1,12 @@
 """`toolglot call`: run a tool as a model would, with the same sandbox, limits, approvals and audit log.
 
-No earlier read of a file is needed: whoever approves a call, or says `--yes`, takes its place. Only the lines of `--jsonl`,
-with a model's or a facade's tools, are like the calls of one conversation.
+Files need not be read before they are changed: the user's approval, or `--yes`, is enough. Only the lines of `--jsonl`, with a
+model's or a facade's tools, are treated as the calls of one conversation.
 
 With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error", "seconds"}, in the
-same order; invalid lines are answered in the same form. `ok` is the flag that a model gets: some harnesses mark no result as
-failed, and say so in its text; `error` is set all the same. Without `--yes`, a call that needs approval is refused. Background
-commands end with the program, and a note says so.
+same order; invalid lines are answered in the same form. `ok` is the flag that a model sees: some harnesses do not flag failed
+results but describe the failure in the text; `error` is set in either case. Without `--yes`, a call that needs approval is
+refused. Background commands are terminated when the program exits, with a note.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.search import SEARCH_TOOLS
 from toolglot.tools.tool import Tool
 
-# For models only: people have `toolglot tools`.
+# For models only: people can use `toolglot tools`.
 _MODEL_MARKUP = re.compile(r"</?tool_use_error>|\nParameters: .*", re.DOTALL)
 
 
@@ -67,7 +67,9 @@ class _Line(msgspec.Struct):
 @APPROVE
 @YES
 @MCP
-@click.option("--explain", is_flag=True, help="Say what would happen with the call, and why, without running it.")
+@click.option(
+    "--explain", is_flag=True, help="Report whether the call would run, ask or be refused, and why, without running it."
+)
 @click.option("--jsonl", is_flag=True, help="Read one call per line from stdin and write one result per line.")
 @JSON
 @LOGGING
@@ -78,19 +80,19 @@ def call(
 
     ARGUMENTS are JSON; use - to read them from stdin. The sandbox, limits and audit log apply.
 
-    In a terminal, a call that needs approval is shown first, and you are asked; elsewhere, and with --jsonl, it needs --yes.
-    Built-in tools that change files, run commands or use the network need approval, and so do tools with approval=True;
-    other tools run at once. If policy.ask is configured, it lists the effects that need approval, in built-in and other tools.
+    In a terminal, you are shown each call that needs approval and asked to confirm it; elsewhere, and with --jsonl, such a
+    call needs --yes. Built-in tools that change files, run commands or use the network need approval, as do tools with
+    approval=True; other tools run immediately. If configured, policy.ask lists the effects that need approval, for all tools.
 
-    The exit code is 1 if a call failed and 2 for wrong usage. Whether a command that ran has failed because of its own exit
-    code is up to the facade: not by default, but with Claude Code's tools. A line of --jsonl is an object such as
+    The exit code is 1 if a call failed and 2 for wrong usage. A command that exits with a nonzero code is a failed call only
+    under some facades, such as Claude Code's. With --jsonl, each line is an object such as
     {"id": 1, "tool": "grep", "arguments": {"pattern": "TODO"}}.
     """
     if jsonl and tool is not None:
-        raise UsageError(f"--jsonl reads its calls from stdin: remove {tool!r} and what follows it")
+        raise UsageError(f"--jsonl reads calls from stdin: remove {tool!r} and everything after it")
     # Lines are like the calls of one conversation: with a model's tools, a file must be read first if its harness says so.
     require_read = jsonl and (model is not None or flags["facade"] is not None)
-    # No server is started for a tool that is not its own.
+    # Start servers only if the tool may be one of theirs.
     use_servers = "wait" if jsonl or (tool or "").startswith(MCP_PREFIX) else "no"
     with (
         prepare(Flags(**flags), want_builtin=True, require_read=require_read, use_servers=use_servers) as cli_setup,
@@ -134,7 +136,7 @@ def _explain(executor: ToolExecutor, facade: BoundFacade | None, call: ToolCall)
     interpreted = call if facade is None else facade.interpret(call)
     base, tool = base_call(interpreted), executor.find_tool(interpreted)
     if tool is None:
-        raise UsageError(f"{call.name} cannot be explained: no tool has this name, or its arguments are not valid")
+        raise UsageError(f"cannot explain {call.name}: no tool has this name, or the arguments are not valid")
     executor.policy.check_allowed(tool, call.name)
     verdict = executor.policy.judge(tool, tool.bind(base).arguments)
     verb = {"run": "runs", "ask": "asks", "refuse": "is refused"}[verdict.action]
@@ -160,7 +162,7 @@ def _check_callable(name: str, tools: list[Any]) -> None:
     """Raise UsageError for a tool that an agent adds to its own: it is part of a conversation."""
     is_loop_tool = {RUN_CODE, SEARCH_TOOLS}.intersection((name, *find_base_tools(name)))
     if is_loop_tool and name not in (tool.name for tool in tools if isinstance(tool, Tool)):
-        raise UsageError(f"{name} exists only in a conversation: ask for it with toolglot run or toolglot chat")
+        raise UsageError(f"{name} exists only in a conversation: use toolglot run or toolglot chat")
 
 
 def _explain_missing(name: str, cli_setup: CliSetup, facade: BoundFacade | None) -> None:
@@ -169,7 +171,7 @@ def _explain_missing(name: str, cli_setup: CliSetup, facade: BoundFacade | None)
     if cli_setup.builtins is not None:
         cli_setup.builtins.check_usable(name)
     if facade is None and (bases := find_base_tools(name)):
-        raise UsageError(f"{name} is a model's name for {' or '.join(bases)}: call that, or name the model with -m")
+        raise UsageError(f"{name} is a model's name for {' or '.join(bases)}: use that name, or choose the model with -m")
 
 
 def _call_lines(execute: Callable[[ToolCall], ToolOutcome], *, flags_errors: bool) -> int:

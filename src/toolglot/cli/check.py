@@ -1,4 +1,4 @@
-"""`toolglot check`: report what each provider would reject or lose of a set of tools."""
+"""`toolglot check`: report which parts of a set of tools each provider would reject or lose."""
 
 import re
 import sys
@@ -37,20 +37,20 @@ from toolglot.wire.converters import decode_tools
 @click.option("--for", "targets", multiple=True, metavar="PROVIDER[:MODEL]", help="Check only this target. Repeatable.")
 @click.option("--json", is_flag=True, help="Print one JSON object per provider.")
 def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, ...], json: bool) -> int:
-    """Report what providers would reject or lose of your tools.
+    """Report which parts of your tools providers would reject or lose.
 
-    Nothing is sent. TOOLS is a JSON file, - for stdin, a Python file, a module, or module:object; with --mcp-config it may be
-    left out.
+    Nothing is sent. TOOLS is a JSON file, - for stdin, a Python file, a module, or module:object; it is optional with
+    --mcp-config.
 
-    ok: sent as they are; changed: accepted, but something is lost or moved into a description; rejected: refused by
-    the provider, and the exit code is 1.
+    ok: sent unchanged; changed: accepted, but something is lost or moved into a description; rejected: refused by the
+    provider (the exit code is 1).
     """
     items, printer, exit_code = load_tools_or_definitions(tools) if tools is not None else [], Printer(sys.stdout), 0
     if mcp_config:
         with prepare(Flags(mcp_config=mcp_config, no_mcp=True, builtin=False), use_servers="wait") as cli_setup:
             items += cli_setup.servers.tools if cli_setup.servers is not None else ()
     if not items:
-        raise UsageError("there are no tools to check: name a file, a module, or --mcp-config FILE")
+        raise UsageError("there are no tools to check: specify a file, a module, or --mcp-config FILE")
     definitions = [item if isinstance(item, ToolDefinition) else item.definition for item in items]
     for target in targets or sorted(PROFILES):
         profile = find_profile(target)
@@ -67,7 +67,7 @@ def check(tools: str | None, mcp_config: tuple[Path, ...], targets: tuple[str, .
         state, style = ("rejected", "red") if is_refused else ("changed", "yellow") if encoded.losses else ("ok", "green")
         printer.write(Line(f"{state:9}", style).append(f" {target}\n"))
         if profile.model and find_window(profile.id, profile.model) is None:
-            printer.print_line("          note: the catalog does not know this model; these are the limits of its provider")
+            printer.print_line("          note: this model is not in the catalog; its provider's limits are used")
         notes = [f"limit: {problem}" for problem in problems] + describe_losses(encoded.losses, every_keyword=True)
         for note in notes + [f"repaired: {repair}" for repair in repairs]:
             printer.print_line(f"          {note}")

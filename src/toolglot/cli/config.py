@@ -51,7 +51,7 @@ def show_configuration(configuration: Configuration, *, json: bool) -> None:
     for value in configuration.values:
         if value.origin != DEFAULT:
             printer.print_line(f"{value.key:{width}}  {_format_value(value)}  ({value.origin})", "bold")
-    printer.print_line("" if is_changed else "these are the defaults", "dim")
+    printer.print_line("" if is_changed else "all settings have their default values", "dim")
     for value in configuration.values:
         if value.origin == DEFAULT:
             printer.print_line(f"{value.key:{width}}  {_format_value(value)}", "dim")
@@ -88,7 +88,7 @@ def _format_value(setting: SettingValue | WithheldSetting) -> str:
 @config.command("path")
 @JSON
 def show_paths(json: bool) -> None:
-    """Print the files and directories that are used."""
+    """Print the files and directories in use."""
     paths = {"user file": config_file()}
     if project := find_project_file():
         paths["project file"] = project

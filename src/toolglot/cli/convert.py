@@ -19,7 +19,7 @@ from toolglot.wire.spec import SPECS
 
 
 class _Line(msgspec.Struct):
-    """A line of `--jsonl`; the model is for formats that do not have it in the body."""
+    """A line of `--jsonl`. `model` is for formats that do not have it in the body."""
 
     request: Record
     model: str | None = None
@@ -28,22 +28,22 @@ class _Line(msgspec.Struct):
 @click.command()
 @click.option("--from", "source", type=WIRE, required=True, help="API format of the input.")
 @click.option("--to", "target", type=WIRE, required=True, help="API format of the output.")
-@click.option("--model", help="Model name in the output. Default: keep the name.")
+@click.option("--model", help="Model name in the output. Default: the name in the input.")
 @JSONL
 @INPUT_FILE
 def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path | None) -> int:
     """Convert a request to another API format.
 
-    What was lost or repaired is reported on stderr. Use - as FILE or omit it to read stdin.
+    Losses and repairs are reported on stderr. Use - as FILE or omit it to read stdin.
 
-    With --jsonl, a line {"id", "request"} is answered by {"id", "model", "request", "losses", "repairs"} or
-    {"id", "error"}; add "model" where the format does not have it in the body.
+    With --jsonl, each line {"id", "request"} is answered by {"id", "model", "request", "losses", "repairs"} or
+    {"id", "error"}; add "model" if the format does not have it in the body.
     """
 
     def convert_line(record: Record) -> Record:
         line, wire = convert_record(record, _Line), SPECS[source]
         if wire.history_field not in line.request and not wire.stateful_extras & line.request.keys():
-            raise MalformedRequest(f"this is not the API format {source}: it has no {wire.history_field!r}")
+            raise MalformedRequest(f"the request is not in the API format {source}: it has no {wire.history_field!r}")
         request = decode_request(source, line.request, model=line.model or "")
         request = replace(request, model=model or request.model or line.model or "")
         encoded = encode_request(request, resolve_profile(SPECS[target].default_profile, request.model))
@@ -52,7 +52,7 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
     if jsonl:
         return process_lines(file, convert_line)
     if not (data := read_input(file)).strip():
-        raise UsageError("the request is empty: name a file, or pipe it in")
+        raise UsageError("the request is empty: specify a file, or pipe the request in")
     try:
         body = loads_object(data)
     except ValueError as e:
@@ -73,5 +73,5 @@ def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path
         and "model" in result["request"]
         and target not in {PROFILES[row].wire for _, row in SURFACES.get(vendor, (("", vendor),))}
     ):
-        notes.print_line(f"kept: the model {result['model']!r}; use --model to name one for {target}", "yellow")
+        notes.print_line(f"kept the model {result['model']!r}; use --model to choose one for {target}", "yellow")
     return 0

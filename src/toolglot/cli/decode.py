@@ -35,7 +35,7 @@ def decode(wire: str, jsonl: bool, file: Path | None) -> int:
 
     The response may be a stream or a complete body. Use - as FILE or omit it to read stdin.
 
-    With --jsonl, a line {"id", "status", "response_body"} is answered by {"id", "reply", "losses"} or {"id", "error"};
+    With --jsonl, each line {"id", "status", "response_body"} is answered by {"id", "reply", "losses"} or {"id", "error"};
     add "streaming": true for a stream, and "response_body_encoding": "base64" for bytes.
     """
     if jsonl:

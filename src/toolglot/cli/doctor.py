@@ -1,7 +1,7 @@
 """`toolglot doctor`: report on the installation, configuration, keys, sandbox and tool statistics.
 
 Nothing is changed or sent, and no key is shown. A missing optional part is mentioned, but only a
-broken part is a problem; problems make the exit code 1.
+broken part is a problem; if there are problems, the exit code is 1.
 """
 
 import os
@@ -55,8 +55,8 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "rich": (("rich",), "render Markdown and live output in the chat"),
     "web": (("playwright", "trafilatura"), "open web pages in a real browser"),
     "ast": (("ast-grep-py",), "search and rewrite code by syntax"),
-    "mcp": (("mcp",), "use MCP servers, and be one"),
-    "acp": (("agent-client-protocol",), "work in editors"),
+    "mcp": (("mcp",), "use MCP servers, or run as one"),
+    "acp": (("agent-client-protocol",), "run in editors"),
     "otel": (("opentelemetry-api",), "trace runs with OpenTelemetry"),
     "code": (("mini-racer", "pydantic-monty"), "let models write code that calls tools"),
 }
@@ -93,7 +93,7 @@ class _AuditLine(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was collected; printed as it is by `--json`."""
+    """Everything that was collected; `--json` prints it unchanged."""
 
     versions: dict[str, str]
     extras: dict[str, str | None]
@@ -108,7 +108,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     tools: dict[str, str]
     """built-in tool -> why it is not offered, or what it lacks."""
     plugins: list[Plugin]
-    """What installed packages add."""
+    """Plug-ins from installed packages."""
     instructions: dict[str, str]
     """A file with instructions, or a skill -> where it is from, or why it is not used."""
     servers: dict[str, str]
@@ -266,7 +266,7 @@ def _describe_sandbox(workspace: Root, *, is_wanted: bool) -> dict[str, str]:
 
 
 def _describe_tools(settings: Settings, workspace: Root) -> dict[str, str]:
-    """Describe the built-in tools that something is missing for."""
+    """Describe the built-in tools that cannot be used, or only in part."""
     if NOT_SUPPORTED:
         return {"all": f"not offered: {NOT_SUPPORTED}"}
     from toolglot.builtin.configured import configured_web

@@ -47,7 +47,7 @@ def logout(provider: str) -> None:
     account = keyring_account(profile.id)
     is_deleted = copilot.delete_login() if profile.sign_in == "copilot" else delete_key(profile.id)
     if not is_deleted and load_key(profile.id):
-        raise ToolglotError(f"the system keyring refuses to delete the key for {account}: remove it there")
+        raise ToolglotError(f"the system keyring refuses to delete the key for {account}: delete it there")
     print_line(f"deleted the key for {account}" if is_deleted else f"no key is stored for {account}")
     _warn_about_variable(profile, "is still set")
 
@@ -76,7 +76,7 @@ def _store_key(profile: Profile) -> None:
     if not key:
         raise UsageError(f"no key was entered: type it, pipe it in, or {alternative}")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise UsageError("that is not a key: it contains characters that are not allowed in an HTTP header")
+        raise UsageError("this is not a valid key: it contains characters that are not allowed in an HTTP header")
     if not store_key(profile.id, key):
         raise ToolglotError(f"the system keyring did not accept the key: unlock it, or {alternative}")
     write_private(logins_file(), b"a key was kept in the system keyring\n")

@@ -18,7 +18,7 @@ COMMANDS = {
     "acp": ("acp", "Serve an editor that supports the Agent Client Protocol, over stdin and stdout."),
     "call": ("call", "Run a tool as a model would."),
     "chat": ("chat.launch", "Chat with a model that can call tools."),
-    "check": ("check", "Report what providers would reject or lose of your tools."),
+    "check": ("check", "Report which parts of your tools providers would reject or lose."),
     "config": ("config", "Show the configuration."),
     "convert": ("convert", "Convert a request to another API format."),
     "decode": ("decode", "Decode a provider's response into a neutral reply."),
@@ -65,7 +65,7 @@ class _CommandTable(click.Group):
 
         plugged = [(plugin.name, plugin.origin) for plugin in list_plugins() if plugin.kind == "commands"]
         if plugged := [row for row in plugged if row[0] not in COMMANDS]:
-            with formatter.section("Commands of plug-ins"):
+            with formatter.section("Commands from plug-ins"):
                 formatter.write_dl(plugged)
 
 
@@ -82,7 +82,7 @@ def _load_plugged_command(name: str) -> click.Command | None:
 @click.command(
     cls=_CommandTable,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog='Shell completion: eval "$(_TOOLGLOT_COMPLETE=bash_source toolglot)"; for others, zsh_source or fish_source.',
+    epilog='Shell completion: eval "$(_TOOLGLOT_COMPLETE=bash_source toolglot)"; for other shells, zsh_source or fish_source.',
 )
 @click.version_option(__version__, "-V", "--version", prog_name="toolglot", message="%(prog)s %(version)s")
 def app() -> None:

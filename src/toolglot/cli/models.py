@@ -27,8 +27,8 @@ from toolglot.providers.profile import ANY_CHOICE, Profile
 def models(name: str | None, json: bool) -> None:
     """Show the limits and features of providers and models.
 
-    NAME is PROVIDER, which also lists the models that the catalog knows, or PROVIDER:MODEL; without it, all providers are
-    listed. Nothing is sent.
+    NAME is PROVIDER (which also lists its models in the catalog) or PROVIDER:MODEL; without it, all providers are listed.
+    Nothing is sent.
     """
     profiles = list(PROFILES.values()) if name is None else [find_profile(name)]
     if json:
@@ -48,12 +48,12 @@ def models(name: str | None, json: bool) -> None:
     else:
         printer = Printer(sys.stdout)
         if name.partition(":")[0] == "simulator":
-            printer.print_text("The simulator needs no key and sends nothing; it plays this model:", "dim")
+            printer.print_text("The simulator needs no key and sends nothing; it simulates this model:", "dim")
         _print_profile(printer, profiles[0])
 
 
 def complete_models(aliases: Iterable[str] = ()) -> list[str]:
-    """Return names that `-m` accepts, and providers for which a model has to be named."""
+    """Return the names that `-m` accepts, and providers (`NAME:`) that need a model."""
     default_names = [f"{provider}:{model}" for provider, model in DEFAULT_MODELS.items()]
     short_names = [*filter(infer_provider, DEFAULT_MODELS.values()), *DEFAULT_MODELS]
     providers = [f"{name}:" for name in (*PROFILES, *SURFACES, *ALIASES)]
@@ -112,8 +112,8 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
     printer.print_pairs(_general_rows(profile))
     numbers = {
         "tools per request": limits.tools,
-        "characters of a description": limits.description,
-        "bytes of a request": limits.request_bytes,
+        "characters per description": limits.description,
+        "bytes per request": limits.request_bytes,
         "cache marks per request": limits.cache_marks,
         "stop sequences": limits.stops,
     }
@@ -155,7 +155,7 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
     if not profile.model and (rows := [_known_model_row(profile.id, name) for name in known_models(profile.id)]):
         printer.print_text("")
         printer.print_text(
-            "Known models (the provider may have others; * is any end of a name, prices per million tokens)", "bold"
+            "Known models (the provider may have others; * matches any suffix; prices per million tokens)", "bold"
         )
         printer.print_table(rows)
 
@@ -191,7 +191,7 @@ def _general_rows(profile: Profile) -> Iterator[Row]:
         amounts = f"${price.input:g} input, ${price.cached:g} cached input, ${price.output:g} output"
         yield "price", f"{amounts} per million tokens ({price.as_of})"
     if window is None and price is None:
-        yield "note", "the catalog does not know this model: these are the defaults of its provider"
+        yield "note", "this model is not in the catalog: its provider's defaults are shown"
 
 
 def _model_facts(profile: Profile) -> list[Fact]:

@@ -1,4 +1,4 @@
-"""Options that several commands have in common."""
+"""Options shared by several commands."""
 
 import re
 from collections.abc import Callable
@@ -32,13 +32,13 @@ def complete_model(context: click.Context, parameter: click.Parameter, incomplet
         aliases = read_configuration().settings.aliases
     except ToolglotError:
         aliases = ()
-    # Anybody may have chosen an alias: a shell must not be given more than a name.
+    # Anybody may have chosen an alias, so pass only plain names to the shell.
     aliases = [alias for alias in aliases if re.fullmatch(r"[\w.@+-]+", alias)]
     return [name for name in complete_models(aliases) if name.startswith(incomplete)]
 
 
 def check_code_mode(context: click.Context, parameter: click.Parameter, mode: str | None) -> str | None:
-    """Return the flag's value. Raises UsageError if nothing that it asks for can be run here."""
+    """Return the flag's value. Raises UsageError if no language it allows can run here."""
     if mode not in (None, "auto", "off"):
         from toolglot.builtin.code_mode.process import LANGUAGES, Language, find_runtime, missing_runtime
 
@@ -49,7 +49,7 @@ def check_code_mode(context: click.Context, parameter: click.Parameter, mode: st
 
 
 class _WireName(click.Choice[str]):
-    """The name of a wire: one of ours, or of a plug-in."""
+    """The name of a built-in wire or of a plug-in's."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         is_plugged = value not in WIRES and value in plugin_names("wires")
@@ -62,43 +62,43 @@ INPUT_FILE = click.argument(
 )
 JSON = click.option("--json", is_flag=True, help="Print JSON.")
 JSONL = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
-YES = click.option("-y", "--yes", is_flag=True, help="Approve every call that needs approval, but none outside a sandbox.")
-NO_SANDBOX = click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all your rights.")
+YES = click.option("-y", "--yes", is_flag=True, help="Approve all calls that need approval, except those outside a sandbox.")
+NO_SANDBOX = click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with your full permissions.")
 APPROVE = click.option(
-    "--approve", multiple=True, metavar="RULE", help="Run calls that match without asking: 'shell(pytest *)'. Repeatable."
+    "--approve", multiple=True, metavar="RULE", help="Run matching calls without asking: 'shell(pytest *)'. Repeatable."
 )
 TOOLS = click.option(
-    "--tools", multiple=True, metavar="NAME", help="Load tools of FILE.py, MODULE, MODULE:OBJECT or a plug-in. Repeatable."
+    "--tools", multiple=True, metavar="NAME", help="Load tools from FILE.py, MODULE, MODULE:OBJECT or a plug-in. Repeatable."
 )
 ROOT = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory that the built-in tools work in. Default: the current one.",
+    help="Directory that the built-in tools work in. Default: the current directory.",
 )
 FACADE = click.option(
     "--facade",
-    help="Facade whose names the built-in tools have: an id, PROGRAM@VERSION, a plug-in, a TOML file or module:object.",
+    help="Facade for the built-in tools: an id, PROGRAM@VERSION, a plug-in, a TOML file or module:object.",
 )
 CODE_MODE = click.option(
     "--code-mode",
     type=click.Choice(["auto", "on", "off", "javascript", "python"]),
     callback=check_code_mode,
-    help="Let the model write code that calls the tools. Default: auto, as its own coding agent does.",
+    help="Let the model write code that calls the tools. Default: auto, like the model's own coding agent.",
 )
 DEFER = click.option(
     "--defer",
     multiple=True,
     metavar="PATTERN",
-    help="Show tools only when the model finds them: auto, all, none, or names, patterns and tags. Repeatable.",
+    help="Hide tools until the model searches for them: auto, all, none, or names, patterns and tags. Repeatable.",
 )
 MCP = _combine(
     click.option(
         "--mcp-config",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="Use the MCP servers of this JSON file, too: Claude's, VS Code's or Cursor's. Repeatable.",
+        help="Also use the MCP servers in this JSON file (Claude's, VS Code's or Cursor's format). Repeatable.",
     ),
-    click.option("--no-mcp", is_flag=True, help="Start no MCP servers but those of --mcp-config."),
+    click.option("--no-mcp", is_flag=True, help="Start no MCP servers except those from --mcp-config."),
 )
 LOGGING = _combine(
     click.option("-v", "--verbose", count=True, help="Log progress to stderr; -vv for debug output."),
@@ -112,8 +112,10 @@ AGENT = _combine(
     ),
     TOOLS,
     click.option("--system", help="System prompt."),
-    click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable."),
-    click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer tools, or run calls, that match. Repeatable."),
+    click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only matching tools. Repeatable."),
+    click.option(
+        "--deny", multiple=True, metavar="PATTERN", help="Never offer matching tools or run matching calls. Repeatable."
+    ),
     APPROVE,
     click.option("--max-iterations", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
     click.option("--base-url", help="Override the provider's base URL."),
@@ -125,7 +127,7 @@ AGENT = _combine(
     DEFER,
     CODE_MODE,
     NO_SANDBOX,
-    click.option("--no-instructions", is_flag=True, help="Use no AGENTS.md and no skills."),
+    click.option("--no-instructions", is_flag=True, help="Ignore AGENTS.md and skills."),
     MCP,
     LOGGING,
 )

@@ -1,7 +1,7 @@
 """`toolglot run`: run one prompt with tools. The answer goes to stdout, progress and problems to stderr.
 
 With `--json`, every event is a JSON line `{"type": …}` on stdout, from {"type": "RunStarted", "version": 1, "model": …} to
-RunDone or RunFailed; a run that cannot start is RunFailed alone.
+RunDone or RunFailed; a run that cannot start writes only RunFailed.
 Exit codes: 0 success, 1 failure, 2 usage error, 3 stopped early, 130 interrupted.
 """
 
@@ -50,8 +50,8 @@ EVENTS_VERSION = 1
 def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **flags: Any) -> int:
     """Run one prompt with tools and print the answer.
 
-    Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. If neither a model nor a key
-    is configured, the simulator answers.
+    Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. The simulator answers if neither a model
+    nor a key is configured.
     """
     try:
         return _run_prompt(_read_prompt(prompt), attach, yes, json, Flags(**flags))

@@ -26,7 +26,7 @@ _BASE_URL_PATHS = {
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8484, show_default=True, help="Port to listen on; 0 picks a free one."
+    "--port", type=click.IntRange(0, 65535), default=8484, show_default=True, help="Port to listen on; 0 picks a free port."
 )
 @click.option(
     "--fault",
@@ -38,8 +38,8 @@ _BASE_URL_PATHS = {
 def simulate(host: str, port: int, fault: tuple[str, ...], verbose: int, log_file: Path | None) -> int:
     """Serve a simulator of every provider.
 
-    It speaks all API formats and validates requests strictly. It needs no key and no network. With -v, every request
-    is logged.
+    The simulator supports all API formats, validates requests strictly, and needs no key and no network. With -v, every
+    request is logged.
     """
     configure_logging(effective_level(verbose or int(log_file is not None), "warning"), log_file, secrets=secret_values)
 

@@ -123,7 +123,7 @@ class CliSetup(msgspec.Struct):
         return agent
 
     def print_notices(self) -> None:
-        """Print what the user should know before commands run, such as that the sandbox is weak."""
+        """Print warnings before commands run, such as about a weak sandbox."""
         notices = [*(self.builtins.notices if self.builtins is not None else ()), *self.instructions.problems]
         for notice in (*notices, *(self.servers.list_notices() if self.servers is not None else ())):
             print_note(notice)
@@ -161,8 +161,8 @@ def prepare(
         want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
         require_read: Whether a file must be read before it is changed, if the configuration does not say otherwise.
         saved_model: The model of a saved conversation, to be used unless a flag names another one.
-        directory: Where a project's file, and the modules of --tools, are looked for. Default: the current directory.
-        use_servers: Whether to use the configured MCP servers: wait for them, or let them start meanwhile. A set: only these.
+        directory: Where to look for a project's file and the modules of --tools. Default: the current directory.
+        use_servers: Whether to use the configured MCP servers, and whether to wait until they are ready. A set: only these.
         extra_servers: MCP servers besides the configured ones.
     """
     configuration, instructions, catalog = _open_project(flags, directory, confirm)
@@ -212,7 +212,7 @@ def _check_skills(instructions: Instructions, setup: Setup, model: str, tools: l
 def _note_useless_facade(name: str, setup: Setup, tools: list[Any]) -> None:
     facade = setup.resolve_facade(tools)  # an unknown one is an error all the same
     disabled = setup.settings.builtin.enabled is False
-    reason = "the built-in tools are disabled" if disabled else "the simulator has no built-in tools without --builtin"
+    reason = "the built-in tools are disabled" if disabled else "the simulator offers built-in tools only with --builtin"
     if isinstance(facade, str) or facade.base_tools <= BASE_TOOLS:
         print_note(f"--facade {name} has no effect: {reason}")
 
@@ -242,9 +242,9 @@ def _read_project(flags: Flags, directory: Path | None) -> tuple[Configuration, 
 def _open_project(
     flags: Flags, directory: Path | None, confirm: Callable[[str], bool] | None
 ) -> tuple[Configuration, Instructions, ServerCatalog]:
-    """Read what there is; ask once whether to trust the project, or report what is ignored."""
+    """Read the project's files; ask once whether to trust the project, or report what is ignored."""
     if os.environ.get("TOOLGLOT_CONFIG", "").strip() and not (user_file := config_file()).exists():
-        print_note(f"TOOLGLOT_CONFIG names {str(user_file)!r}, which does not exist")
+        print_note(f"TOOLGLOT_CONFIG is set to {str(user_file)!r}, which does not exist")
     configuration, instructions, catalog = _read_project(flags, directory)
     project, withheld = configuration.project, configuration.withheld
     claims: list[tuple[Path, str, list[str]]] = []  # a directory, what it has, and what that says
@@ -284,20 +284,20 @@ def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:
             require_key(setup.engine(saved_model))
         except ToolglotError as e:
             model, _ = _choose_model(setup, "")
-            return model, f"using {model}: the conversation's own model, {saved_model}, cannot be used ({e})"
-        return saved_model, f"using {saved_model}: the conversation was saved with it (-m chooses another model)"
+            return model, f"using {model}: the conversation's model, {saved_model}, cannot be used ({e})"
+        return saved_model, f"using {saved_model}: the conversation was saved with this model (use -m to choose another)"
     if setup.settings.model:
         return setup.resolve_model(), ""
     keyring = logins_file().exists()  # opening the keyring is slow, and pointless if nothing was ever stored there
     for provider, name in DEFAULT_MODELS.items():  # the first one whose provider has a key
         model = f"{provider}:{name}"
         if (origin := describe_key_origin(resolve_profile(provider, name), keyring=keyring)) is not None:
-            return model, f"using {model}: no model is configured, and there is a key for it ({origin})"
-    return "simulator", "no model is configured (use -m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers"
+            return model, f"using {model}: no model is configured, but a key for this one was found ({origin})"
+    return "simulator", "using the simulator: no model is configured (use -m PROVIDER:MODEL or set TOOLGLOT_MODEL)"
 
 
 def approve_all(request: ApprovalRequest) -> Decision:
-    """Answer for `--yes`: it covers everything but what needs a decision of its own, such as leaving the sandbox."""
+    """Approve for `--yes`: everything except calls that always need their own approval, such as leaving the sandbox."""
     return Deny(f"--yes does not cover this: {request.reason}") if request.each_time else "yes"
 
 
@@ -309,12 +309,12 @@ def logins_file() -> Path:
 def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Builtins | None", *, is_complete: bool) -> None:
     """Report patterns that match no tool: in --allow, --defer and --deny as an error, elsewhere as a warning.
 
-    `is_complete`: MCP servers that are still starting do not add any tools.
+    `is_complete`: no MCP server is still starting, so all tools are known.
     """
     names = [tool(item).name if callable(item) else getattr(item, "name", "") for item in tools]
     if "" in names:
         item = tools[names.index("")]
-        raise InvalidTool(f"{item!r} is not a tool: --tools takes functions, tools, registries and lists of them")
+        raise InvalidTool(f"{item!r} is not a tool: --tools accepts functions, tools, registries, and lists of these")
 
     def is_expected(pattern: str) -> bool:
         return not is_complete and (pattern.startswith(MCP_PREFIX) or pattern in (MCP_TAG, *flags.defer))
@@ -336,9 +336,9 @@ def _check_patterns(setup: Setup, flags: Flags, tools: list[Any], builtins: "Bui
         if pattern in flags.deny:  # it would deny nothing
             raise UnknownName("tool in --deny", pattern.partition("(")[0], (*names, *BASE_TOOLS))
         rule = "--approve" if pattern in flags.approve else "a configured rule"
-        print_note(f"{rule} names {pattern!r}, but no tool matches it")
+        print_note(f"{rule} names {pattern!r}, which matches no tool")
     if more := unmatched[_MAX_WARNINGS:]:
-        print_note(f"and {len(more)} more rules that no tool matches")
+        print_note(f"{len(more)} more rules match no tool")
 
 
 def require_key(engine: Engine) -> None:
@@ -349,5 +349,5 @@ def require_key(engine: Engine) -> None:
     if engine.keys.is_explicit or describe_key_origin(profile):
         return
     variables = " or ".join((*profile.key_env, *profile.token_env))
-    alternative = _SIGN_IN_HINTS.get(profile.sign_in, f"store one with toolglot login {keyring_account(profile.id)}")
+    alternative = _SIGN_IN_HINTS.get(profile.sign_in, f"store a key with toolglot login {keyring_account(profile.id)}")
     raise UsageError(f"no key for {profile.title}: set {variables}, or {alternative}")

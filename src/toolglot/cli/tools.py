@@ -37,12 +37,12 @@ from toolglot.wire.spec import SPECS
 @click.argument("tools", nargs=-1)
 @click.option(
     *("-m", "--model"),
-    help="Show them as this PROVIDER:MODEL sees them; with --wire, MODEL is enough.",
+    help="Show the tools as this PROVIDER:MODEL sees them; with --wire, MODEL is enough.",
     shell_complete=complete_model,
 )
-@click.option("--wire", type=WIRE, help="Show them in this API format.")
+@click.option("--wire", type=WIRE, help="Show the tools in this API format.")
 @click.option("--facade", help="Show the tools under this facade: an id, PROGRAM@VERSION, a TOML file or module:object.")
-@click.option("--facades", is_flag=True, help="List the facades, with the programs and models that they are for.")
+@click.option("--facades", is_flag=True, help="List the facades with their programs and models.")
 @DEFER
 @CODE_MODE
 @MCP
@@ -61,12 +61,12 @@ def tools(
 ) -> int:
     """Show tools as defined, or as a model sees them.
 
-    TOOLS are modules, module:object or JSON files; without them, the configured and built-in tools are shown, and those of
-    MCP servers.
+    TOOLS are modules, module:object or JSON files; without them, the configured tools, the built-in tools and those of MCP
+    servers are shown.
     """
     if facades:
         if tools or model or wire or facade:
-            raise UsageError("--facades lists all facades: remove the tools, the model, the wire and the facade")
+            raise UsageError("--facades lists all facades: remove the tools, model, wire and facade")
         _print_facades(json=json)
         return 0
     unusable: dict[str, str] = {}
@@ -108,19 +108,19 @@ def show_tools(
 ) -> int:
     """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict.
 
-    `directory`: where a facade is looked for that is named as `module:object` and not installed.
+    `directory`: where to look for a facade given as `module:object` that is not installed.
     """
     profile = _resolve_target(model, wire)
     registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
     deferral = bound_facade = None
-    title = "As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does."
+    title = "As defined. Use -m PROVIDER:MODEL or --wire to see the tools as a model does."
     if facade == "auto" and (profile is None or not profile.model):
         definitions = registry.definitions()
     else:
         name = profile.model if profile is not None else ""
         chosen = facade if facade == "auto" else load_facade_by_name(facade, registry, directory, model=name)
         target = profile or resolve_profile("compatible")
-        # As an agent offers them: a model whose harness is code mode calls the built-in ones from code.
+        # As an agent offers them: a model whose harness uses code mode calls the built-in tools from code.
         has_builtins = any(BUILTIN_TAG in tool.tags for tool in registry)
         language = choose_language(code_mode, chosen if has_builtins else None, target.model)
         view = ModelView(target, registry, facade=chosen, defer=defer, code_language=language)
@@ -129,7 +129,7 @@ def show_tools(
         title = f"Under the facade {facade}."
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
-        raise UsageError("there are no tools to show: name some as module:object")
+        raise UsageError("there are no tools to show: specify some as module:object")
     fields, notes = list(definitions), []
     if profile is not None:
         facade_title = f"facade {bound_facade.facade.id}" if bound_facade is not None else ""
@@ -186,11 +186,11 @@ def _resolve_target(model: str | None, wire: str | None) -> Profile | None:
     for _, row in SURFACES.get(provider, ()):
         if PROFILES[row].wire == wire:
             return resolve_profile(row, name)
-    raise UsageError(f"{model} uses the wire {profile.wire}, not {wire}: omit one of the two")
+    raise UsageError(f"{model} uses the wire {profile.wire}, not {wire}: omit the model or the wire")
 
 
 def _print_definition(printer: Printer, definition: ToolDefinition) -> None:
-    """Print a name, a description, the parameters, and whatever else is not as usual."""
+    """Print the name, description and parameters, and all other fields that differ from their defaults."""
     defaults = expand_fields(ToolDefinition("", wire=definition.wire))
     fields = {name: value for name, value in expand_fields(definition).items() if value != defaults[name]}
     namespace = f"{fields.pop('namespace')}." if definition.namespace else ""

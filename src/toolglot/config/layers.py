@@ -75,7 +75,7 @@ class SettingValue(msgspec.Struct, frozen=True):
 
 
 class WithheldSetting(msgspec.Struct, frozen=True):
-    """What an untrusted project file asked for and did not get."""
+    """A setting in an untrusted project file that was not applied."""
 
     key: str
     value: Any
@@ -94,10 +94,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     trusted: bool = False
     """Whether that directory is trusted."""
     code_directories: dict[str, Path] = {}
-    """For `tools` and `facade`: where the modules they name are looked for, unless they are installed. It is the directory of
-    the file that names them, or the current one if a flag does, or a variable and the user trusts that directory."""
+    """For `tools` and `facade`: where to look for the modules they name, unless they are installed. This is the directory of
+    the file that names them, or the current directory if a flag does, or a variable does and the user trusts it."""
     project_servers: frozenset[str] = frozenset()
-    """The MCP servers that the project's file says something about."""
+    """The MCP servers that the project's file configures."""
 
 
 def read_configuration(
@@ -155,7 +155,7 @@ def find_project_file(directory: Path | None = None) -> Path | None:
 
 
 def list_project_directories(directory: Path | None = None) -> list[Path]:
-    """The directories that a project's files may be in: this one, and those above it.
+    """The directories that may contain a project's files: this one, and those above it.
 
     The search ends at a repository's root and at the home directory, and before a world-writable directory above the first one,
     where anybody could plant a file.
@@ -267,7 +267,7 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
         return value, ""
     match field.trust:
         case "add":
-            return (value, "") if current is msgspec.UNSET else (current, "only a trusted directory may replace yours")
+            return (value, "") if current is msgspec.UNSET else (current, "only a trusted directory may replace your value")
         case "superset":
             # Unset, built-in tools ask before everything except reading: any list could only name fewer effects.
             if current is None:
@@ -275,9 +275,9 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
             return (*current, *(name for name in value if name not in current)), ""
         case "subset":
             added = [] if current is None else [name for name in value if name not in current]
-            return (current, f"{added[0]!r} is not in the list that applies now") if added else (value, "")
+            return (current, f"{added[0]!r} is not in the current list") if added else (value, "")
         case "enable":
-            return (value, "") if value else (current, "it would allow losses that are an error now")
+            return (value, "") if value else (current, "it would allow losses that are currently errors")
         case "lower":
             allowed = [
                 limit if isinstance(limit, int | float) and not (field.declared.zero_is_unlimited and limit == 0) else inf
@@ -361,13 +361,13 @@ def _read_file(file: Path) -> dict[SettingPath, Any]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = data.count(b"\n", 0, e.start) + 1
-        raise UsageError(f"{file}, line {line}: this is not UTF-8; save the file as UTF-8") from None
+        raise UsageError(f"{file}, line {line}: not UTF-8; save the file as UTF-8") from None
     entries: dict[SettingPath, Any] = {}
     try:
         for path, field, value in flatten_document(_parse_toml(file, text)):
             count = len(cast(list[Any], value)) if isinstance(value, list) else len(entries)
             if count > _MAX_ENTRIES:
-                raise SettingError(f"{format_path(path)} is one entry too many: at most {_MAX_ENTRIES:,} are read", path)
+                raise SettingError(f"{format_path(path)} exceeds the limit of {_MAX_ENTRIES:,} entries", path)
             try:
                 entries[path] = _resolve_path(field, convert_value(field, value), file.parent)
             except ValueError as e:
@@ -383,7 +383,7 @@ def _parse_toml(file: Path, text: str) -> dict[str, Any]:
 
     # tomllib needs time and memory that grow with the square of a key's parts: 6 GB for a file of 80 kB.
     if _LONG_KEY.search(_QUOTED.sub("_", text)):
-        raise UsageError(f"{file} has a key of more than 20 parts: settings have at most 4")
+        raise UsageError(f"{file} has a key with more than 20 parts: settings have at most 4")
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -391,10 +391,10 @@ def _parse_toml(file: Path, text: str) -> dict[str, Any]:
     except ValueError as e:
         position = _TOML_POSITION.search(str(e))
         if position is None:
-            raise UsageError(f"{file} is not TOML: {e}") from None
+            raise UsageError(f"{file}: invalid TOML: {e}") from None
         lines = text.splitlines() or [""]
         line, column = (position[1], position[2]) if position[1] else (len(lines), len(lines[-1]) + 1)
-        raise UsageError(f"{file}, line {line}, column {column}: this is not TOML: {str(e)[: position.start()]}") from None
+        raise UsageError(f"{file}, line {line}, column {column}: invalid TOML: {str(e)[: position.start()]}") from None
 
 
 def _find_line(text: str, path: SettingPath) -> int | None:

@@ -30,15 +30,15 @@ def import_object(name: str, directory: Path | None = None) -> Any:
 
     Args:
         name: What to import.
-        directory: Where modules that are not installed are looked for, and what a file is relative to. None: nowhere, so that
-            a name of the user's never means a file of whatever project happens to be the current directory.
+        directory: Where to look for modules that are not installed, and what a file is relative to. None: nowhere, so that
+            a user's name never refers to a file of a project that happens to be the current directory.
 
     Raises UsageError.
     """
     module_name, _, path = name.partition(":")
     file = Path(os.path.expanduser(module_name)) if module_name.endswith(".py") else None
     if file is not None and directory is None and not file.is_absolute():
-        hint = "write its full path, name it with a flag, or trust the current directory (run `toolglot trust .`)"
+        hint = "use its full path, pass it with a flag, or trust the current directory (run `toolglot trust .`)"
         raise UsageError(f"cannot load the file {name!r}: {hint}")
     if directory is not None and file is not None:
         file = directory / file
@@ -102,7 +102,7 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
             return list(made)
         lists = [key for key, item in public.items() if isinstance(item, list | ToolRegistry)]
         hint = f"write {name}:{lists[0]}" if lists else "decorate a function with @tool, or write MODULE:OBJECT"
-        raise UsageError(f"{name!r} has no tools of its own: {hint}")
+        raise UsageError(f"{name!r} has no top-level tools: {hint}")
     if isinstance(value, ToolRegistry):
         return value.list()
     if isinstance(value, list | tuple):
@@ -162,7 +162,7 @@ def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | 
 
 
 def _load_builtin_tools() -> tuple[Tool, ...]:
-    """The built-in tools; none if there is no directory that they could work in."""
+    """The built-in tools; none if there is no directory for them to work in."""
     # By name: the core does not depend on the built-in tools, which a facade is for.
     try:
         loaded = import_module("toolglot.builtin.tools").builtins()

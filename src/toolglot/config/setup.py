@@ -76,7 +76,7 @@ def from_config(
     setup = Setup(configuration.settings, code_directory=configuration.code_directories.get("facade"))
     agent = setup.create_agent(model, **cast(dict[str, Any], options))
     for pattern in find_unmatched_rules(configuration.settings, agent.tool_names):
-        log.warning("a configured rule names %r, but no tool matches it", pattern)
+        log.warning("a configured rule names %r, which matches no tool", pattern)
     return agent
 
 
@@ -92,7 +92,7 @@ class Setup:
     Args:
         settings: The settings.
         transport: For all engines; default: HTTP with the configured timeouts.
-        code_directory: Where a facade is looked for that is named as `module:object` and not installed; None: nowhere.
+        code_directory: Where to look for a facade given as `module:object` that is not installed; None: nowhere.
     """
 
     def __init__(self, settings: Settings, *, transport: Transport | None = None, code_directory: Path | None = None) -> None:
@@ -101,7 +101,7 @@ class Setup:
         self._own_transport: Transport | None = None
         self._engines: dict[str, Engine] = {}
         self.adjust_config: Callable[[ToolConfig], ToolConfig] = lambda config: config
-        """What a program changes of the rules, whatever the model: the mode of an editor's session."""
+        """Adjusts the rules for every model, such as for the mode of an editor's session."""
         self.adjust_options: Callable[[Options], Options] = lambda options: options
 
     # ---- models
@@ -122,7 +122,7 @@ class Setup:
             if provider in DEFAULT_MODELS:
                 return f"{provider}:{DEFAULT_MODELS[provider]}"
             if provider in PROFILES or provider in SURFACES or provider in plugin_names("profiles"):
-                raise UsageError(f"{name!r} is a provider: name a model too, {name}:MODEL")
+                raise UsageError(f"{name!r} is a provider: add a model, as in {name}:MODEL")
             if self.settings.aliases:
                 raise UnknownName("model (neither an alias nor PROVIDER:MODEL)", name, (*self.settings.aliases, SIMULATOR))
             raise UsageError(
@@ -141,7 +141,7 @@ class Setup:
         return self._engines[name]
 
     async def close(self) -> None:
-        """Close the connections of the setup's own transport that no request is using."""
+        """Close idle connections of the setup's own transport."""
         if (close := getattr(self._own_transport, "close", None)) is not None:
             await close()
 
@@ -152,7 +152,7 @@ class Setup:
         options["text_calls"] = section.text_calls
         if model.partition(":")[0] == SIMULATOR:
             if section.base_url or section.key_env or section.url_parameters:
-                raise UsageError("the simulator has no address and no key: remove them from [providers.simulator]")
+                raise UsageError("the simulator has no base URL and no key: remove them from [providers.simulator]")
             return {**options, "transport": self._transport}
         profile = resolve_profile(*model.partition(":")[::2])
         for parameter in section.url_parameters:
@@ -359,7 +359,7 @@ def _merge_provider_sections(settings: Settings, model: str) -> ProviderSettings
 
 
 def find_unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """The patterns that match none of the names, nor a built-in tool under a model's own name for it."""
+    """The patterns that match none of the names, and no built-in tool under a model's own name."""
     names = tuple(names)
     return tuple(pattern for pattern in patterns if not _matches_any(_base_patterns(pattern.partition("(")[0], names), names))
 
@@ -372,7 +372,7 @@ def find_unmatched_rules(settings: Settings, names: Iterable[str]) -> tuple[str,
 
 
 def _to_base_names(tool_filter: ToolFilter, names: tuple[str, ...]) -> ToolFilter:
-    """Replace the models' own names of built-in tools: denying `Bash` denies `shell`, even if there is a tool `Bash` too."""
+    """Replace models' own names for built-in tools: denying `Bash` denies `shell`, even if there is also a tool `Bash`."""
     allow = tool_filter.allow
     if allow is not None:
         allow = tuple(name for pattern in allow for name in _base_patterns(pattern, names))
@@ -382,7 +382,7 @@ def _to_base_names(tool_filter: ToolFilter, names: tuple[str, ...]) -> ToolFilte
 
 
 def _by_tool(limits: Mapping[str, int], names: tuple[str, ...]) -> dict[str, int]:
-    """Return limits by name of a tool instead of by pattern; where several match, the strictest."""
+    """Return limits by tool name instead of by pattern; if several match, the strictest."""
     by_name: dict[str, int] = {}
     for pattern, limit in limits.items():
         for name in [name for name in names if fnmatchcase(name, pattern)] or _base_patterns(pattern, names):

@@ -26,7 +26,7 @@ class TestLaunch:
         assert "added for 2026-12-24: tea" in out
         assert "never" not in out
         assert "\x1b" not in out
-        assert "the simulator answers" in err
+        assert "using the simulator" in err
 
     def test_a_first_prompt_is_answered_before(self) -> None:
         code, out, err = run_cli("chat", "say first", "-m", "simulator", stdin="say second\n")
@@ -43,10 +43,14 @@ class TestLaunch:
     @pytest.mark.parametrize(
         ("model", "words", "note"),
         [
-            ("simulator:gemini", (), "using simulator:gemini: the conversation was saved with it (-m chooses another model)"),
+            (
+                "simulator:gemini",
+                (),
+                "using simulator:gemini: the conversation was saved with this model (use -m to choose another)",
+            ),
             ("simulator:gemini", ("-m", "simulator:ollama"), ""),
-            ("openai:gpt-5", (), "using simulator:xai: the conversation's own model, openai:gpt-5, cannot be used (no key for"),
-            ("nope\x1b:x", (), "using simulator:xai: the conversation's own model, nope"),
+            ("openai:gpt-5", (), "using simulator:xai: the conversation's model, openai:gpt-5, cannot be used (no key for"),
+            ("nope\x1b:x", (), "using simulator:xai: the conversation's model, nope"),
             (5, (), ""),
         ],
     )

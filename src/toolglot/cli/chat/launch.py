@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("prompt", required=False)
 @AGENT
-@click.option("--load", type=click.Path(path_type=Path), help="Resume a conversation written by /save.")
+@click.option("--load", type=click.Path(path_type=Path), help="Resume a conversation saved with /save.")
 def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
     """Chat with a model that can call tools.
 
-    PROMPT is sent first, if there is one. If neither a model nor a key is configured, the simulator answers. A conversation
-    that is loaded continues with its model, unless -m names another one.
+    PROMPT, if given, is sent first. The simulator answers if neither a model nor a key is configured. A loaded conversation
+    continues with its own model, unless -m names another one.
     """
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.input import PipeReader, TerminalReader
     from toolglot.cli.chat.mcp_servers import ChatServers
     from toolglot.cli.chat.screen import Screen
 
-    # The tools need these functions before there is a chat.
+    # The tools need these functions before the chat exists.
     async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
         return await session.answer_questions(questions)
 
@@ -121,18 +121,18 @@ def _print_greeting(screen: Any, cli_setup: CliSetup, agent: "Orchestrator") -> 
     screen.note(f"toolglot · {agent.model} · {tools}{code} · /help", "bold")
     if cli_setup.builtins is not None:
         asks_first = cli_setup.configuration.settings.policy.ask is None
-        note = "; they ask before they change, run or send anything" if asks_first else ""
+        note = "; they ask before changing, running or sending anything" if asks_first else ""
         screen.note(f"built-in tools work in {cli_setup.builtins.state.workspace.root}{note}", "dim")
         if unusable := ", ".join(cli_setup.builtins.unusable):
-            screen.note(f"without {unusable}: toolglot doctor says what is missing", "dim")
+            screen.note(f"{unusable} not offered: run toolglot doctor to see why", "dim")
     sources = [str(path) for path in cli_setup.instructions.files]
     skills = [skill for skill in cli_setup.instructions.skills if skill.is_listed]
     sources += [pluralize(len(skills), "skill")] if skills else []
     if sources:
-        screen.note(f"follows {', '.join(sources)}", "dim")
+        screen.note(f"using {', '.join(sources)}", "dim")
     if cli_setup.servers is not None:
         count = pluralize(len(cli_setup.servers.status()), "MCP server")
-        screen.note(f"{count} · /mcp shows their state", "dim")
+        screen.note(f"{count} · /mcp shows the state", "dim")
     if reason:
         screen.note(reason, "yellow")
     if cli_setup.has_demo_tools:
@@ -157,7 +157,7 @@ def _confirm(question: str) -> bool:
 
 
 def read_saved(path: Path) -> tuple[bytes, str]:
-    """Read a saved conversation; return it and its model, which is empty if it is not known. Raises UsageError."""
+    """Read a saved conversation; return it and its model (empty if unknown). Raises UsageError."""
     try:
         saved = Path(os.path.expanduser(path)).read_bytes()
     except (OSError, ValueError) as e:
