@@ -105,7 +105,8 @@ class TestKeys:
         assert memory.kept == {}
 
     @pytest.mark.parametrize(
-        ("text", "message"), [("", "no key was entered"), ("\n", "GROQ_API_KEY"), ("a b c", "not a valid key"), ("ключ", "not a valid key")]
+        ("text", "message"),
+        [("", "no key was entered"), ("\n", "GROQ_API_KEY"), ("a b c", "not a valid key"), ("ключ", "not a valid key")],
     )
     def test_input_that_is_not_a_key(self, text: str, message: str, memory: Memory) -> None:
         code, out, err = run_cli("login", "groq", stdin=text)

@@ -259,9 +259,9 @@ class _Layers:
 
 
 def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]:
-    """Return what applies instead of the value of an untrusted file, and why it is not that value ("" if it is).
+    """Return the value to use for a setting in an untrusted file, and why it was changed ("" if it was not).
 
-    `current`: what applies without it; UNSET if nothing does. The result never allows more than that.
+    `current`: the value without that file, or UNSET. The result never allows more than it does.
     """
     if field.trust == "free" or value == current:
         return value, ""
@@ -298,7 +298,7 @@ def setting_variables() -> dict[str, SettingField]:
 
 
 def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[SettingPath, Any]]]:
-    """The variables that are set, and what each sets. An empty variable is not set. Raises UsageError."""
+    """The variables that are set, with their settings. An empty variable is treated as unset. Raises UsageError."""
     known = setting_variables()
     tables = {field.key[: field.key.index(WILDCARD)] for field in setting_fields() if WILDCARD in field.key}
     for key in tables:
