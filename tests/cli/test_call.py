@@ -424,6 +424,7 @@ class TestRules:
         ({"command": "ls"}, (), 0, "shell asks: it can change files and run commands, and no rule allows it\n"),
         ({"command": "rm a.txt"}, (), 1, "shell is refused: the rule 'shell(rm *)' denies it\n"),
         ({"command": "rm a.txt", "escalate": True}, ("--yes",), 1, "shell is refused: the rule 'shell(rm *)' denies it\n"),
+        ({"command": "ls -l"}, ("--yes", "--deny", "Bash(ls *)"), 1, "shell is refused: the rule 'Bash(ls *)' denies it\n"),
     ])  # fmt: skip
     def test_explain_says_what_would_happen_and_does_nothing(
         self, arguments: dict[str, Any], words: tuple[str, ...], code: int, text: str, directory: Path

@@ -23,7 +23,7 @@ import msgspec
 from toolglot.approvals import ApprovalRequest, Approve
 from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
-from toolglot.cli.options import APPROVE, FACADE, JSON, LOGGING, MCP, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
+from toolglot.cli.options import APPROVE, DENY, FACADE, JSON, LOGGING, MCP, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
 from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare
 from toolglot.errors import ToolglotError, UsageError
@@ -64,6 +64,7 @@ class _Line(msgspec.Struct):
 @ROOT
 @FACADE
 @NO_SANDBOX
+@DENY
 @APPROVE
 @YES
 @MCP

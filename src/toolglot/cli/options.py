@@ -64,6 +64,9 @@ JSON = click.option("--json", is_flag=True, help="Print JSON.")
 JSONL = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
 YES = click.option("-y", "--yes", is_flag=True, help="Approve all calls that need approval, except those outside a sandbox.")
 NO_SANDBOX = click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with your full permissions.")
+DENY = click.option(
+    "--deny", multiple=True, metavar="PATTERN", help="Never offer matching tools or run matching calls. Repeatable."
+)
 APPROVE = click.option(
     "--approve", multiple=True, metavar="RULE", help="Run matching calls without asking: 'shell(pytest *)'. Repeatable."
 )
@@ -113,9 +116,7 @@ AGENT = _combine(
     TOOLS,
     click.option("--system", help="System prompt."),
     click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only matching tools. Repeatable."),
-    click.option(
-        "--deny", multiple=True, metavar="PATTERN", help="Never offer matching tools or run matching calls. Repeatable."
-    ),
+    DENY,
     APPROVE,
     click.option("--max-iterations", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
     click.option("--base-url", help="Override the provider's base URL."),
