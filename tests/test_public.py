@@ -46,7 +46,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("tool", "unknown option of an agent 'tool'; did you mean 'tools'?"),
+    ("tool", "unknown agent option 'tool'; did you mean 'tools'?"),
     ("instructions", "system, telemetry, text_calls, tools"),
 ])  # fmt: skip
 @pytest.mark.parametrize("model", ["simulator", "anthropic:claude-sonnet-4-5"])

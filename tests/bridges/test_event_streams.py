@@ -98,4 +98,4 @@ def test_an_answer_to_nothing_is_an_error_event(read_request: Any) -> None:
         events = Orchestrator("simulator").resume_stream({"forged": True}, conversation=Conversation([system("x")]))
         return b"".join([frame async for frame in module.encode_events(events, request)])
 
-    assert b"no run waits to be resumed" in asyncio.run(read_all())
+    assert b"no run is waiting to be resumed" in asyncio.run(read_all())

@@ -413,5 +413,5 @@ def test_a_simulated_engine_sends_the_users_headers() -> None:
 @pytest.mark.parametrize("model", ["simulator", "simulator:gemini", "openai:gpt-4o"])
 @pytest.mark.parametrize("option", ["tool", "instructions", "timeout"])
 def test_an_unknown_option_is_an_error(model: str, option: str) -> None:
-    with pytest.raises(UnknownName, match=f"unknown option of an engine for .*{option}"):
+    with pytest.raises(UnknownName, match=f"unknown engine option for .*{option}"):
         create_engine(model, **cast(Any, {option: "x"}))

@@ -343,7 +343,7 @@ def test_what_waits_for_a_tool_that_is_gone_is_listed_and_can_be_refused() -> No
     [request] = other.list_pending_sync()
     assert (request.tool, request.arguments, request.effects) == ("put", {"key": "a", "value": "1"}, frozenset())
     assert "no such tool" in request.preview_error
-    with pytest.raises(UsageError, match="waits to call put"):
+    with pytest.raises(UsageError, match="waiting to call put"):
         run(other.resume({request.fingerprint: True}))
     assert run(other.resume({request.fingerprint: Deny("it is gone")})).stop == "end"
     assert kinds_of(other.conversation) == ["rejected"]
@@ -653,7 +653,7 @@ def test_a_fingerprint_of_now_counts_in_a_run_that_is_doubted() -> None:
 
 def test_an_unknown_fingerprint_is_an_error() -> None:
     talker, vault, first = paused()
-    with pytest.raises(UsageError, match=f"no call {'0' * 64} waits.*list_pending.*{first.pending[0].id}"):
+    with pytest.raises(UsageError, match=f"no call {'0' * 64} is waiting.*list_pending.*{first.pending[0].id}"):
         run(talker.resume({"0" * 64: True}))
     assert vault.ran == []
 

@@ -146,9 +146,9 @@ async def test_a_decision_that_is_neither_yes_nor_no_is_an_error(decision: Any) 
 
 async def test_resuming_what_does_not_wait_is_an_error() -> None:
     talker = agent("anthropic")
-    with pytest.raises(UsageError, match="no run waits"):
+    with pytest.raises(UsageError, match="no run is waiting"):
         await talker.resume({})
-    with pytest.raises(UsageError, match="no run waits"):
+    with pytest.raises(UsageError, match="no run is waiting"):
         await gathered(talker.resume_stream({}))
 
 
@@ -450,7 +450,7 @@ async def test_changed_tools_are_noticed(caplog: pytest.LogCaptureFixture) -> No
     talker, tools, first = await paused()
     other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=tools.all[:1], config=ASK)
     assert "tools have changed" in caplog.text
-    with pytest.raises(UsageError, match=r"waits to call write, which is not among the agent's tools: pass tools="):
+    with pytest.raises(UsageError, match=r"waiting to call write, which is not among the agent's tools: pass tools="):
         await other.resume({call.id: "yes" for call in first.pending})
     assert other.has_pending_run, "the approved calls are not used up"
     again = Orchestrator.load(other.save(), tools=tools.all, config=ASK)

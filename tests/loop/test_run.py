@@ -310,13 +310,13 @@ def test_a_decision_for_an_unknown_call_changes_nothing() -> None:
     run.add_reply(reply(*CALLS))
     run.wait_for_decision(0)
     run.add_result(1, ok(CALLS[1]))
-    with pytest.raises(UsageError, match="no call with the index 1 waits"):
+    with pytest.raises(UsageError, match="no call with the index 1 is waiting"):
         run.decide({0: YES, 1: YES})
     assert run.next() == NeedApproval(((0, CALLS[0]),))
 
 
 def test_a_decision_without_a_run_is_an_error() -> None:
-    with pytest.raises(UsageError, match="waits"):
+    with pytest.raises(UsageError, match="is waiting"):
         new().decide({0: YES})
 
 

@@ -68,11 +68,11 @@ class Silent(Hooks):
     ({"fallbacks": [3]}, "fallbacks: pass PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5', or an Engine, not int"),
     ({"retry": 3}, "retry: pass a RetryConfig, not int"),
     ({"base_url": 3}, "base_url: pass a URL as text, not int"),
-    ({"aprove": print}, "unknown option of an agent 'aprove'; did you mean 'approve'?"),
-    ({"tool": [double]}, "unknown option of an agent 'tool'; did you mean 'tools'?"),
-    ({"api_key": "x"}, "unknown option of an agent 'api_key'; did you mean 'key'?"),
-    ({"temperature": 0.5}, "unknown option of an agent 'temperature': pass options=Options(temperature=…)"),
-    ({"max_iterations": 3}, "unknown option of an agent 'max_iterations': pass config=ToolConfig(max_iterations=…)"),
+    ({"aprove": print}, "unknown agent option 'aprove'; did you mean 'approve'?"),
+    ({"tool": [double]}, "unknown agent option 'tool'; did you mean 'tools'?"),
+    ({"api_key": "x"}, "unknown agent option 'api_key'; did you mean 'key'?"),
+    ({"temperature": 0.5}, "unknown agent option 'temperature': pass options=Options(temperature=…)"),
+    ({"max_iterations": 3}, "unknown agent option 'max_iterations': pass config=ToolConfig(max_iterations=…)"),
 ])  # fmt: skip
 def test_wrong_option_of_an_agent(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -89,7 +89,7 @@ def wrong(value: object) -> Any:
     (lambda: Orchestrator(system=lambda _: wrong(3)).run_sync("hi"), "system: the function must return text, not int"),
     (lambda: Orchestrator().run_sync("hi", conversation=wrong([user("hi")])), "conversation: pass a Conversation, not list"),
     (lambda: setattr(Orchestrator(), "config", {}), "config: pass a ToolConfig, not dict"),
-    (lambda: wrong(tool)(double, effect="read"), "unknown option of a tool 'effect'; did you mean 'effects'?"),
+    (lambda: wrong(tool)(double, effect="read"), "unknown tool option 'effect'; did you mean 'effects'?"),
     (lambda: tool(double, timeout=wrong("3")), "timeout of a tool: expected int | float | None, got '3'"),
     (lambda: tool(double, approval=wrong("yes")), "approval of a tool: expected bool | None, got 'yes'"),
     (lambda: coding_tools(".", options=wrong({"require_read": False})), "options: pass BuiltinOptions, not dict"),

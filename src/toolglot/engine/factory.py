@@ -148,7 +148,7 @@ def create_engine(
 def _check_options(options: Mapping[str, object], profile: Profile) -> None:
     if unknown := set(options) - set(profile.url_parameter_env):
         known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", "text_calls", *profile.url_parameter_env)
-        raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
+        raise UnknownName(f"engine option for {profile.title}", min(unknown), known)
 
 
 def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[str, str]) -> Profile:

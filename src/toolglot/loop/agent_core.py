@@ -1,4 +1,4 @@
-"""The parts of an agent, and how they are put together for a request or a run. Nothing is awaited here but a system prompt."""
+"""The parts of an agent, and how they are combined for a request or a run. Only the system prompt is awaited here."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -45,7 +45,7 @@ from toolglot.value_checks import as_items, check_arguments
 __all__ = ["ARGUMENTS", "AgentCore", "AgentOptions", "PromptContext", "SystemPrompt"]
 
 log = getLogger("toolglot.loop")
-_SHARED_ENGINE_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are not about one provider
+_SHARED_ENGINE_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are not specific to a provider
 _NO_HOOKS = HookChain()
 _DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(cache=True), ContextPolicy()
 
@@ -65,18 +65,18 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
     "defer": ((bool, str, Iterable, Callable, NoneType), "True, False, names or tags of tools, or a function"),
     "telemetry": ((bool, Telemetry, NoneType), "True, False, None or a Telemetry"),
 }
-"""What the arguments of an agent must be, and the words for it."""
+"""The types of an agent's arguments, and how error messages describe them."""
 
 
 def _unknown_option(name: str) -> UsageError:
     for parameter, kind in (("options", Options), ("config", ToolConfig), ("context", ContextPolicy)):
         if name in kind.__struct_fields__:
-            return UsageError(f"unknown option of an agent {name!r}: pass {parameter}={kind.__name__}({name}=…)")
-    return UnknownName("option of an agent", name, AgentOptions.__annotations__)
+            return UsageError(f"unknown agent option {name!r}: pass {parameter}={kind.__name__}({name}=…)")
+    return UnknownName("agent option", name, AgentOptions.__annotations__)
 
 
 class PromptContext(msgspec.Struct, Generic[Data], frozen=True):
-    """What a function that writes the system prompt can use."""
+    """The argument of a function that writes the system prompt."""
 
     model: str
     data: Data
@@ -149,7 +149,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self._engine_options: dict[str, Any] = {**engine}
         self._options_profile = self.engine.profile.id
         self.system, self.output_type, self.data = system, output_type, data
-        # Other options than the default ones must not turn the cache off.
+        # Options that do not mention the cache must not turn it off.
         self.options = replace(options, cache=True) if options.cache is None else options
         self.context, self.summarize = context, summarize
         self.facade: str | Facade = facade
@@ -175,7 +175,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self._hosted = HostedTools(as_items(hosted), definitions)
         if isinstance(facade, str) and facade != "auto":
             table = find_facade(facade)
-            if not is_facade_name(facade):  # of a plug-in, the same for all models
+            if not is_facade_name(facade):  # from a plug-in, the same for all models
                 self.facade = facade = table
         if isinstance(facade, Facade):
             check_facade(facade, self.engine.model, [tool.name for tool in tools])
@@ -193,7 +193,7 @@ class AgentCore(Generic[Data, OutputValue]):
 
     @show_options(EngineOptions)
     def switch(self, model: str | Engine, **engine: Unpack[EngineOptions]) -> None:
-        """Continue with another model: same conversation, same tools. The next result's losses say what it cannot receive."""
+        """Continue with another model: same conversation, same tools. The next result's `losses` say what it cannot receive."""
         if not engine:
             self.engine = self.create_engine(model)
             return
@@ -203,7 +203,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self._engine_options, self._options_profile = options, self.engine.profile.id
 
     def create_engine(self, model: str | Engine) -> Engine:
-        """Return an engine for another model, with the options of the present one as far as they concern it."""
+        """Return an engine for another model, with those options of the current engine that apply to it."""
         if isinstance(model, Engine):
             return model
         options = self._engine_options
@@ -215,12 +215,12 @@ class AgentCore(Generic[Data, OutputValue]):
         if isinstance(model, Engine):
             return model
         engine = create_engine(model, **options)
-        if options.get("transport") is None:  # one that was passed is the caller's
+        if options.get("transport") is None:  # a transport that was passed belongs to the caller
             self._opened_transports.add(engine.transport)
         return engine
 
     def use_fallback(self, used: int) -> int | None:
-        """Continue with the next fallback after the first `used`; the number used then, None if there is none left."""
+        """Switch to the next fallback after the first `used`. Return the new number used, or None if none is left."""
         for index in range(used, len(self._fallbacks)):
             fallback = self._fallbacks[index]
             other = self.create_engine(fallback)
@@ -230,9 +230,10 @@ class AgentCore(Generic[Data, OutputValue]):
         return None
 
     async def aclose(self) -> None:
-        """Close the connections that the agent has opened in this event loop, to whatever models it used.
+        """Close all connections that the agent has opened in this event loop, including those to earlier models.
 
-        It stays usable, and other agents keep what they are using. An engine or a transport that was passed to it stays open.
+        The agent stays usable, and connections that other agents are using stay open. So does an engine or a transport that
+        was passed to the agent.
         """
         for transport in self._opened_transports:
             if (close := getattr(transport, "close", None)) is not None:
@@ -258,7 +259,7 @@ class AgentCore(Generic[Data, OutputValue]):
 
     @property
     def config(self) -> ToolConfig:
-        """How tools are run; a new value counts from the next call on."""
+        """How tools are run; a new value applies from the next call on."""
         return self._config
 
     @config.setter
@@ -269,7 +270,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self._state.executor.configure(self._state.settings.apply(config))
 
     def _warn_of_unknown_names(self) -> None:
-        """Warn of names in the configuration that no tool has: an allowed tool would be missing, a limit would not hold."""
+        """Warn about configured names that match no tool: an allowed tool would be missing, a limit would not apply."""
         config, names = self._config, self.tool_names
         fields = {"allowed_tools": config.allowed_tools or (), "max_uses": config.max_uses, "rates": config.rates}
         for field, used in fields.items():
@@ -291,7 +292,7 @@ class AgentCore(Generic[Data, OutputValue]):
         return (*(tool.name for tool in self.registry), *self._hosted.all_names)
 
     def view(self, engine: Engine | None = None, config: ToolConfig | None = None) -> ModelView:
-        """Return what a model sees of the agent; by default the present model, with the agent's own configuration."""
+        """Return what a model sees of the agent; by default, the current model with the agent's own configuration."""
         engine, config = engine or self.engine, config or self._config
         language = self.code_language(engine)
         if self._view is None or not self._view.is_current(engine.profile, self.facade, config, self.defer, language):
@@ -310,14 +311,14 @@ class AgentCore(Generic[Data, OutputValue]):
         return self._view
 
     def add_tools(self, tools: AnyTools, *, replace: bool = False) -> None:
-        """Add tools while the conversation goes on: the model is told of them with the next request. Raises NameConflict.
+        """Add tools during a conversation; the model learns of them with the next request. Raises NameConflict.
 
-        `replace`: they may take the names of others.
+        `replace`: they may replace tools of the same name.
         """
         self.registry.merge(as_items(tools), replace=replace)
 
     def remove_tools(self, tools: Iterable[str | Tool]) -> None:
-        """Remove tools, by name or by themselves, while the conversation goes on; calls that were made stay in it.
+        """Remove tools, given by name or as Tools, during a conversation; calls made earlier stay in it.
 
         Raises UnknownName.
         """
@@ -329,7 +330,7 @@ class AgentCore(Generic[Data, OutputValue]):
             self.registry.unregister(tool.name, tool.namespace)
 
     def code_language(self, engine: Engine) -> Language | None:
-        """Return what a model writes code in that calls its tools; None: it calls them itself."""
+        """Return the language in which a model writes code that calls its tools; None if it calls them directly."""
         if self.code_mode is False or not len(self.registry) or RUN_CODE in self.registry:
             return None
         key = (engine.model, self.facade, self.code_mode, self.registry.version)
@@ -344,7 +345,7 @@ class AgentCore(Generic[Data, OutputValue]):
         return self._code_language[1]
 
     def loop_tools(self, state: ConversationState, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
-        """Return the tools that the loop adds: for structured output, to read on in results that were too long, to run code."""
+        """Return the tools that the loop adds: for structured output, to read the rest of long results, to run code."""
         has_results = len(state.executor.store) and "read_result" not in self.registry
         language = self.code_language(self.engine)
         code_tool = state.code_tool(language) if language is not None else None
@@ -353,7 +354,7 @@ class AgentCore(Generic[Data, OutputValue]):
         )
 
     async def system_prompt(self, state: ConversationState, data: Any) -> str:
-        """Return the system prompt; it is the caller's text, or written by the caller's function."""
+        """Return the system prompt: the caller's text, or what the caller's function returns."""
         prompt = self.system
         if callable(prompt):
             tools = self.view(config=state.settings.apply(self._config)).tools(self.loop_tools(state))
@@ -388,7 +389,7 @@ class AgentCore(Generic[Data, OutputValue]):
     def new_run(
         self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, distrust_reason: str = ""
     ) -> Run:
-        """Return a run over a conversation, or one that was saved. `distrust_reason`: why that one cannot be trusted."""
+        """Return a new or a saved run over a conversation. `distrust_reason`: why a saved run cannot be trusted."""
         tool_choice = config.tool_choice if config.enabled else None
         return Run(
             conversation,

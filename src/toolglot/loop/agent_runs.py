@@ -1,4 +1,4 @@
-"""Runs of an agent: awaited, for callers without an event loop, or as a stream of events."""
+"""Runs of an agent: awaited, blocking for callers without an event loop, or as a stream of events."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, suppress
@@ -33,19 +33,19 @@ __all__ = ["AgentRuns", "RunOptions"]
 
 Decisions = Mapping[str, Decision] | None
 Start = Callable[[bool], Awaitable[Driver]]
-"""Begins or resumes a run; the argument says whether somebody reads its events."""
+"""Starts or resumes a run; the argument says whether its events are streamed."""
 
 
 class RunOptions(TypedDict, Generic[Data], total=False):
-    """What a run can have instead of the agent's own, beside its output type."""
+    """Options that override the agent's own for one run, besides its output type."""
 
     data: Data | None
-    """For its tools. Concurrent runs, each with its own conversation, do not see each other's."""
+    """Passed to tools. Concurrent runs, each with its own conversation, do not see each other's data."""
     conversation: Conversation | None
     tool_choice: ToolChoice | None
-    """For the first request; later ones are auto."""
+    """For the first request; later requests use auto."""
     allowed_tools: Iterable[str] | None
-    """The tools that may be called, of those that the agent has and allows."""
+    """The tools that may be called, out of those that the agent has and allows."""
 
 
 class AgentRuns(AgentCore[Data, OutputValue]):
@@ -67,16 +67,16 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         tool_choice: ToolChoice | None = None,
         allowed_tools: Iterable[str] | None = None,
     ) -> RunResult[Any]:
-        """Ask the model, run its tools and ask again, until there is an answer.
+        """Send the prompt, run the tools that the model calls and send it their results, until there is an answer.
 
         Args:
             prompt: Text, blocks or messages.
-            output_type: A type, or a JSON Schema, for `result.output`. This and the following are for this run, instead of
-                what the agent has.
-            data: Passed to tools. Concurrent runs, each with its own conversation, do not see each other's.
-            conversation: Continued instead of the agent's own.
-            tool_choice: For the first request; later ones are auto.
-            allowed_tools: The tools that may be called, of those that the agent has and allows.
+            output_type: A type, or a JSON Schema, for `result.output`. This and the following options override the agent's
+                own for this run.
+            data: Passed to tools. Concurrent runs, each with its own conversation, do not see each other's data.
+            conversation: The conversation to continue instead of the agent's own.
+            tool_choice: For the first request; later requests use auto.
+            allowed_tools: The tools that may be called, out of those that the agent has and allows.
         """
         return await _finish(*self._plan(prompt, conversation, output_type, data, tool_choice, allowed_tools))
 
@@ -109,7 +109,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         tool_choice: ToolChoice | None = None,
         allowed_tools: Iterable[str] | None = None,
     ) -> AsyncGenerator[RunEvent]:
-        """Like `run`, as it happens; the last event is `RunDone`. Leaving the stream interrupts the run."""
+        """Like `run`, but yield events as they happen; the last one is `RunDone`. Leaving the stream interrupts the run."""
         return _watch(*self._plan(prompt, conversation, output_type, data, tool_choice, allowed_tools))
 
     def stream_sync(
@@ -133,15 +133,15 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         output_type: OutputType[Any] = None,
         conversation: Conversation | None = None,
     ) -> RunResult[OutputValue]:
-        """Continue a run that waits for approvals.
+        """Continue a run that is waiting for approvals.
 
         Args:
-            decisions: By the fingerprint of a request, or by the id of its call. If a call would do something else by now than
-                what was shown, it is asked about again: the run pauses once more. An id counts only for a run that was paused
-                in this process, or whose saved form is intact.
-            data: Of the run, by default what it was started with; not saved, so pass it again after `load`.
-            output_type: Likewise.
-            conversation: The run's, unless it is the agent's own.
+            decisions: Keyed by the fingerprint of a request, or by the id of its call. If a call would no longer do what was
+                shown, it needs a new decision, and the run pauses again. An id is accepted only for a run that was paused in
+                this process, or whose saved form is intact.
+            data: Passed to tools; by default what the run was started with. It is not saved, so pass it again after `load`.
+            output_type: Likewise, the type of `result.output`.
+            conversation: The run's conversation, if it is not the agent's own.
         """
         return await _finish(*self._plan_resume(decisions, conversation, data=data, output_type=output_type))
 
@@ -164,7 +164,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         output_type: OutputType[Any] = None,
         conversation: Conversation | None = None,
     ) -> AsyncGenerator[RunEvent]:
-        """Like `resume`, as it happens."""
+        """Like `resume`, but yield events as they happen."""
         return _watch(*self._plan_resume(decisions, conversation, data=data, output_type=output_type))
 
     def resume_stream_sync(
@@ -223,7 +223,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             for name in {*config.tool_choice.names}.difference(known, LOOP_TOOLS):
                 raise UnknownName("tool in tool_choice", name, known)
         if state.paused is not None:
-            state.paused.interrupt()  # the user moved on: what waited did not run
+            state.paused.interrupt()  # the user moved on, so the waiting calls never run
             state.record_refusals(state.paused)
             state.paused = None
         release_suspended(state.executor)
@@ -243,7 +243,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
     ) -> Driver:
         run = state.paused
         if run is None:
-            raise UsageError("no run waits to be resumed")
+            raise UsageError("no run is waiting to be resumed")
         state.settings = replace(state.settings, **changes)
         driver = await self._new_driver(state, run, streaming)
         run.decide(await self._read_decisions(state, run, decisions or {}))
@@ -253,9 +253,9 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         return driver
 
     async def _read_decisions(self, state: ConversationState, run: Run, decisions: Mapping[str, Decision]) -> dict[int, Ruling]:
-        """Return decisions by the index of the call, each with the fingerprint of what it was made on. Raises UsageError."""
+        """Return the decisions by call index, each with the fingerprint of the request it is about. Raises UsageError."""
         executor, view, rulings = state.executor, self.view(), dict[int, Ruling]()
-        suspended = executor.suspended  # what waits then is a call of their code
+        suspended = executor.suspended  # the call that is waiting was made by their code
         inner_ids = {waiting.request.call.id for _, waiting in suspended.values()}
         forms = {waiting.request.call.id for _, waiting in suspended.values() if waiting.request.form is not None}
         waiting = {
@@ -263,7 +263,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         }
         ids = {call.id: index for index, call in waiting.items()}
         fingerprints = {run.shown[index]: index for index in waiting if index in run.shown}
-        if not decisions.keys() <= ids.keys() | fingerprints.keys():  # perhaps what the calls would do now
+        if not decisions.keys() <= ids.keys() | fingerprints.keys():  # perhaps fingerprints of what the calls would do now
             requests = await state.list_requests(run, view)
             fingerprints |= {request.fingerprint: index for index, request in requests.items()}
         for key, decision in decisions.items():
@@ -271,9 +271,9 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             index = fingerprints.get(key, ids.get(key))
             if index is None:
                 names = ", ".join(sorted(ids)) or "none"
-                raise UsageError(f"no call {key} waits for a decision; agent.list_pending() returns what does: {names}")
+                raise UsageError(f"no call {key} is waiting for a decision; agent.list_pending() lists those that are: {names}")
             if run.distrust_reason and key not in fingerprints:
-                hint = "use the fingerprint of a request of agent.list_pending(); machines can share a TOOLGLOT_APPROVAL_KEY"
+                hint = "use a fingerprint from agent.list_pending(), or share a TOOLGLOT_APPROVAL_KEY between machines"
                 raise UsageError(f"the id {key} is not enough to decide on a call, as {run.distrust_reason}: {hint}")
             if answer is not None:
                 rulings[index] = Ruling(key if key in fingerprints else run.shown[index], answer)
@@ -284,7 +284,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
             interpreted = call if call.id in inner_ids else view.interpret(call)
             if executor.find_tool(interpreted) is None:
                 name = base_call(interpreted).name
-                raise UsageError(f"the run waits to call {name}, which is not among the agent's tools: pass tools=[…]")
+                raise UsageError(f"the run is waiting to call {name}, which is not among the agent's tools: pass tools=[…]")
             if answer is not None and answer.arguments is not None and call.id not in forms:
                 prepared = await executor.prepare(interpreted, run.distrust_reason, dry_run=True)
                 if isinstance(prepared, PreparedCall):
@@ -320,7 +320,7 @@ async def _finish(state: ConversationState, start: Start) -> RunResult:
 
 
 def _watch(state: ConversationState, start: Start) -> AsyncGenerator[RunEvent]:
-    """Return a stream that tells the conversation when its reader has gone without closing it."""
+    """Return a stream that notifies the conversation if its reader goes away without closing it."""
     reader_gone = Event()
     events = _stream(state, start, reader_gone)
     finalize(events, reader_gone.set).atexit = False

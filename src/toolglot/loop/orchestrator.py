@@ -44,22 +44,23 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         config: How tools are run: limits, approvals, retries.
         options: How the model generates.
         context: What to do when the conversation outgrows the model's context window.
-        facade: How the built-in tools look; by default as in the model's own harness, whose note on how to work with them
+        facade: How the built-in tools are presented; by default as in the model's own harness, whose note on using them
             follows the system prompt.
-        code_mode: The model writes code that calls the tools, in "javascript" or "python" (True: one that can be run here);
-            None: if its own harness works so, as that of GPT-5.6 does. Needs `pip install 'toolglot[code]'`.
+        code_mode: Have the model write code that calls the tools, in "javascript" or "python" (True: whichever can run here);
+            None: only if its own harness works that way, as GPT-5.6's does. Needs `pip install 'toolglot[code]'`.
         output_type: A type, or a JSON Schema, for `result.output`.
-        approve: Asked when a call needs approval; without it the run pauses.
-        summarize: Summarizes what is left out of a long conversation, instead of the model.
+        approve: Called when a tool call needs approval; without it, the run pauses.
+        summarize: Summarizes the omitted part of a long conversation, in place of the model.
         hooks: Observe or change requests, replies and calls.
         fallbacks: Models to continue with when this one is busy or fails.
-        audit: Writes down every call.
-        data: Passed to tools in their Context, and to a function that writes the system prompt. A run can have its own:
+        audit: Logs every call.
+        data: Passed to tools in their Context, and to a function that writes the system prompt. A run can pass its own:
             `run(prompt, data=…)`.
         conversation: A conversation to continue.
-        defer: Tools that the model is shown only when it finds them: True, names or tags, or a function; by default
-            ("auto") all but the built-in ones if there are too many for the context window or the provider.
-        telemetry: Spans and metrics for OpenTelemetry: True, False or a `Telemetry`; by default if the program has set it up.
+        defer: Tools that the model must search for before it sees them: True, names or tags, or a function; by default
+            ("auto"), all but the built-in ones if there are too many for the context window or the provider.
+        telemetry: Spans and metrics for OpenTelemetry: True, False or a `Telemetry`; by default, only if the program has set
+            up OpenTelemetry.
         engine: Options of `create_engine`.
     """
 
@@ -70,7 +71,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
 
     @property
     def has_pending_run(self) -> bool:
-        """Whether a run waits to be resumed."""
+        """Whether a run is waiting to be resumed."""
         return self._state.paused is not None
 
     def __repr__(self) -> str:
@@ -80,9 +81,9 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
     # ---- approvals
 
     async def list_pending(self, conversation: Conversation | None = None) -> tuple[ApprovalRequest, ...]:
-        """Return what waits for a decision, also after `load`: each call with what it would do now. Nothing runs.
+        """Return the calls that are waiting for a decision, each with what it would do now. Nothing runs.
 
-        By default of the agent's own conversation.
+        By default, those of the agent's own conversation. Works after `load`, too.
         """
         state = self._state_for(conversation)
         if state.paused is None:
@@ -100,13 +101,13 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
     # ---- state
 
     def save(self, conversation: Conversation | None = None) -> bytes:
-        """Return a conversation and its paused run as JSON lines: `Orchestrator.load` continues it in any process.
+        """Return a conversation and its paused run as JSON lines, which `Orchestrator.load` can continue in any process.
 
-        By default the agent's own conversation.
+        By default, the agent's own conversation.
         """
         state = self._state_for(conversation)
         data = save(state.conversation, model=self.engine.name, **state.save_header(digest(self.registry.definitions())[:16]))
-        # A run that was changed by somebody else must not get a good name by being saved again.
+        # A saved run that was tampered with must not become trusted by being saved again.
         return sign(data) if state.paused is not None and not state.paused.distrust_reason else data
 
     @classmethod
@@ -114,7 +115,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
     def load(
         cls, saved: bytes | str, /, model: str | Engine | None = None, **options: Unpack[AgentOptions[OtherData, OtherOutput]]
     ) -> "Orchestrator[OtherData, OtherOutput]":
-        """Return an agent that continues what `save` wrote; all other options are passed anew. Raises MalformedData."""
+        """Return an agent that continues what `save` wrote; pass all other options again. Raises MalformedData."""
         if model is None and not isinstance(model := load(saved)[1].get("model", "simulator"), str):
             raise MalformedData("line 1: the saved model is not a string")
         agent = cast(type[Orchestrator[OtherData, OtherOutput]], cls)(model, **options)
@@ -122,7 +123,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         return agent
 
     def restore(self, data: bytes | str) -> None:
-        """Continue what `save` wrote, on the present model. Raises MalformedData, and changes nothing then."""
+        """Continue what `save` wrote, with the current model. Raises MalformedData, in which case nothing changes."""
         conversation, header = load(data)
         state = self.new_state(conversation)
         run_state = state.restore_header(header)
@@ -131,12 +132,12 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
                 log.warning("the tools have changed since the run was saved")
             distrust_reason = "" if is_intact(data.encode() if isinstance(data, str) else data) else CHANGED_SINCE_SAVED
             state.paused = self.new_run(conversation, self.config, run_state, distrust_reason)
-            state.executor.policy.can_ask = True  # a run that waits shows that somebody decides: later calls wait too
+            state.executor.policy.can_ask = True  # a waiting run implies an approver, so later calls wait too
         self._check_idle()
         self._state = state
 
     def undo(self) -> tuple[Message, ...]:
-        """Remove the last prompt and everything after it, and return that. What tools did is not undone."""
+        """Remove the last prompt and everything after it, and return the removed messages. Tool effects are not undone."""
         start = find_last_prompt(self.conversation)
         if start is None:
             return ()
@@ -152,26 +153,26 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
     # ---- looking at the agent
 
     def needs_approval(self, tool: Tool) -> bool:
-        """Return whether somebody has to approve the calls of a tool."""
+        """Return whether calls to a tool need approval."""
         return self._state.executor.policy.judge(tool).action != "run"
 
     @property
     def deferral(self) -> Deferral | None:
-        """Which tools the model gets only when it finds them, why, and what that saves; None if it gets all of them."""
+        """The tools that the model must search for, why, and what that saves; None if it sees all tools."""
         return self.view().deferral
 
     @property
     def visible_tools(self) -> tuple[ToolDefinition, ...]:
-        """The tools as the model sees them, with those that the loop adds; in code mode without those that its code calls."""
+        """The tools as the model sees them, with those that the loop adds; in code mode, without those that its code calls."""
         return self.view().tools(self.loop_tools(self._state))
 
     @property
     def loaded_tools(self) -> tuple[str, ...]:
-        """The tools that were found in the agent's own conversation, by the names that the models had for them."""
+        """The deferred tools that were loaded in the agent's own conversation, under the names that the models used."""
         return self._state.timeline.loaded
 
     async def context_usage(self) -> ContextUsage:
-        """Return how full the model's context window is, and of what; an estimate."""
+        """Estimate how full the model's context window is, and what fills it."""
         state, profile, view = self._state, self.engine.profile, self.view()
         instructions = sum(map(estimate_message, view.system_messages(await self.system_prompt(state, self.data))))
         head = state.head_tools(view, view.tools(self.loop_tools(state)))
@@ -192,7 +193,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         )
 
     async def preview_request(self, model: str | Engine | None = None) -> EncodedBody:
-        """Return the next request, with one more prompt, and what would be lost and repaired. Nothing is sent."""
+        """Return the next request, with a placeholder as the prompt, and its losses and repairs. Nothing is sent."""
         engine = self.engine if model is None else self.create_engine(model)
         view, state = self.view(engine), self._state
         system_messages = view.system_messages(await self.system_prompt(state, self.data))

@@ -44,7 +44,7 @@ class CallTools(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeedApproval(msgspec.Struct, frozen=True, gc=False):
-    """Wait: nothing else can be done before somebody decides on these calls, each with its index in the turn."""
+    """Wait for decisions on these calls, each with its index in the turn; nothing else can be done before."""
 
     calls: tuple[tuple[int, ToolCall], ...]
 
@@ -60,20 +60,20 @@ Step = AskModel | CallTools | NeedApproval | Done
 
 
 class RunState(msgspec.Struct, omit_defaults=True):
-    """A run without its conversation, so that it can be saved and resumed in another process. Calls are named by index."""
+    """A run without its conversation, so that it can be saved and resumed in another process. Calls are identified by index."""
 
     iteration: int = 0
     """Requests so far."""
     length: int = 0
-    """Messages of the conversation when the turn began: another length means another conversation."""
+    """Messages in the conversation when the turn began; a different length means a different conversation."""
     calls: tuple[ToolCall, ...] = ()
-    """Of the open turn; empty if no turn is open."""
+    """The calls of the open turn; empty if no turn is open."""
     results: list[ToolResult | None] = []
     started: set[int] = set()
     waiting: set[int] = set()
     """Calls that need a decision."""
     shown: dict[int, str] = {}
-    """The fingerprints of what was asked about them. Decisions are not saved: nothing that is loaded carries one."""
+    """The fingerprints of the requests shown for them. Decisions are never saved, so a loaded run has none."""
     tools: str = ""
     """A fingerprint of the tools that the calls were made for."""
     stop: RunStop | None = None
@@ -120,7 +120,7 @@ class Run:
         self.rulings: dict[int, Ruling] = {}
         """Decisions on calls of the open turn, by index."""
         self.distrust_reason = ""
-        """Why every call of the open turn needs a decision: the run comes from somewhere that cannot be trusted."""
+        """Why every call of the open turn needs a decision: the run comes from an untrusted source."""
         self._max_iterations, self._tool_choice = max_iterations, tool_choice
         self._turn = RunState()
         self._stop: RunStop | None = None
@@ -128,17 +128,17 @@ class Run:
         if state is None:
             return
         if state.length != len(self.conversation):
-            raise UsageError("the saved run belongs to another conversation, or to another moment of it")
+            raise UsageError("the saved run belongs to another conversation, or to another state of it")
         indexes = {*state.started, *state.waiting, *state.shown, *state.holding}
         if len(state.results) != len(state.calls) or not indexes <= set(range(len(state.calls))) or state.iteration < 0:
-            raise MalformedData("the saved run contradicts itself: its calls and results do not fit together")
+            raise MalformedData("the saved run is inconsistent: its calls and results do not match")
         self.iteration, self._stop = state.iteration, state.stop
         if state.last:
             self.disable_tools()
         turn = self._turn = _copy_turn(state)
         for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
             turn.results[index] = make_unknown_result(turn.calls[index])
-            turn.waiting.discard(index)  # a call of its code waited for a decision; the code is gone
+            turn.waiting.discard(index)  # its code had made a call that waited for a decision; the code is gone
         if distrust_reason:
             self.distrust_reason = distrust_reason
             turn.waiting.update(turn.open_indexes())
@@ -175,7 +175,7 @@ class Run:
     # ---- what happened
 
     def add_reply(self, reply: Reply, not_offered: Iterable[tuple[int, ToolError]] = ()) -> None:
-        """Append the model's reply. Its calls, if they may run, come next. `not_offered`: calls that may not, by index."""
+        """Append the model's reply; its calls run next, if they may. `not_offered`: errors for those that may not, by index."""
         is_last = self.iteration >= self._max_iterations
         self.iteration += 1
         reply = self.reply = with_unique_ids(reply)
@@ -197,7 +197,7 @@ class Run:
         elif reply.stop == "pause":
             turn.refuse("cancelled", _NOT_RUN.format("the reply was paused"))
         elif reply.stop == "length":
-            # These may be incomplete: calls that are broken, and a call that the reply ends with.
+            # Broken calls may be incomplete, and so may a call at the very end of the reply.
             broken = [index for index, call in enumerate(calls) if call.arguments is None and not call.freeform]
             ends_with_call = bool(reply.blocks) and isinstance(reply.blocks[-1], ToolCall)
             turn.refuse("truncated", _TRUNCATED, only=[*broken, len(calls) - 1] if ends_with_call else broken)
@@ -207,20 +207,20 @@ class Run:
         self._refusals += [(index, call, result) for index, (call, result) in results if result is not None]
 
     def take_refusals(self) -> list[tuple[int, ToolCall, ToolResult]]:
-        """Return the calls that were answered here, and not by a tool, since this was last called."""
+        """Return the calls answered by the run itself, rather than by a tool, since this was last called."""
         refusals, self._refusals = self._refusals, []
         return refusals
 
     def finish(self, stop: RunStop = "end") -> None:
-        """Ask nothing more once the open calls are answered."""
+        """Send no more requests once the open calls are answered."""
         self._stop = self._stop or stop
 
     def disable_tools(self) -> None:
-        """Make the next request the last one, in which no tool may be called."""
+        """Make the next request the last one, without tool calls."""
         self._max_iterations = min(self._max_iterations, self.iteration)
 
     def continue_with(self, message: Message) -> None:
-        """Give the model another chance: append a message and ask again."""
+        """Give the model another chance: append a message and send another request."""
         self._stop = None
         self.conversation.append(replace(message, origin=_LOOP_ORIGIN))
 
@@ -231,11 +231,11 @@ class Run:
 
     @property
     def shown(self) -> Mapping[int, str]:
-        """The fingerprints of what was last asked about calls, by index."""
+        """The fingerprints of the requests last shown for calls, by index."""
         return self._turn.shown
 
     def wait_for_decision(self, index: int, fingerprint: str = "", *, blocks_later: bool = False) -> None:
-        """Hold a call until somebody decides on what was shown of it. `blocks_later`: the calls after it wait as well."""
+        """Hold a call until there is a decision on what was shown. `blocks_later`: the calls after it wait as well."""
         self._turn.waiting.add(index)
         self._turn.shown[index] = fingerprint
         self.rulings.pop(index, None)
@@ -243,31 +243,32 @@ class Run:
             self._turn.holding.add(index)
 
     def decide(self, rulings: Mapping[int, Ruling]) -> None:
-        """Take decisions, by the index of the call; calls that are not named keep waiting."""
+        """Apply decisions, keyed by call index; all other calls keep waiting."""
         if unknown := set(rulings) - self._turn.waiting:
-            raise UsageError(f"no call with the index {min(unknown)} waits for a decision")
+            raise UsageError(f"no call with the index {min(unknown)} is waiting for a decision")
         self._turn.waiting.difference_update(rulings)
         self.rulings.update(rulings)
 
     def reopen_waiting(self) -> None:
-        """Ask about the waiting calls once more: somebody who can decide is there now."""
+        """Request approval for the waiting calls again: there is an approver now."""
         self._turn.waiting.clear()
 
     def mark_started(self, index: int) -> None:
-        """Note that a call is about to have effects."""
+        """Record that a call is about to have effects."""
         self._turn.started.add(index)
 
     def add_result(self, index: int, result: ToolResult) -> None:
-        """Take the result of a call. The first one counts."""
+        """Record the result of a call; later results for the same call are ignored."""
         if self._turn.results[index] is None:
             self._turn.results[index] = result
 
     def interrupt(
         self, partial_text: str | None = None, *, timed_out: bool = False, notes: Mapping[str, str] = _NO_NOTES
     ) -> None:
-        """Stop here. `partial_text`: the visible text of a reply that was being read, None if none was.
+        """Stop here. `partial_text`: the visible text of the reply being read; None if there is none.
 
-        `timed_out`: nobody interrupted, the time limit was reached. `notes`: what calls, by id, have done before they ended.
+        `timed_out`: the time limit was reached, and the user did not interrupt. `notes`: what calls did before they ended, by
+        id.
         """
         if self.is_interrupted:
             return
@@ -287,11 +288,11 @@ class Run:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether somebody has interrupted the run: it must not touch the conversation any more."""
+        """Whether the run was interrupted, and must no longer touch the conversation."""
         return self._stop == "interrupted"
 
     def abandon(self, kind: ToolErrorKind, reason: str) -> None:
-        """Answer the open calls without running them: those that were started have an unknown outcome."""
+        """Answer the open calls without running them; those already started have an unknown outcome."""
         if self._turn.calls:
             self._answer_open(kind, _NOT_RUN.format(reason))
 
@@ -318,7 +319,7 @@ class Run:
 
 
 def _copy_turn(state: RunState) -> RunState:
-    """Return the turn of a state, without what the state says about the run."""
+    """Return a copy of a state's turn, without the fields that describe the run."""
     return RunState(
         calls=state.calls,
         results=[*state.results],
@@ -330,7 +331,7 @@ def _copy_turn(state: RunState) -> RunState:
 
 
 def find_last_prompt(conversation: Sequence[Message]) -> int | None:
-    """Return the index of the last message that is the user's own, and not one that the loop added."""
+    """Return the index of the last message from the user, ignoring those that the loop added."""
     for index in reversed(range(len(conversation))):
         if conversation[index].role == "user" and conversation[index].origin != _LOOP_ORIGIN:
             return index
@@ -338,7 +339,7 @@ def find_last_prompt(conversation: Sequence[Message]) -> int | None:
 
 
 def with_unique_ids(reply: Reply) -> Reply:
-    """Return the reply with a different id for every call: some servers repeat one, and a decision must mean one call."""
+    """Return the reply with unique call ids: some servers repeat an id, and a decision must identify exactly one call."""
     calls = reply.calls
     if len({call.id for call in calls}) == len(calls):
         return reply

@@ -117,7 +117,7 @@ class Tool(Generic[Parameters, Returned]):
         **options: Unpack[ToolOptions],
     ) -> None:
         if unknown := options.keys() - ToolOptions.__annotations__.keys():
-            raise UnknownName("option of a tool", min(unknown), ToolOptions.__annotations__)
+            raise UnknownName("tool option", min(unknown), ToolOptions.__annotations__)
         self._options: dict[str, Any] = {"definition": definition, "names": names, **options}
         for option, kinds in _OPTION_TYPES.items():
             if option in options and not isinstance(value := self._options[option], kinds):
