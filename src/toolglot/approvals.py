@@ -1,4 +1,4 @@
-"""Approvals as data: what somebody is asked about a call, and what can be answered."""
+"""Approvals as data: requests to approve a call, and the possible answers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -11,31 +11,31 @@ from toolglot.messages import ToolCall
 __all__ = ["Allow", "ApprovalRequest", "Approve", "Decision", "Deny", "Effect", "Ruling", "read_decision"]
 
 Effect = Literal["read", "write", "execute", "network"]
-"""What a tool does to the world; approvals and eager starts depend on it."""
+"""What a tool may do; approvals and eager starts depend on it."""
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """What an approver is asked: the call, and what it would do."""
+    """A request for approval: the call, and what it would do."""
 
     call: ToolCall
-    """The call that would run, with the arguments as they came."""
+    """The call, with the arguments as the model sent them."""
     tool: str
     effects: frozenset[Effect]
     target: str
     arguments: dict[str, Any] = {}
-    """As they will be used: repaired if the model got them wrong."""
+    """The arguments as they will be used: repaired if the model got them wrong."""
     preview: str = ""
     """What the call would do, as the tool describes it: the full command, or a diff."""
     preview_error: str = ""
-    """Why the tool has no preview of this call. It may do something all the same: show the arguments, all of them."""
+    """Why the tool cannot preview this call. The call may still have effects: show all of its arguments."""
     reason: str = ""
-    """Why somebody has to decide: the rule or the default that says so."""
+    """Why a decision is needed: the rule or the default that requires it."""
     each_time: bool = False
-    """Only an answer to this very call counts: it leaves the sandbox, for example. "always" means "yes" here."""
+    """The call needs its own approval, for example because it leaves the sandbox. "always" means "yes" here."""
     form: dict[str, Any] | None = None
-    """The JSON Schema of values that a running tool asks for: `Allow(arguments=…)` gives them, `arguments` are the defaults."""
+    """The JSON Schema of values that a running tool requests: `Allow(arguments=…)` passes them, `arguments` has defaults."""
     fingerprint: str = ""
-    """Stands for everything above: an approval counts only as long as the call would do what was shown."""
+    """Identifies everything above: an approval is valid only as long as the call would do what was shown."""
 
     @property
     def id(self) -> str:
@@ -47,38 +47,38 @@ class Allow(msgspec.Struct, frozen=True):
     """Let a call run."""
 
     arguments: dict[str, Any] | None = None
-    """What it runs with instead of its own arguments; the model is told."""
+    """Arguments to run it with instead of its own; the model is told."""
     always: bool = False
     """Do not ask about this tool again in the conversation."""
     ask_again: bool = False
-    """Ask about the call with its new arguments before it runs: show what it would do now. Without `ask_again`, that is asked
-    only if the new arguments need an answer of their own (`each_time`)."""
+    """Request approval again with the new arguments before the call runs, to show what it would do now. Without `ask_again`,
+    that happens only if the new arguments need their own approval (`each_time`)."""
 
 
 class Deny(msgspec.Struct, frozen=True):
     """Do not let a call run."""
 
     reason: str = ""
-    """Told to the model."""
+    """Shown to the model."""
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """A decision, and the fingerprint of the request that it was made on."""
+    """A decision, and the fingerprint of the request that it answers."""
 
     fingerprint: str
     answer: Allow | Deny
 
     @property
     def changes_arguments(self) -> bool:
-        """Whether the call must not run with its own arguments."""
+        """Whether the call must run with other arguments than its own."""
         return isinstance(self.answer, Allow) and self.answer.arguments is not None
 
 
 Decision = bool | Literal["yes", "no", "always", "later"] | Allow | Deny
-"""On a call: True or "yes" this once, False or "no", "always" (do not ask about this tool again in the conversation), "later"
-(the run pauses and can be resumed), or with more to say: `Allow(arguments=…)`, `Deny("use the staging server")`."""
+"""True or "yes": allow this call. False or "no": deny it. "always": allow it, and do not ask about this tool again in the
+conversation. "later": pause the run, to be resumed. With details: `Allow(arguments=…)`, `Deny("use the test server")`."""
 Approve = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]
-"""Decides about a call; `Orchestrator(approve=…)`."""
+"""A function that decides on a call; pass it as `Orchestrator(approve=…)`."""
 
 
 def read_decision(decision: object) -> Allow | Deny | None:
@@ -96,4 +96,4 @@ def read_decision(decision: object) -> Allow | Deny | None:
             return None
         case _:
             choices = "True, False, 'yes', 'no', 'always', 'later', Allow(…) or Deny(…)"
-            raise UsageError(f"{decision!r:.80} is not a decision about a call; use {choices}")
+            raise UsageError(f"{decision!r:.80} is not a decision on a call; use {choices}")

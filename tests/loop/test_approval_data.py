@@ -384,7 +384,7 @@ def test_later_keeps_a_call_waiting() -> None:
 @pytest.mark.parametrize("wrong", [1, None, "maybe", replace(Allow(), arguments="x"), replace(Deny(), reason=3)])
 def test_what_is_no_decision_is_an_error(wrong: Any) -> None:
     talker, vault, first = paused()
-    with pytest.raises(UsageError, match="not a decision about a call"):
+    with pytest.raises(UsageError, match="not a decision on a call"):
         run(talker.resume({first.pending[0].id: wrong}))
     assert talker.has_pending_run
     assert vault.ran == []

@@ -160,7 +160,7 @@ def test_an_unknown_answer_of_an_approver_is_a_no_and_a_warning(answer: Any, cap
     agent = Orchestrator("simulator", tools=[tool(double, approval=True)], approve=lambda _: answer)
     assert agent.run_sync('call double {"x": 1}').outcomes[0].result.error_kind == "rejected"
     advice = "use True, False, 'yes', 'no', 'always', 'later', Allow(…) or Deny(…)"
-    assert caplog.messages == [f"approve: {answer!r} is not a decision about a call; {advice}; it counts as no"]
+    assert caplog.messages == [f"approve: {answer!r} is not a decision on a call; {advice}; it is treated as no"]
 
 
 def test_an_agent_is_short_in_a_shell() -> None:

@@ -1,4 +1,4 @@
-"""One JSON line per execution, refusal and pause: what ran, on what, who decided it, for how long, with which outcome.
+"""One JSON line per execution, refusal and pause: the tool, its target, who decided, the duration and the outcome.
 
 Arguments appear only as a hash; keys and secrets are redacted.
 """
@@ -21,11 +21,11 @@ __all__ = ["AuditLog", "AuditSink", "DecidedBy"]
 _MAX_TEXT = 2000  # characters of a target or a reason
 AuditSink = Callable[[bytes], object]
 DecidedBy = Literal["user", "rule", "policy", "hook", "pending"]
-"""Who or what decided whether a call runs; "pending": nobody yet, the run waits for it."""
+"""Who or what decided whether a call runs; "pending": not decided yet, the run is waiting."""
 
 
 class AuditLog:
-    """Appends to a file, or passes each line to a function. `secrets`: keys to redact in targets."""
+    """Appends lines to a file, or passes them to a function. `secrets`: returns keys to redact in targets."""
 
     def __init__(self, destination: str | Path | AuditSink, *, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._lock, self._secrets = Lock(), secrets
@@ -38,7 +38,7 @@ class AuditLog:
                 file.write(line)
 
         try:
-            append(b"")  # a file that cannot be written is an error now, not after the first call
+            append(b"")  # fail now, rather than after the first call, if the file is not writable
         except OSError as e:
             raise UsageError(f"the audit log {str(destination)!r} cannot be written: {e.strerror}") from None
         self._sink = append
@@ -54,7 +54,7 @@ class AuditLog:
         decided_by: DecidedBy = "policy",
         reason: str = "",
     ) -> None:
-        """Write one execution, one refusal, or one call that waits. `approved`: None if nobody had to decide."""
+        """Write an execution, a refusal or a waiting call. `approved`: None if no approval was needed."""
         result, secrets = outcome.result, [*self._secrets()]
         kind = "pending" if decided_by == "pending" else (result.error_kind or "execution") if result.is_error else "ok"
         line: dict[str, Any] = {

@@ -23,16 +23,16 @@ Amount = Annotated[float, Meta(ge=0)]
 
 
 class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Waiting between attempts: `base`, then `factor` times as long, at most `max_delay`; minus up to `jitter` of it."""
+    """Exponential backoff: wait `base` seconds, then `factor` times as long, at most `max_delay`; minus up to `jitter`."""
 
     max_retries: Annotated[int, Meta(ge=0)] = 2
-    """Maximum attempts after the first one."""
+    """Maximum retries after the first attempt."""
     base: Annotated[float, Meta(ge=0)] = 0.5
     """Seconds before the first retry."""
     factor: Annotated[float, Meta(ge=1)] = 2.0
-    """Each delay is this many times the one before."""
+    """Each delay is this many times the previous one."""
     max_delay: Annotated[float, Meta(ge=0)] = 8.0
-    """Maximum seconds of a delay."""
+    """Maximum delay in seconds."""
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.25
     """The fraction of a delay that is random."""
     max_wait: Annotated[float, Meta(ge=0)] = 120.0
@@ -61,7 +61,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class RequestRate(msgspec.Struct, frozen=True, kw_only=True):
-    """At most so many requests to a model, and tokens in them and their replies, in `seconds` seconds. None: no limit."""
+    """Maximum requests to a model, and tokens in them and their replies, per `seconds` seconds. None: no limit."""
 
     requests: Annotated[int, Meta(ge=1)] | None = None
     tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -76,48 +76,48 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     tool_choice: ToolChoice | None = None
-    """For the first request of a run; later ones are auto, so that a forced choice cannot loop."""
+    """For the first request of a run; later requests use auto, so that a forced choice cannot loop."""
     parallel: bool | None = None
     """False asks the model to make one call at a time."""
     max_iterations: Count = 25
-    """Requests with tools per run; one last request follows in which no tool may be called."""
+    """Maximum requests with tools per run; after these comes one last request without tool calls."""
     timeout: Amount | None = 120.0
-    """Seconds per call; a tool's own `timeout` takes precedence."""
+    """Maximum seconds per call; a tool's own `timeout` takes precedence."""
     run_timeout: Amount | None = None
-    """Seconds per run."""
+    """Maximum seconds per run."""
     max_parallel: Annotated[int, Meta(ge=1)] = 8
-    """Calls that run in parallel."""
+    """Maximum calls that run in parallel."""
     allowed_tools: Collection[str] | None = None
     """Names of the tools that may run; others are not shown to the model."""
     approval_effects: Collection[Effect] | None = None
     """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools and those of MCP servers need
-    it to write, to run commands and to use the network; with nobody to ask (`approve=`), they are refused. Empty: nothing
-    needs it but what leaves the sandbox, and commands where none works."""
+    it to write, to run commands and to use the network; without an approver (`approve=`), such calls are refused. Empty: only
+    calls that leave the sandbox need it, and commands where no sandbox works."""
     approve: Sequence[str] = ()
     """Rules for calls that run without approval: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a
     tool's name."""
     deny: Sequence[str] = ()
-    """Rules for calls that are refused; they take precedence."""
+    """Rules for calls that are refused; they take precedence over `approve`."""
     max_uses: dict[str, int] = {}
-    """Calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
+    """Maximum calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
     rates: dict[str, Rate] = {}
-    """Calls per conversation in a span of time, by tool; a tool's own `rate` takes precedence."""
+    """Maximum calls per conversation in a period of time, by tool; a tool's own `rate` takes precedence."""
     request_rates: dict[str, RequestRate] = {}
-    """Requests to models in a span of time, by PROVIDER or PROVIDER:MODEL (a pattern); those beyond it wait. All agents of the
-    process that have the same limit share it."""
+    """Maximum requests to models in a period of time, by PROVIDER or PROVIDER:MODEL (a pattern); requests over the limit wait.
+    All agents in the process that have the same limit share it."""
     on_error: ToolErrorHandling = "continue"
     retry: RetryConfig = RetryConfig()
     max_result: Annotated[int, Meta(ge=100)] = 60_000
-    """Characters of a result that the model sees; it can read the rest with `read_result`."""
+    """Maximum characters of a result that the model sees; it can read the rest with `read_result`."""
     max_tokens: Count | None = None
-    """Input and output tokens per run."""
+    """Maximum input and output tokens per run."""
     max_cost: Amount | None = None
-    """US dollars per run, if the model's price is known."""
+    """Maximum US dollars per run, if the model's price is known."""
     max_repeats: Count = 3
-    """Equal calls with equal results before the results of further ones remind the model of it; after twice as many, they are
-    refused. 0: never."""
+    """How often a call may be repeated with the same result before a reminder is added to its results; after twice as many
+    repetitions, the call is refused. 0: never."""
     eager_start: bool = False
-    """Start read-only tools while the reply still streams."""
+    """Start read-only tools while the reply is still streaming."""
 
     def __post_init__(self) -> None:
         check_values(self)

@@ -1,4 +1,4 @@
-"""What a running tool can find out about its call. A tool asks for it with a parameter annotated `Context`, under any name."""
+"""What a running tool can know about its call. A tool gets it in a parameter annotated `Context`, whatever its name."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from threading import Event
@@ -14,9 +14,9 @@ __all__ = ["CallSuspended", "CancelFlag", "Context", "InnerTools"]
 
 
 class CallSuspended(Exception):
-    """Raised by a tool whose inner call waits for a decision. The tool is called again, with the ruling, when there is one.
+    """Raised by a tool whose inner call waits for a decision. Once it is made, the tool is called again with the ruling.
 
-    `release` is called instead if nobody will ever decide.
+    If no decision will ever be made, `release` is called instead.
     """
 
     def __init__(self, request: ApprovalRequest, release: Callable[[], None] = lambda: None) -> None:
@@ -25,32 +25,32 @@ class CallSuspended(Exception):
 
 
 class InnerTools(Protocol):
-    """What code that a tool runs may call. Each call is checked, approved, run and recorded as if the model had made it."""
+    """The tools that code run by a tool may call. Each call is checked, approved, run and recorded like one of the model's."""
 
     definitions: tuple[ToolDefinition, ...]
     ruling: Ruling | None
     """The decision on the call for which the tool was suspended."""
     suspension: CallSuspended | None
-    """What the tool raised when it was suspended."""
+    """The exception that the tool raised to be suspended."""
     can_ask: bool
-    """Whether somebody decides at once; otherwise a tool can raise `CallSuspended`, so that the run waits."""
+    """Whether an approver decides at once; otherwise the tool can raise `CallSuspended` to make the run wait."""
 
     def call(
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = ...
     ) -> Awaitable[ToolOutcome | ApprovalRequest]:
-        """Run a call; returns the request if it has to wait for a decision.
+        """Run a call; return the approval request if it must wait for a decision.
 
-        `on_asking`: called when somebody may be asked about it, and again when that is over.
+        `on_asking`: called before the approver may be asked about the call, and again afterwards.
         """
         ...
 
     def ask(self, request: ApprovalRequest) -> Awaitable[Allow | Deny | None]:
-        """Ask for a decision while the tool runs; None means later. Where nobody can be asked, it is denied."""
+        """Ask for a decision while the tool runs; None means later. If there is no approver, the request is denied."""
         ...
 
 
 class CancelFlag:
-    """Set once, when nobody waits for the result any more; readable from any thread, and much cheaper than an `Event`."""
+    """Set once, when the result is no longer needed; readable from any thread, and much cheaper than an `Event`."""
 
     __slots__ = ("_is_set",)
 
@@ -67,7 +67,7 @@ class CancelFlag:
 class Context(Generic[Data]):
     """The call, the number of the attempt, the caller's own `data`, the model and the conversation so far.
 
-    A tool that is annotated `Context[User]` gets a `data` of type User.
+    With the annotation `Context[User]`, `data` has the type User.
     """
 
     __slots__ = ("_cancel_flag", "_report", "approved", "attempt", "call", "data", "inner_tools", "messages", "model")
@@ -87,7 +87,7 @@ class Context(Generic[Data]):
     ) -> None:
         self.call, self.attempt, self.model, self.messages = call, attempt, model, messages
         self.approved = approved
-        """Whether somebody has approved this very call."""
+        """Whether this particular call was approved."""
         self.inner_tools = inner_tools
         """For tools that run code: the tools that the code may call."""
         self.data = cast(Data, data)
@@ -100,7 +100,7 @@ class Context(Generic[Data]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the result any more. A tool in a thread cannot be stopped, so it should check this."""
+        """Whether the result is no longer needed. A tool in a thread cannot be stopped, so it should check this."""
         return self._cancel_flag is not None and self._cancel_flag.is_set()
 
     def __repr__(self) -> str:

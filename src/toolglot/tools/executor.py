@@ -1,4 +1,4 @@
-"""Runs calls: looked up, bound to their parameters, checked by the policy, approved, run, recorded.
+"""Executes calls: looks up the tool, binds the arguments, checks the policy, asks for approval, runs and records.
 
 Invariants: a call always has an outcome; outcomes come in call order; no result is unbounded; the model never sees a
 traceback. What happens while a call runs is in `execution`.
@@ -75,7 +75,7 @@ class ToolExecutor:
             config,
             can_ask=approve is not None,
             find_base_tools=find_base_tools,
-            # A tool of the user may have the name of one.
+            # By identity: a tool of the user may have the same name.
             is_loop_tool=lambda tool: tool is self.loop_tools.get(tool.name) or tool is vars(self).get("read_result_tool"),
         )
         self.data, self.model = data, ""
@@ -85,56 +85,55 @@ class ToolExecutor:
         self.loop_tools: dict[str, Tool] = {}
         """Tools that the loop adds to those of the registry, by name."""
         self.visible_names: tuple[str, ...] | None = None
-        """What the model calls the tools, if a facade gives it names of its own."""
+        """The model's names for the tools, if a facade has its own."""
         self.unloaded_tools: Mapping[str, ToolDefinition] = {}
-        """Deferred tools that the model has not loaded, by the names that it knows them by."""
+        """Deferred tools that the model has not loaded, by the model's names for them."""
         self.inner_tools: tuple[ToolDefinition, ...] = ()
-        """What code that the model runs may call."""
+        """The tools that code run by the model may call."""
         self.interpret: Callable[[ToolCall], AnyCall] = lambda call: call
-        """Finds out what a call under the model's names means."""
+        """Translates a call that uses the model's names."""
         self.suspended: dict[str, tuple[PreparedCall, CallSuspended]] = {}
-        """Calls, by id, whose code has made a call that waits for a decision."""
+        """Calls whose code has made a call that waits for a decision, by id."""
         self.causes: dict[str, Exception] = {}
-        """What the tools of failed calls raised, by call id; kept only for a run that ends with it (`on_error="abort"`)."""
+        """The exceptions behind failed calls, by call id; kept only for a run that raises them (`on_error="abort"`)."""
         self.interruption_notes: dict[str, str] = {}
-        """What calls, by id, had done when they were interrupted, as far as their tools say so."""
+        """What interrupted calls had done, by id, as far as their tools report it."""
         self.telemetry: RunTelemetry | None = None
-        """Of the present run."""
+        """The telemetry of the current run."""
         self.inner_queue: InnerCallQueue | None = None
         self.make_inner_tools: Callable[[CallBatch, str, Ruling | None, CallSuspended | None], InnerTools]
-        """Returns what the code of a call may call: the batch and the id of the call, a decision on a call of its code, and
-        what the call raised to wait for it."""
+        """Returns the tools that the code of a call may call. Arguments: the batch and the id of the call, a decision on a call
+        of its code, and the exception that the call raised to wait for it."""
         self.make_inner_tools = partial(InnerCalls, self)
         self._run_id = run_id
         self._audit = audit
 
     @cached_property
     def run_id(self) -> str:
-        """Identifies this conversation in the audit log. Made on demand: without a log, nobody needs it."""
+        """Identifies this conversation in the audit log. Created on demand, as only the log needs it."""
         return self._run_id or uuid4().hex[:12]
 
     @cached_property
     def read_result_tool(self) -> Tool:
-        """Reads on in the results of this conversation that were too long."""
+        """Reads the rest of truncated results in this conversation."""
         return read_result_tool(self.store)
 
     def configure(self, config: ToolConfig) -> None:
-        """Use other rules from now on; what was counted stays counted."""
+        """Use another configuration from now on; counters are kept."""
         self.config = self.policy.config = config
 
     # ---- calls from start to end
 
     async def run(self, call: AnyCall, *, emit: Emit | None = None, messages: Sequence[Message] = ()) -> ToolOutcome:
-        """Run one call; an approval that it needs is asked for."""
+        """Run one call, asking for approval if it needs one."""
         return (await self.run_all([call], emit=emit, messages=messages))[0]
 
     async def run_all(
         self, calls: Sequence[AnyCall], *, emit: Emit | None = None, messages: Sequence[Message] = ()
     ) -> list[ToolOutcome]:
-        """Run calls in parallel, at most `max_parallel` at a time; outcomes in call order.
+        """Run calls in parallel, at most `max_parallel` at a time; return the outcomes in call order.
 
-        Calls of `ordered` tools keep their place among the others. A call that needs an approval is asked about when its turn
-        comes.
+        Calls of `ordered` tools keep their place among the others. Approval of a call is requested when its turn comes.
         """
         self.policy.begin_turn()
         outcomes: dict[int, ToolOutcome] = {}
@@ -145,7 +144,7 @@ class ToolExecutor:
     # ---- the steps, for the loop
 
     def find_tool(self, call: AnyCall) -> Tool | None:
-        """Return the tool that a call would run; None if there is none, or the call is not valid."""
+        """Return the tool that a call would run; None if there is none, or the call is invalid."""
         if isinstance(call, InterpretedCall) and call.error is not None:
             return None
         base = base_call(call)
@@ -158,10 +157,10 @@ class ToolExecutor:
         """Return a call that is ready to run, or the outcome that says why it does not run.
 
         Args:
-            call: As the model made it.
+            call: The call as the model made it.
             ask_reason: Why it needs a decision, whatever the policy says.
-            ruling: The decision that was made on it.
-            dry_run: Only look at it; nothing is counted or recorded.
+            ruling: A decision that was already made on it.
+            dry_run: Only inspect the call; nothing is counted or recorded.
         """
         if self.suspended and not dry_run and (suspended := self.suspended.pop(base_call(call).id, None)) is not None:
             return replace(suspended[0], inner_ruling=ruling, suspension=suspended[1])  # it has run up to a question
@@ -204,7 +203,7 @@ class ToolExecutor:
         return PreparedCall(base, tool, bound.values, bound.arguments, repairs, target, interpreted, verdict, reminder=reminder)
 
     def _judge(self, tool: Tool, arguments: dict[str, Any], ask_reason: str = "") -> Verdict:
-        """Return whether a call runs or is asked about. Raises ToolError if it may not run."""
+        """Return whether a call runs at once or needs approval. Raises ToolError if it may not run."""
         verdict = self.policy.judge(tool, arguments)
         if verdict.action == "refuse":
             message = f"The call did not run: {verdict.reason}."
@@ -221,7 +220,7 @@ class ToolExecutor:
             return False
 
     async def preview(self, call: AnyCall, ask_reason: str = "") -> ApprovalRequest | None:
-        """Return what would be asked about a call; None if it needs no decision. One that cannot run needs an `ask_reason`."""
+        """Return the approval request for a call; None if it needs no decision, or cannot run and has no `ask_reason`."""
         prepared = await self.prepare(call, ask_reason, dry_run=True)
         if isinstance(prepared, PreparedCall):
             return await self._make_request(prepared) if prepared.needs_approval else None
@@ -235,15 +234,15 @@ class ToolExecutor:
     async def decide(
         self, prepared: PreparedCall, ruling: Ruling | None = None, ask_reason: str = ""
     ) -> PreparedCall | ToolOutcome | ApprovalRequest:
-        """Get a decision on a call and apply it. Returns the request if the call has to wait for one.
+        """Get a decision on a call and apply it. Return the request if the call must wait for one.
 
-        A decision counts for what was shown. The request is made again after the answer, right before the call runs: if the
-        call would do something else by now, the question comes again. `ruling`: a decision that was made before.
+        A decision applies only to what was shown. The request is rebuilt after the answer, right before the call runs: if the
+        call would no longer do the same, the approver is asked again. `ruling`: a decision that was made before.
         """
         for _ in range(_MAX_QUESTIONS):
             try:
                 verdict = self._judge(prepared.tool, prepared.arguments, ask_reason)
-            except ToolError as error:  # a rule forbids what it would do by now
+            except ToolError as error:  # a rule forbids what it would do now
                 return self._refuse(prepared.call, prepared.interpreted, error, prepared.tool, prepared.target)
             prepared = replace(prepared, verdict=verdict)
             if not prepared.needs_approval:
@@ -283,7 +282,7 @@ class ToolExecutor:
         return replace(request, fingerprint=digest([request, tool.definition, self.policy.approval_rules]))
 
     def _allow(self, prepared: PreparedCall, answer: Allow) -> PreparedCall | ToolOutcome:
-        """Continue with a call that was approved. If it is not marked as approved, its new arguments are a new question."""
+        """Continue with an approved call. If the returned call is not marked as approved, its new arguments need approval."""
         tool, shown = prepared.tool, prepared.verdict
         try:
             if answer.arguments is not None:
@@ -303,7 +302,7 @@ class ToolExecutor:
         return replace(prepared, approved=True)
 
     def change_arguments(self, prepared: PreparedCall, arguments: dict[str, Any]) -> PreparedCall:
-        """Return a call with an approver's arguments. Raises UsageError if they do not fit, ToolError if a rule forbids it."""
+        """Return a call with the approver's arguments. Raises UsageError if they are invalid, ToolError if a rule denies it."""
         tool, old = prepared.tool, prepared.call
         call = ToolCall(old.id, old.name, deep_copy(arguments), namespace=old.namespace, caller=old.caller)
         try:
@@ -326,7 +325,7 @@ class ToolExecutor:
         )
 
     def deny(self, call: AnyCall, answer: Deny | None, prepared: PreparedCall | None = None) -> ToolOutcome:
-        """Return the outcome of a call that was not approved. Without an answer: nobody could be asked."""
+        """Return the outcome of a call that was not approved. `answer` is None if there was no approver to ask."""
         message = "The user did not approve the call." if answer else "The call needs approval; nobody can give it."
         reason = answer.reason.strip() if answer else ""
         message += f" It did not run. Reason: {reason}" if reason else " It did not run."
@@ -349,7 +348,7 @@ class ToolExecutor:
         reason: str = "",
         dry_run: bool = False,
     ) -> ToolOutcome:
-        """Return the outcome of a call that does not run, as the model's own harness would word it."""
+        """Return the outcome of a call that does not run, phrased as in the model's own harness."""
         outcome = error_outcome(call, error)
         if interpreted is not None and interpreted.render is not None:
             outcome = replace(outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details))
@@ -374,13 +373,13 @@ class ToolExecutor:
     ) -> ToolOutcome:
         """Count an outcome and write it to the audit log.
 
-        `target`: by default what the tool says of the call. `content`: what the tool itself returned, if a facade has added
-        times or ids to it.
+        `target`: by default, as the tool describes the call. `content`: the tool's own result, if a facade has added times or
+        ids to it.
         """
         self.metrics.add(outcome)
         if self.telemetry is not None and not outcome.ran:
             self.telemetry.note_refusal(outcome, is_denied=approved is False, reason=reason)
-        if outcome.result.error_code != REPEATED_CALL:  # such a refusal is no new result of the call
+        if outcome.result.error_code != REPEATED_CALL:  # such a refusal is not a new result of the call
             returned = outcome.result.content if content is None else content
             self.policy.record_result(outcome.call, tool if outcome.ran else None, returned)
         if self._audit is not None:
@@ -396,7 +395,7 @@ class ToolExecutor:
         return outcome
 
     def record_pending(self, requests: Iterable[ApprovalRequest]) -> None:
-        """Write to the audit log that calls wait for a decision, as nobody may ever make it."""
+        """Record waiting calls in the audit log, because a decision may never be made."""
         for request in requests:
             outcome = ToolOutcome(request.call, ToolResult(request.call.id), ran=False)
             self._log_call(outcome, request.target, request.effects, None, "pending", request.reason)
@@ -422,7 +421,7 @@ class ToolExecutor:
                 decided_by=decided_by,
                 reason=reason,
             )
-        except Exception as e:  # the call has run: the model must hear of its result
+        except Exception as e:  # the call has run, so the model must get its result
             log.error("the audit log could not be written: %s", e)
 
     def _describe_unknown(self, call: ToolCall) -> str:
@@ -435,7 +434,7 @@ class ToolExecutor:
 
 
 def _add_schema(error: ToolError, unloaded: ToolDefinition | None) -> ToolError:
-    """Return an error about arguments with the schema of the tool, if the model has called it without loading it."""
+    """Add the tool's schema to an error about arguments, if the model called the tool without loading it."""
     if unloaded is None or error.kind != "validation":
         return error
     text = f"{error}\nThe tool was called before it was loaded. Its parameters: {dumps_text(unloaded.parameters or {})}"
@@ -443,7 +442,7 @@ def _add_schema(error: ToolError, unloaded: ToolDefinition | None) -> ToolError:
 
 
 def _describe(tool: Tool, describe: Describe | None, arguments: dict[str, Any]) -> tuple[str, str]:
-    """Return what a tool says about a call before it runs, its target or its preview; if it fails, "" and why."""
+    """Return a tool's description of a call (target or preview) and ""; if that fails, "" and the reason."""
     if describe is None:
         return "", ""
     try:
@@ -451,5 +450,5 @@ def _describe(tool: Tool, describe: Describe | None, arguments: dict[str, Any]) 
     except ToolError as e:
         return "", str(e)
     except Exception as e:
-        log.warning("tool %s cannot describe a call: %r", tool.name, e)
+        log.warning("tool %s failed to describe a call: %r", tool.name, e)
         return "", describe_error(e)

@@ -19,32 +19,32 @@ __all__ = ["HookChain", "Hooks", "Veto", "apply_hooks"]
 
 
 class Veto(msgspec.Struct, frozen=True):
-    """Refuse a call; the model is told the reason."""
+    """Refuse a call; the model reads the reason."""
 
     reason: str
 
 
 class Hooks:
-    """Override what you need."""
+    """A base class with hooks that do nothing: override those you need."""
 
     def before_request(self, request: Request) -> Request | Awaitable[Request | None] | None:
-        """Observe a request before it is sent, or change it for this once (redact)."""
+        """Observe a request before it is sent, or change what is sent this time (redact)."""
 
     def after_reply(self, reply: Reply) -> Reply | Awaitable[Reply | None] | None:
-        """Observe a complete reply, or change what goes into the conversation."""
+        """Observe a complete reply, or change what is added to the conversation."""
 
     def before_tool(self, call: ToolCall) -> "ToolCall | Veto | Awaitable[ToolCall | Veto | None] | None":
         """Observe a call before it runs, change its arguments, or veto it.
 
-        One that waits for a decision is passed again when it is listed and when it is resumed.
+        A call that waits for a decision is passed again when it is listed and when it is resumed.
         """
 
     def after_tool(self, outcome: ToolOutcome) -> ToolOutcome | Awaitable[ToolOutcome | None] | None:
-        """Observe the outcome of a call, or change what the model is told (redact)."""
+        """Observe the outcome of a call, or change what the model sees of it (redact)."""
 
 
 class HookChain:
-    """The methods that several hooks override, in the order of the hooks; one that none overrides costs nothing."""
+    """The methods that hooks override, in the order of the hooks; a method that no hook overrides costs nothing."""
 
     def __init__(self, hooks: Iterable[Hooks] = ()) -> None:
         hooks = tuple(hooks)
@@ -58,7 +58,7 @@ class HookChain:
 
 
 async def apply_hooks(methods: tuple[Callable[[Any], Any], ...], value: Any) -> Any:
-    """Pass a value through methods of hooks; a veto ends that and is returned."""
+    """Pass a value through hook methods in order; the first veto ends the chain and is returned."""
     for method in methods:
         answer = method(value)
         if isawaitable(answer):

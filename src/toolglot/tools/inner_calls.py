@@ -38,7 +38,7 @@ async def ask_approver(approve: Approve | None, request: ApprovalRequest) -> All
     try:
         return read_decision(answer)
     except UsageError as error:
-        log.warning("approve: %s; it counts as no", error)
+        log.warning("approve: %s; it is treated as no", error)
         return Deny()
 
 

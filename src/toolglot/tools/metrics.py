@@ -1,4 +1,4 @@
-"""Statistics of every tool: calls, errors by kind, durations. Cheap enough to be always on; thread-safe."""
+"""Statistics for every tool: calls, errors by kind, durations. Cheap enough to be always on; thread-safe."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _LOCK = Lock()  # one for all: it is held for a microsecond
 
 
 class ToolStatistics(msgspec.Struct):
-    """The statistics of one tool. `latency[i]`: calls that took at most BUCKETS[i] seconds and longer than the bound before."""
+    """The statistics of one tool. `latency[i]`: calls that took at most BUCKETS[i] seconds, but more than BUCKETS[i - 1]."""
 
     calls: int = 0
     retries: int = 0
@@ -29,7 +29,7 @@ class ToolStatistics(msgspec.Struct):
 
 
 class ToolMetrics:
-    """Collects outcomes. `bounds`: of the latency histograms, in seconds; the last bucket has none."""
+    """Collects outcomes. `bounds`: upper bounds of the latency histograms in seconds; the last bucket has none."""
 
     bounds = BUCKETS
 
@@ -52,6 +52,6 @@ class ToolMetrics:
                 statistics.errors[kind] = statistics.errors.get(kind, 0) + 1
 
     def snapshot(self) -> Mapping[str, ToolStatistics]:
-        """Return the statistics so far, by tool; a copy."""
+        """Return a copy of the statistics so far, by tool."""
         with _LOCK:
             return deepcopy(self._tools)

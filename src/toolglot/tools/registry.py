@@ -1,7 +1,8 @@
 """The tools of a program, by name.
 
-Invariants: a name stands for one tool, and taking it twice is an error that names both. Every change makes a new version, so
-that what is derived from the tools can be cached by it. Readers see one whole state and never wait: writers replace it.
+Invariants: a name stands for one tool; registering it twice is an error that names both. Every change creates a new version,
+which serves as a cache key for what is derived from the tools. Writers replace the whole state, so readers see a consistent
+one and never wait.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,12 +18,12 @@ __all__ = ["ToolRegistry"]
 
 ToolKey = tuple[str, str]
 """Namespace and name."""
-# One lock for all registries: writes are rare, and an agent with a registry of its own stays cheap.
+# One lock for all registries: writes are rare, and a registry per agent stays cheap.
 _WRITE_LOCK = Lock()
 
 
 class ToolRegistry:
-    """Tools under their names, in the order of registration. Safe to use from several threads."""
+    """Tools by name, in registration order. Safe to use from several threads."""
 
     def __init__(self, tools: "Iterable[Tool | Callable[..., Any]]" = ()) -> None:
         self._state: tuple[int, dict[ToolKey, Tool]] = (0, {})
@@ -38,9 +39,9 @@ class ToolRegistry:
     @overload
     def register(self, name: str, function: Tool | Callable[..., Any], /, *, replace: bool = False) -> Tool: ...
     def register(self, tool: Any, function: Any = None, /, *, replace: bool = False) -> Tool:
-        """Add a tool, or a function as one, also under another name: `register("search", find)`.
+        """Add a tool or a function, optionally under another name: `register("search", find)`.
 
-        `replace`: it may take the name of another. The same tool twice counts once.
+        `replace`: it may replace another tool of that name. Registering the same tool again has no effect.
         """
         added = _to_tool(tool) if function is None else _to_tool(function, tool)
         self._add([added], replace=replace)
@@ -57,7 +58,7 @@ class ToolRegistry:
         return tool
 
     def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]", *, replace: bool = False) -> None:
-        """Add all tools of another registry, or none if a name is taken and `replace` is not set. Raises NameConflict."""
+        """Add all tools from another registry, or none if a name is taken and `replace` is not set. Raises NameConflict."""
         self._add([_to_tool(tool) for tool in other], replace=replace)
 
     def _add(self, added: Iterable[Tool], *, replace: bool = False) -> None:
@@ -78,9 +79,9 @@ class ToolRegistry:
             watcher()
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call a function after every change, in the thread of the change. Returns a function that ends this."""
+        """Call a function after every change, in the thread that made it. Return a function that stops the watching."""
 
-        def call() -> None:  # an object of its own, so that a function can watch twice
+        def call() -> None:  # a distinct object, so that the same function can watch twice
             watcher()
 
         def unwatch() -> None:
@@ -99,7 +100,7 @@ class ToolRegistry:
         return self._state[0]
 
     def find(self, name: str, namespace: str = "") -> Tool | None:
-        """Return the tool of a name. Without a namespace, the only tool of that name in any namespace is found."""
+        """Return the tool with a name, or None. Without a namespace, a name that is unique across namespaces is enough."""
         tools = self._state[1]
         tool = tools.get((namespace, name))
         if tool is None and not namespace:
@@ -135,7 +136,7 @@ class ToolRegistry:
         return [*self]
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """Return what a model sees; computed once for each version."""
+        """Return the definitions that a model sees; computed once per version."""
         (version, tools), cached = self._state, self._definitions
         if cached[0] != version:
             cached = self._definitions = version, tuple(tool.definition for tool in tools.values())

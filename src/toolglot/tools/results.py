@@ -1,7 +1,7 @@
-"""Turns whatever a tool returned into a result that every wire can send, and truncates long results.
+"""Converts whatever a tool returns into a result that every wire can send, and truncates long results.
 
-Invariants: `as_result` never raises and never waits; a value that has no form as a result is an error result with one clear
-sentence. No result that leaves `limit_result` is longer than its limit and one line.
+Invariants: `as_result` never raises and never waits; a value that cannot be represented becomes an error result with one clear
+sentence. `limit_result` never returns more than its limit plus one line.
 """
 
 import json
@@ -43,7 +43,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """An explicit result: what the model reads, structured data, and whether it is an error."""
+    """An explicit result: the content that the model reads, structured data, and whether it is an error."""
 
     content: Any
     data: Any = None
@@ -57,7 +57,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 def as_result(value: Any, call: ToolCall) -> ToolResult:
-    """Convert what a tool returned into the result of a call."""
+    """Convert a tool's return value into the result of a call."""
     if type(value) is str:
         return ToolResult(call.id, (Text(escape_surrogates(value)),), call.name)
     try:
@@ -82,7 +82,7 @@ def as_result(value: Any, call: ToolCall) -> ToolResult:
 
 
 def describe_error(error: Exception) -> str:
-    """Name and first line of an exception, also if its __str__ fails."""
+    """Return the name and the first line of an exception, even if its __str__ fails."""
     first_line = ""
     with suppress(Exception):
         first_line = str(error).strip().partition("\n")[0][:500]
@@ -90,11 +90,11 @@ def describe_error(error: Exception) -> str:
 
 
 class _Unrepresentable(ValueError):
-    """A value that has no form as a result; the message says what it is."""
+    """A value that cannot be represented as a result; the message describes it."""
 
 
 def _to_content(value: Any) -> tuple[tuple[ResultBlock, ...], Any]:
-    """Return what the model reads, and the value as data if it is data."""
+    """Return the content for the model, and the value itself if it is data."""
     if isinstance(value, GeneratorType):
         value = collect_generator(cast(Iterator[Any], value))
     if isinstance(value, str):
@@ -209,13 +209,13 @@ def _escape_nested(value: Any) -> Any:
 
 
 class _GeneratorOutput:
-    """What a generator yielded so far: pieces of text are one text, anything else is a list."""
+    """What a generator has yielded so far: pieces of text are joined, anything else becomes a list."""
 
     def __init__(self) -> None:
         self.pieces, self.size, self.is_truncated = list[Any](), 0, False
 
     def add(self, piece: Any) -> bool:
-        """Take one piece; False when that is enough."""
+        """Add one piece; return False once the limit is reached."""
         self.pieces.append(piece)
         self.size += len(piece) if isinstance(piece, str) else 1
         self.is_truncated = self.size >= MAX_GENERATED
@@ -255,9 +255,9 @@ async def collect_async_generator(pieces: AsyncIterator[Any]) -> Any:
 
 
 class ResultStore:
-    """Long texts of one conversation behind handles; the oldest are dropped beyond `max_bytes`. Thread-safe.
+    """The long texts of one conversation, by handle; beyond `max_bytes`, the oldest are dropped. Thread-safe.
 
-    A handle depends on the text alone: in a conversation that was loaded or copied it means the same text, or none.
+    A handle depends on the text alone, so in a loaded or copied conversation it refers to the same text, or to none.
     """
 
     def __init__(self, max_bytes: int = MAX_STORED) -> None:
@@ -270,12 +270,12 @@ class ResultStore:
 
     @property
     def texts(self) -> list[str]:
-        """Everything that is stored, the oldest first."""
+        """All stored texts, oldest first."""
         with _STORE_LOCK:
             return [*self._texts.values()]
 
     def put(self, text: str) -> str:
-        """Store a text and return its handle. Only the beginning of a text that is larger than the whole store is kept."""
+        """Store a text and return its handle. Of a text larger than the whole store, only the beginning is kept."""
         if sys.getsizeof(text) > self.max_bytes:
             text = text[: self.max_bytes // 4]
         handle = "r" + blake2b(text.encode(errors="surrogatepass"), digest_size=5).hexdigest()
@@ -308,7 +308,7 @@ class ResultStore:
 
 
 def limit_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResult:
-    """Return the result with at most `limit` characters of text: the start, a line on how to read the rest, the end."""
+    """Truncate a result to `limit` characters of text: the start, a line on how to read the rest, and the end."""
     if len(result.content) == 1 and result.data is None:  # the usual case: one text that fits
         block = result.content[0]
         if isinstance(block, Text) and len(block.text) <= limit:
@@ -332,7 +332,7 @@ def limit_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResu
 
 
 def _truncate(text: str, limit: int, handle: str) -> str:
-    """Return the start and the end of a text, both at line ends if one is near, and how to read what is between."""
+    """Return the start and the end of a text, cut at line ends where possible, with a note on how to read the middle."""
     head, tail = limit - limit // 3, limit // 3
     if (end := text.rfind("\n", max(head - LINE_END_WINDOW, 0), head)) > head // 2:
         head = end + 1
@@ -356,7 +356,7 @@ def _read_result_definition(page_size: int) -> ToolDefinition:
 
 
 def read_result_tool(store: ResultStore, page_size: int = MAX_PAGE) -> "Tool":
-    """Make the tool with which a model reads the rest of a truncated result, `page_size` characters at a time."""
+    """Create the tool with which a model reads the rest of a truncated result, `page_size` characters at a time."""
     from toolglot.tools.tool import tool_from_definition
 
     def read_result(handle: str, offset: int = 0, limit: int = page_size) -> str:

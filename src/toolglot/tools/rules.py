@@ -1,7 +1,7 @@
 """Rules about calls: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a tool's name alone. Pure.
 
-A rule that allows must cover everything that a call is about; what it cannot judge, it does not allow. A rule that denies needs
-to cover only one thing, and wins.
+Rules that allow a call must cover all of its subjects, and never allow what they cannot judge. A rule that denies needs to
+cover only one subject, and takes precedence.
 """
 
 import re
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>\*|(?:\*\.)?[^\s/:@*?#]+)(?::(?P<port>\d{1,5}))?(?P<path>/[^\s?#]*)?"
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# Calling the first does what the others do: whoever denies one of these denies it too.
+# A tool that can do what the others do: a rule that denies one of them denies it, too.
 ACTS_AS: dict[str, tuple[str, ...]] = {
     "web": ("web_search", "web_open", "web_find"),
     "web_find": ("web_open",),
@@ -33,12 +33,12 @@ ACTS_AS: dict[str, tuple[str, ...]] = {
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """One thing that a call is about.
+    """One thing that a call acts on.
 
-    command: a line for bash. path: a real path, absolute, with the `root` that rules are relative to. directory: everything
-    below such a path. address: a URL. text: anything else. other: what no pattern can describe, so that only a rule for the
-    whole tool allows the call.
-    `tool`: another tool whose rules apply to it, too: what `edit` changes is also the subject of rules for `write`.
+    command: a line for bash. path: a real, absolute path, with the `root` that rules are relative to. directory: everything
+    below such a path. address: a URL. text: anything else. other: something that no pattern can describe, so that only a rule
+    for the whole tool allows the call.
+    `tool`: another tool whose rules also apply; for example, rules for `write` also apply to what `edit` changes.
     """
 
     kind: Literal["command", "path", "directory", "address", "text", "other"]
@@ -51,7 +51,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule as it was written, and its parts. A rule without a pattern is about every call of the tool."""
+    """A rule as written, and its parts. A rule without a pattern applies to every call of the tool."""
 
     text: str
     tool: str
@@ -63,7 +63,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 @cache
 def parse_rule(text: str) -> Rule:
-    """Read a rule: TOOL or TOOL(PATTERN). Raises UsageError."""
+    """Parse a rule: TOOL or TOOL(PATTERN). Raises UsageError."""
     match = _RULE.fullmatch(text.strip())
     problem = ""
     if match is None:
@@ -75,22 +75,22 @@ def parse_rule(text: str) -> Rule:
         elif pattern.startswith("~"):
             problem = "a path is relative to the root of the tools, or absolute; ~ is not expanded"
         elif ".." in pattern.split("/"):
-            problem = "a path in a rule has no '..'"
+            problem = "a path in a rule must not contain '..'"
     if problem or match is None:
         raise UsageError(f"{text!r} is not a rule: {problem}")
     return Rule(text, match["tool"], (match["pattern"] or "").strip())
 
 
 def find_subjects(scope: Callable[[dict[str, Any]], Iterable[Subject]], arguments: dict[str, Any]) -> list[Subject]:
-    """Return what a call is about."""
+    """Return the subjects of a call."""
     try:
         return list(scope(arguments))
-    except Exception as e:  # a path or an address that is not valid: no rule can allow it
+    except Exception as e:  # an invalid path or address: no rule can allow it
         return [Subject("other", str(e))]
 
 
 class RuleSet:
-    """The rules of a policy. `find_base_tools`: returns the tools that models know under a name (`Bash`)."""
+    """The rules of a policy. `find_base_tools`: returns the tools behind a model's native name (`Bash`)."""
 
     def __init__(
         self, approve: Sequence[str], deny: Sequence[str], find_base_tools: Callable[[str], Iterable[str]] | None = None
@@ -99,7 +99,7 @@ class RuleSet:
         self._find_base_tools = cache(find_base_tools) if find_base_tools is not None else None
 
     def find_denial(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[Rule, bool] | None:
-        """Return a rule that denies a call, and whether it certainly does; None if there is none."""
+        """Return a rule that denies a call, and whether that is certain; None if there is none."""
         doubtful: Rule | None = None
         for rule in self.deny:
             if not rule.pattern:
@@ -109,7 +109,7 @@ class RuleSet:
                 about = [
                     subject
                     for subject in subjects
-                    # Who may not read a file may not change it either: a change shows what was there.
+                    # A file that must not be read must not be changed either: a change reveals its contents.
                     if self._is_about(rule, tool, subject.tool, "read" if subject.tool == "write" else "")
                 ]
                 verdicts = [_matches(rule.pattern, subject, is_denial=True) for subject in about]
@@ -121,7 +121,7 @@ class RuleSet:
         return None if doubtful is None else (doubtful, False)
 
     def find_approval(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[tuple[Rule, ...], str]:
-        """Return the rules that together allow a call; without any, what they do not allow ("" if none is for the tool)."""
+        """Return the rules that together allow a call; if none do, what is not allowed ("" if no rule is for the tool)."""
         for rule in self.approve:
             if not rule.pattern and self._is_about(rule, tool):
                 return (rule,), ""
@@ -145,7 +145,7 @@ class RuleSet:
         return tuple(used), ""
 
     def _is_about(self, rule: Rule, *names: str) -> bool:
-        """Return whether a rule is for one of these tools, by our name for it or by a model's own."""
+        """Return whether a rule is for one of these tools, under our name or a model's native name."""
         if any(fnmatchcase(name, rule.tool) for name in names if name):
             return True
         return self._find_base_tools is not None and not {*names}.isdisjoint(self._find_base_tools(rule.tool))
@@ -155,7 +155,7 @@ class RuleSet:
 
 
 def _matches(pattern: str, subject: Subject, *, is_denial: bool) -> bool | None:
-    """Return whether a pattern covers a subject; None if that cannot be told."""
+    """Return whether a pattern covers a subject; None if that is unclear."""
     match subject.kind:
         case "command":
             words, line = _pattern_words(pattern), split_command(subject.value)
@@ -176,7 +176,7 @@ def _matches(pattern: str, subject: Subject, *, is_denial: bool) -> bool | None:
 def _pattern_words(pattern: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(pattern)) or ("",)
-    except ValueError:  # an open quote: no word is like it
+    except ValueError:  # an unclosed quote: matches no word
         return ("",)
 
 
@@ -213,7 +213,7 @@ def match_directory(pattern: str, subject: Subject, *, is_denial: bool) -> bool 
 
 @cache
 def _translate_path(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern in which `*` and `?` stay within a name, and `**` stands for any number of directories."""
+    """Compile a pattern in which `*` and `?` match within a name, and `**` matches any number of directories."""
     if pattern.endswith("/"):
         pattern += "**"
     regex = ""
@@ -249,7 +249,7 @@ def match_address(pattern: str, url: str, *, is_denial: bool) -> bool:
     if wanted["path"] is None:
         return True
     path = parts.path or "/"
-    # A query is where secrets could be sent; and a server may read an encoded path as another one.
+    # A query could carry secrets, and a server may decode an encoded path to another one.
     if parts.query or parts.fragment or "?" in url or "%" in path or ".." in path:
         return is_denial
     return _translate_path(wanted["path"]).fullmatch(path) is not None

@@ -1,7 +1,7 @@
 """A tool: what a model sees of it, its function, and how it may be run.
 
-Invariants: `@tool` costs microseconds; schema and binder are built once, when they are first needed. A call does no reflection.
-A decorated function stays what it was: calling the Tool calls the function.
+Invariants: `@tool` costs microseconds; schema and binder are built once, when first needed. A call does no reflection.
+A decorated function still works as before: calling the Tool calls the function.
 """
 
 import inspect
@@ -71,14 +71,14 @@ class BoundArguments(msgspec.Struct, frozen=True, gc=False):
 
 
 class _ToolSpec(msgspec.Struct, frozen=True):
-    """What is derived from a tool's function when it is first needed."""
+    """Everything derived from a tool's function, on first use."""
 
     definition: ToolDefinition
     binder: ArgumentBinder
     context_parameter: str | None = None
     positional: tuple[str, ...] = ()
     sole_parameter: str = ""
-    """The one parameter that takes all the arguments as a dict, or the text of a freeform call."""
+    """The single parameter that receives all arguments as a dict, or the text of a freeform call."""
 
 
 class Tool(Generic[Parameters, Returned]):
@@ -87,7 +87,7 @@ class Tool(Generic[Parameters, Returned]):
     Args:
         function: The function.
         definition: What a model sees; by default it is derived from the function and the options.
-        names: Local names that string annotations refer to.
+        names: Local names used in string annotations.
         options: See `ToolOptions`.
     """
 
@@ -148,7 +148,7 @@ class Tool(Generic[Parameters, Returned]):
         self.is_async = is_async(function)
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
-        # Refused at once, as this costs nothing; other checks wait until the definition is needed.
+        # Checked early because it costs nothing; other checks wait until the definition is needed.
         code = function.__code__ if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__") else None
         if code is not None and code.co_flags & _CO_VARARGS:
             reason = "it takes *args, but a model passes arguments by name; use a list parameter instead"
@@ -164,25 +164,25 @@ class Tool(Generic[Parameters, Returned]):
 
     @property
     def description(self) -> str:
-        """What a model reads about the tool."""
+        """The description that a model reads."""
         return self.definition.description
 
     # -- what a program does
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of what the function returns, by its annotation; None without one, or without a JSON form."""
+        """The JSON Schema of the return annotation; None if there is none, or it cannot be represented in JSON."""
         try:
             annotation = inspect.signature(cast(Function, self.function)).return_annotation
             returned = inspect.Parameter("returned", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
             hint = evaluate_annotations(self.function, [returned], None, self._options.get("names") or {})["returned"]
             return OutputType(hint).schema or None
-        except (ToolglotError, TypeError, ValueError):  # a type without a JSON form, or a function without a signature
+        except (ToolglotError, TypeError, ValueError):  # a type that JSON cannot represent, or a function without a signature
             return None
 
     @property
     def accepted_parameters(self) -> frozenset[str]:
-        """The names of all arguments that can be bound, including internal parameters that models are not shown."""
+        """The names of all parameters that can be bound, including internal ones that models do not see."""
         return self._spec.binder.parameter_names
 
     @property
@@ -216,9 +216,9 @@ class Tool(Generic[Parameters, Returned]):
         return BoundArguments(arguments, values, repairs + more_repairs)
 
     def call(self, values: dict[str, Any], context: Context) -> Any:
-        """Call the function in this thread; returns its value, or an awaitable of it."""
+        """Call the function in this thread; return its value, or an awaitable for it."""
         spec = self._spec
-        values = deep_copy(values)  # the next attempt must find them unchanged
+        values = deep_copy(values)  # the function may modify them, and a retry needs them unchanged
         if spec.sole_parameter and spec.definition.kind != "freeform":
             values = {spec.sole_parameter: values}
         if spec.context_parameter is not None:
@@ -372,7 +372,7 @@ def tool(function: Function | None = None, /, **options: Any) -> "Tool | _Decora
 def tool_from_definition(
     definition: ToolDefinition, function: Callable[_P, _R], **options: Unpack[ToolOptions]
 ) -> Tool[_P, _R]:
-    """Make a tool with a given definition. A freeform tool passes the model's text to the function's first parameter."""
+    """Create a tool with a given definition. A freeform tool passes the model's text to the function's first parameter."""
     return Tool(function, definition=definition, **options)
 
 
@@ -380,15 +380,15 @@ def tool_from_definition(
 def tool_from_schema(
     name: str, description: str, parameters: dict[str, Any], function: Callable[_P, _R], **options: Unpack[SchemaToolOptions]
 ) -> Tool[_P, _R]:
-    """Make a tool from a JSON Schema. The function is called with keyword arguments.
+    """Create a tool from a JSON Schema. The function is called with keyword arguments.
 
-    If it has exactly one parameter that is no property of the schema, that parameter gets all the arguments as a dict.
+    If its only parameter, besides a Context, is not a property of the schema, it receives all arguments as a dict.
     """
     return tool_from_definition(ToolDefinition(name, description, parameters), function).replace(**options)
 
 
 def tools_of(obj: Any, *, prefix: str = "") -> list[Tool]:
-    """Make tools of the public methods of an object, in the order of their definition, or of a module's own functions."""
+    """Create tools from an object's public methods, or from a module's own functions, in definition order."""
     local_names = vars(cast(type[Any], type(obj)))
     members = _public_members(obj)
     tools: list[Tool] = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in members]
@@ -431,7 +431,7 @@ def qualified_name(function: Any) -> str:
 
 
 def is_async(function: Any) -> bool:
-    """Return whether calling a function gives a coroutine or an async generator."""
+    """Return whether calling a function returns a coroutine or an async generator."""
     while isinstance(function, partial):
         function = cast(Any, function).func
     if not inspect.isroutine(function) and not inspect.isclass(function):
@@ -441,7 +441,7 @@ def is_async(function: Any) -> bool:
 
 
 def is_context_annotation(annotation: Any) -> bool:
-    """Return whether a parameter is annotated with Context, Context[Data] or a union with one, also as a string."""
+    """Return whether an annotation, possibly a string, is Context, Context[Data] or a union with one of them."""
     if isinstance(annotation, str):
         return re.fullmatch(r"(?:\w+\.)*Context(?:\[.*\])?(?:\s*\|\s*None)?", annotation.strip()) is not None
     return any(part is Context or get_origin(part) is Context for part in (annotation, *get_args(annotation)))
@@ -454,12 +454,12 @@ def is_in_class(function: FunctionType) -> bool:
 
 
 def first_parameter(function: FunctionType) -> str:
-    """Return the name of the first parameter; "" without parameters."""
+    """Return the name of the first parameter; "" if there is none."""
     return function.__code__.co_varnames[0] if function.__code__.co_argcount else ""
 
 
 def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
-    """Return local names that string annotations refer to, from the frame in which the function is defined."""
+    """Return the local names that string annotations refer to, from the frame that defines the function."""
     if frame.f_code.co_name == "<module>":
         return None
     annotations = [text for text in getattr(function, "__annotations__", {}).values() if isinstance(text, str)]
@@ -473,7 +473,7 @@ def find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
 
 
 def _check_name(name: str, function: Any, *, is_given: bool) -> str:
-    """Check a name. Any printable one may be given: wires map what their providers refuse, reversibly."""
+    """Check a name. Explicit names may be any printable text: wires reversibly map what their providers refuse."""
     if len(name) > MAX_NAME:
         reason = f"over {MAX_NAME} characters"
     elif name.isidentifier() or (is_given and name.strip() and name.isprintable()):
@@ -484,7 +484,7 @@ def _check_name(name: str, function: Any, *, is_given: bool) -> str:
 
 
 def _to_example(example: Any, name: str) -> ToolExample:
-    """Convert a mapping: it has the fields of ToolExample, or it is the input itself."""
+    """Convert a mapping, which has the fields of ToolExample or is the input itself."""
     if isinstance(example, ToolExample):
         return example
     if not isinstance(example, Mapping):
