@@ -78,9 +78,9 @@ def test_the_text_of_a_calls_arguments(call: ToolCall, text: str) -> None:
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: Message(cast(Any, "banana"), ()), "the role of a message is system, user, assistant or tool, not 'banana'"),
     (lambda: Message("user", cast(Any, ("x", 3))), "a part of a message is text or a block, not int"),
-    (lambda: tool_results(cast(Any, "x")), "a tool message has tool results, not str; use ToolResult"),
-    (lambda: Conversation(cast(Any, ["x"])), "a conversation has messages, not str; use user"),
-    (lambda: Conversation().append(cast(Any, {"role": "user"})), "a conversation has messages, not dict"),
+    (lambda: tool_results(cast(Any, "x")), "a tool message holds tool results, not str; use ToolResult"),
+    (lambda: Conversation(cast(Any, ["x"])), "a conversation holds messages, not str; use user"),
+    (lambda: Conversation().append(cast(Any, {"role": "user"})), "a conversation holds messages, not dict"),
     (lambda: Text(cast(Any, None)), "text of Text: expected `str`, got `None`"),
     (lambda: ToolCall("c", "f", cast(Any, '{"a": 1}')), "arguments of ToolCall: expected `dict | None`, got `str`"),
     (lambda: ToolCall(cast(Any, 1), "f"), "id of ToolCall: expected `str`, got `int`"),

@@ -1,4 +1,4 @@
-"""Tools as models see them, and marks for prompt caches: values that messages and requests share."""
+"""Tools as models see them, and marks for prompt caches: values used by both messages and requests."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
@@ -10,15 +10,15 @@ from toolglot.value_checks import check_values, keep_iterables
 Opaque = dict[str, Any]
 Schema = dict[str, Any]
 BUILTIN_TAG = "builtin"
-"""Tag of the tools that come with this library. Facades present them to each model under its native names."""
+"""Tag of the tools included in this library. Facades present them to each model under its native names."""
 MCP_TAG = "mcp"
-"""Tag of the tools of MCP servers. Like built-in ones, they ask before they do more than read."""
+"""Tag of tools from MCP servers. Like built-in tools, they need approval for anything but reading."""
 ALWAYS_SHOWN_TAG = "always_shown"
-"""Tag of tools that are not deferred, however many tools there are, unless the agent names them."""
+"""Tag of tools that are not deferred, however many tools there are, unless the agent defers them by name."""
 
 
 class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A mark for the provider's prompt cache: what comes before it, with what it stands on, is worth keeping.
+    """A mark for the provider's prompt cache: everything up to and including the marked part is worth caching.
 
     `ttl` is the time to live, such as `5m` or `1h`; "" is the provider's default.
     """
@@ -31,7 +31,7 @@ class CacheMark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An example of a tool's use."""
+    """An example call of a tool."""
 
     input: dict[str, Any]
     output: Any = None
@@ -61,13 +61,13 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     opaque: Opaque | None = None
     typed: dict[str, Opaque] = {}
     output_schema: Schema | None = None
-    """What a successful call returns; code that calls the tool relies on it."""
+    """The schema of a successful result; code that calls the tool relies on it."""
     deferred: bool = False
-    """Known by name only: description and schema reach the model when the tool is found."""
+    """Known by name only: the model gets the description and the schema once it finds the tool."""
     finds_tools: bool = False
     """Results of this tool load deferred tools."""
     callers: tuple[Literal["model", "code"], ...] = ()
-    """Who may call it: the model itself, or code that the model runs. Empty is the provider's default."""
+    """Who may call it: the model itself, or code that the model runs. Empty: the provider's default."""
     cache: CacheMark | None = None
 
     def __post_init__(self) -> None:

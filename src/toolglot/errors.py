@@ -1,4 +1,4 @@
-"""Every error of toolglot: what the caller, the data, the provider, the transport or a tool did wrong.
+"""All errors that toolglot raises: mistakes of the caller, malformed data, and failures of providers, transports and tools.
 
 Any other exception raised by a codec is a bug in toolglot.
 """
@@ -30,7 +30,7 @@ ToolErrorKind = Literal[
 
 
 class ToolglotError(Exception):
-    """Base class of every error of toolglot; `retryable` tells whether a retry may help."""
+    """The base class of all toolglot errors; `retryable` says whether a retry may help."""
 
     retryable = False
 
@@ -49,7 +49,7 @@ _MAX_NAME_SHOWN = 80  # characters: a model can make up any name
 
 
 class UnknownName(UsageError):
-    """A name that is not known; the message suggests the closest known ones. `hint` is the message without the kind."""
+    """An unknown name; the message suggests the closest known names. `hint` is the message without the kind."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
@@ -77,31 +77,31 @@ class NameConflict(UsageError):
 
 
 class ReplayMiss(UsageError):
-    """A replay has no such exchange; the message names the closest one and where it differs."""
+    """No recorded exchange matches the request; the message names the closest one and where it differs."""
 
 
 class MalformedData(ToolglotError):
-    """Bytes that do not have the expected form."""
+    """Data that does not have the expected format."""
 
 
 class MalformedReply(MalformedData):
-    """A provider's reply that its wire does not allow; `retryable`, because the next one may be valid."""
+    """A provider's reply that is invalid on its wire; `retryable`, because the next one may be valid."""
 
     retryable = True
 
 
 class ReplyTooLarge(MalformedReply):
-    """The reply has more bytes than any model sends."""
+    """The reply is larger than any model would send."""
 
     retryable = False
 
 
 class TruncatedStream(MalformedReply):
-    """The reply ended before its terminal event: what has arrived so far is not a reply."""
+    """The reply ended before its terminal event, so it is incomplete."""
 
 
 class MissingOutput(MalformedReply):
-    """The run ended without the structured output that was requested; `result` is what there is instead."""
+    """The run ended without the requested structured output; `result` is its result nevertheless."""
 
     _REASONS: ClassVar[dict[str, str]] = {
         "length": "the reply was truncated by the length limit; raise max_tokens in Options, or ask for less",
@@ -119,7 +119,7 @@ class MissingOutput(MalformedReply):
 
 
 class MalformedRequest(MalformedData):
-    """A request body that its wire does not allow."""
+    """A request body that is invalid on its wire."""
 
 
 class ProviderError(ToolglotError):
@@ -160,7 +160,7 @@ class NotFound(ProviderError):
 
 
 class QuotaExceeded(ProviderError):
-    """Out of credit, so that waiting does not help: 402, or 429 with a quota code."""
+    """Out of credit, so waiting does not help: 402, or 429 with a quota code."""
 
 
 class RateLimited(ProviderError):
@@ -210,8 +210,8 @@ class ConnectionLost(TransportError):
 class ToolError(ToolglotError):
     """A tool call failed. A tool that raises it decides what the model reads and whether a retry may help.
 
-    `code` is a stable identifier that programs and facades branch on, "" where there is none; `details` are its typed data.
-    Nothing should need to look into the message.
+    `code` is a stable identifier that programs and facades branch on, "" if there is none; `details` is its typed data.
+    Nothing should need to parse the message.
     """
 
     def __init__(

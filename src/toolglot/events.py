@@ -1,8 +1,8 @@
-"""What a caller sees while a reply streams and while tools run.
+"""The events that a caller sees while a reply streams and while tools run.
 
 In a reply, `index` is the position of the block. Every block ends with `ToolCallReady` (a call) or `BlockReady` (anything
 else); the last event is `ReplyDone`.
-A run consists of replies, and between them `ToolStarted` … `ToolFinished` for every call that ran; the last event is `RunDone`.
+A run consists of replies, with `ToolStarted` … `ToolFinished` in between for every call that ran; the last event is `RunDone`.
 Attributes with a `rename` keep their older names in the JSON of `toolglot run --json`.
 """
 
@@ -100,27 +100,27 @@ class ReplyDone(_Event, frozen=True, gc=False):
 
 BlockEvent = BlockStarted | TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | ToolCallReady | BlockReady
 Event = ReplyStarted | BlockEvent | ReplyDone
-"""What a reply consists of while it streams."""
+"""The events of a streaming reply."""
 
 
-# ---- of a run
+# ---- events of a run
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
-    """How a call went: its result, duration, number of retries, and what was repaired in its arguments."""
+    """The outcome of a call: its result, duration, number of retries, and repairs to its arguments."""
 
     call: ToolCall
     result: ToolResult
     seconds: float = 0.0
     retries: int = 0
     repairs: tuple[Repair, ...] = ()
-    """Of the arguments. A number or a boolean as text (`"10"` for 10) is read as such, which is none."""
+    """Repairs to the arguments. Reading a number or a boolean from text (`"10"` for 10) is not one."""
     ran: bool = True
-    """False: the call was refused, was not valid, or was never started."""
+    """False: the call was refused, was invalid, or was never started."""
     details: Any = None
-    """Typed data of the error, where the tool gave some; `result.error_code` says what it is about."""
+    """Typed data about the error, if the tool provides any; its meaning depends on `result.error_code`."""
     suspended: ApprovalRequest | None = None
-    """There is no result yet: code that the call runs has made a call that waits for this decision."""
+    """Set if there is no result yet: code that the call runs has made a call that waits for this decision."""
 
 
 class ToolStarted(_Event, frozen=True, gc=False):
@@ -143,13 +143,13 @@ class ToolFinished(_Event, frozen=True, gc=False):
 
 
 class ApprovalNeeded(_Event, frozen=True, gc=False):
-    """The run waits for a decision on these calls; `resume` continues it."""
+    """The run is waiting for decisions on these calls; `resume` continues it."""
 
     requests: tuple[ApprovalRequest, ...]
 
 
 class Retrying(_Event, frozen=True, gc=False):
-    """The request is retried after a delay. Nothing of the failed attempt was shown."""
+    """The request is retried after a delay. No events of the failed attempt were emitted."""
 
     reason: str
     seconds: float
@@ -157,7 +157,7 @@ class Retrying(_Event, frozen=True, gc=False):
 
 
 class RequestDelayed(_Event, frozen=True, gc=False):
-    """The request waits because of a limit that was set for the model (`ToolConfig.request_rates`)."""
+    """The request is delayed by a rate limit configured for the model (`ToolConfig.request_rates`)."""
 
     reason: str
     seconds: float
@@ -171,23 +171,23 @@ class ModelSwitched(_Event, frozen=True, gc=False):
 
 
 class ContextTruncated(_Event, frozen=True, gc=False):
-    """The conversation has outgrown the model: requests no longer contain its older part. The conversation still does."""
+    """The conversation has outgrown the context window: requests omit its older part, but the conversation keeps it."""
 
     message: str
-    """What was left out, in a sentence."""
+    """A sentence about what was left out."""
     omitted_messages: int
     """Messages that requests no longer contain."""
     before: int
     after: int
-    """Estimated tokens of a request."""
+    """Estimated tokens of a request, before and after."""
     summary: str = ""
-    """The summary that replaces them."""
+    """The summary that replaces the omitted messages."""
 
 
 RunStop = Literal[
     "end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "timeout", "approval", "interrupted"
 ]
-"""Why a run ended. budget: `max_tokens` or `max_cost`; timeout: `run_timeout`; approval: it waits, and can be resumed."""
+"""Why a run ended. budget: `max_tokens` or `max_cost`; timeout: `run_timeout`; approval: it is paused and can be resumed."""
 
 
 class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
@@ -197,18 +197,18 @@ class RunResult(msgspec.Struct, Generic[OutputValue], frozen=True):
     stop: RunStop = "end"
     reply: Reply | None = None
     output: OutputValue = None  # pyright: ignore[reportAssignmentType]
-    """The structured output, of the agent's `output_type`; None without one, or while the run waits for approval."""
+    """The structured output, an `output_type`; None if there is no such type, or while the run waits for approval."""
     usage: Usage = Usage()
     outcomes: tuple[ToolOutcome, ...] = ()
     losses: tuple[Loss, ...] = ()
     repairs: tuple[Repair, ...] = ()
     messages: tuple[Message, ...] = ()
-    """What the run added to the conversation."""
+    """The messages that the run added to the conversation."""
     pending: tuple[ApprovalRequest, ...] = ()
-    """What waits for a decision; pass it to `resume`."""
+    """The requests that are waiting for a decision; pass the decisions to `resume`."""
     iterations: int = 0
     cost: float | None = None
-    """US dollars, where the model's price is known; on the simulator, what the model that it plays would cost."""
+    """US dollars, if the model's price is known; with the simulator, the price of the simulated model applies."""
 
     def __repr__(self) -> str:
         output = f", output={self.output!r:.100}" if self.output is not None else ""

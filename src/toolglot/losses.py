@@ -1,4 +1,4 @@
-"""What an encoding left out or changed, as values that a caller can show, count or refuse."""
+"""What encoding left out or changed, as values that a caller can show, count or reject."""
 
 import msgspec
 

@@ -1,10 +1,10 @@
 """Neutral values of a conversation: immutable, and a superset of what every wire can express.
 
-- A block keeps what all wires share in typed fields. What only its own wire understands (signatures, item ids, citations)
+- A block stores what all wires share in typed fields. What only its own wire understands (signatures, item ids, citations)
   is kept verbatim in `opaque`, and is sent back only to the `Origin` that produced it.
-- `Foreign` is content without a neutral form: kept whole, and sent back only to its own wire.
-- No provider is known here.
-- A value holds plain data only and can never be part of a reference cycle, so the garbage collector skips it (`gc=False`).
+- `Foreign` is content without a neutral form: kept verbatim, and sent back only to its own wire.
+- Nothing here is specific to a provider.
+- Values hold plain data and can never be part of a reference cycle, so the garbage collector skips them (`gc=False`).
 """
 
 from binascii import b2a_base64
@@ -38,7 +38,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     profile: str = ""
     model: str = ""
     requested: str = ""
-    """The model that was requested, if the reply names another one: an alias, a snapshot, or a router's choice."""
+    """The requested model, if the reply names another one because of an alias, a snapshot or a router."""
 
 
 class _Block(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
@@ -67,7 +67,7 @@ class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
 class Media(_Block, frozen=True, gc=False, tag="media"):
     """An image, audio, video or file: base64 `data`, a URL, or a file id at the origin.
 
-    `Media.from_bytes` makes one of bytes, and `load_attachment` of a file.
+    Create one with `Media.from_bytes`, or with `load_attachment` from a file.
     """
 
     kind: MediaKind
@@ -79,17 +79,17 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     opaque: Opaque | None = None
     cache: CacheMark | None = None
     detail: Literal["", "auto", "low", "high", "original"] = ""
-    """At which resolution a model looks at an image: a hint, which only OpenAI's APIs have."""
+    """A hint for the resolution at which the model sees an image; only OpenAI's APIs support it."""
 
     def __post_init__(self) -> None:
         check_values(self)
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "", *, name: str = "") -> "Media":
-        """Create a block of raw bytes. PNG, JPEG, GIF, WebP and PDF are recognized; others need a `media_type`."""
+        """Create a block from raw bytes. PNG, JPEG, GIF, WebP and PDF are recognized; others need a `media_type`."""
         media_type = media_type or (detect_media(data[:16]) or ("", ""))[1]
         if not media_type:
-            raise UsageError("the bytes are of no known media type; pass media_type, such as 'audio/wav'")
+            raise UsageError("the media type of the bytes is unknown; pass media_type, such as 'audio/wav'")
         family = media_type.partition("/")[0]
         kind = cast(MediaKind, family if family in get_args(MediaKind) else "file")
         return cls(kind, media_type, b2a_base64(data, newline=False).decode(), name=name)
@@ -119,7 +119,7 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     base_call: BaseCall | None = None
     """Set if the model made the call under the native tool names of a facade."""
     caller: str = ""
-    """The id of the code execution whose code made the call; "" is the model itself."""
+    """The id of the code execution that made the call; "": the model itself."""
     cache: CacheMark | None = None
 
     def __post_init__(self) -> None:
@@ -144,7 +144,7 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
 class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     """The result of one call. `content` is what the model reads; `data` is the tool's structured output, if any.
 
-    Of a failed call, `error_kind` is the category and `error_code` the stable identifier that the tool raised.
+    For a failed call, `error_kind` is the category and `error_code` the stable identifier that the tool raised.
     """
 
     call_id: str
@@ -172,23 +172,23 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
 
 
 class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
-    """Content of one wire that has no neutral form, verbatim."""
+    """Content from one wire that has no neutral form, verbatim."""
 
     wire: str
     item: Any
 
 
 class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
-    """From this point of the conversation on, the model has other tools. Names are qualified (`namespace.name`).
+    """A change to the model's tools from this point in the conversation on. Names are qualified (`namespace.name`).
 
-    It stands in a system message, in an assistant message if the provider searched for tools, or in the result of a tool that
+    It is part of a system message, of an assistant message if the provider searched for tools, or of the result of a tool that
     searched for them (`ToolDefinition.finds_tools`).
     """
 
     added: tuple[ToolDefinition, ...] = ()
     """Tools that the request did not declare, or that replace one of the same name."""
     loaded: tuple[str, ...] = ()
-    """Deferred tools that the model may call now."""
+    """Deferred tools that the model may now call."""
     removed: tuple[str, ...] = ()
     opaque: Opaque | None = None
 
@@ -211,7 +211,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One message of one role. A `tool` message holds the results of the assistant message before it."""
+    """A message with a role. A `tool` message holds the results for the calls in the assistant message before it."""
 
     role: Role
     blocks: tuple[Block, ...]
@@ -245,7 +245,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return tuple([block for block in self.blocks if isinstance(block, ToolResult)])
 
     def _repr_markdown_(self) -> str:
-        """For notebooks: who said what, and the calls with their results."""
+        """For notebooks: the role and text, and the calls with their results."""
         calls = [f"`{call.name}({call.text:.200})`" for call in self.calls]
         results = [f"`{result.name}` → {result.text:.500}" for result in self.results]
         media = [f"*{block.kind}*" for block in self.blocks if isinstance(block, Media)]
@@ -268,7 +268,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def message(self) -> Message:
-        """The reply as a message of the history."""
+        """The reply as a message for the history."""
         return Message("assistant", self.blocks, self.origin, self.opaque)
 
     @property
@@ -287,7 +287,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Conversation(Sequence[Message]):
-    """An append-only list of messages. Nothing is ever changed, so that encodings can be cached."""
+    """An append-only list of messages. Messages never change, so encodings can be cached."""
 
     __slots__ = ("__weakref__", "_messages", "active_run", "attachments")
 
@@ -295,19 +295,19 @@ class Conversation(Sequence[Message]):
         self._messages = list[Message]()
         self.append(*messages)
         self.active_run: Any = None
-        """Whose run is in progress; a conversation has one at a time, whichever agent it belongs to."""
+        """The run in progress; a conversation has at most one at a time, across all agents."""
         self.attachments: WeakKeyDictionary[Any, Any] | None = None
-        """Per-owner state of this conversation; it lives as long as both the owner and the conversation."""
+        """Per-owner state for this conversation; it lives as long as both the owner and the conversation."""
 
     def append(self, *messages: Message) -> None:
         """Append messages. Raises UsageError."""
         for message in messages:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise UsageError(f"a conversation has messages, not {type(message).__name__}; use user(…) to make one")
+                raise UsageError(f"a conversation holds messages, not {type(message).__name__}; use user(…)")
         self._messages.extend(messages)
 
     def retract(self, length: int) -> None:
-        """Remove the messages from `length` on: they were refused. Whoever has encoded them has to start anew."""
+        """Remove the messages from `length` on because they were refused. Cached encodings of them become invalid."""
         del self._messages[length:]
 
     @overload
@@ -333,14 +333,14 @@ class Conversation(Sequence[Message]):
         return f"<Conversation of {pluralize(len(self), 'message')}{last}>"
 
     def _repr_markdown_(self) -> str:
-        """For notebooks: who said what, and the calls with their results."""
+        """For notebooks: the messages, and the calls with their results."""
         return "\n\n".join(map(Message._repr_markdown_, self._messages))  # pyright: ignore[reportPrivateUsage]
 
 
 def _to_blocks(content: Any) -> tuple[Block, ...]:
     if isinstance(content, str | _Block):
         content = (content,)
-    elif isinstance(content, bytes | dict) or not isinstance(content, Iterable):  # the first two would be taken apart
+    elif isinstance(content, bytes | dict) or not isinstance(content, Iterable):  # bytes and dicts hold no blocks
         raise UsageError(f"the content of a message is text or blocks, not {type(cast(Any, content)).__name__}")
     parts = [Text(part) if isinstance(part, str) else part for part in cast(Iterable[Any], content)]
     for part in parts:
@@ -366,10 +366,10 @@ def assistant(content: "str | Block | Iterable[str | Block]") -> Message:
 
 
 def tool_results(*results: ToolResult) -> Message:
-    """Create a tool message: the results of the calls in the assistant message before it. Raises UsageError."""
+    """Create a tool message with the results for the calls in the assistant message before it. Raises UsageError."""
     for result in results:
         if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"a tool message has tool results, not {type(result).__name__}; use ToolResult(call.id, …)")
+            raise UsageError(f"a tool message holds tool results, not {type(result).__name__}; use ToolResult(call.id, …)")
     return Message("tool", results)
 
 
@@ -416,14 +416,14 @@ def _parse_message(line: bytes, number: int) -> Message:
 
 
 def _upgrade(value: Any, *, wraps: bool = False) -> Any:
-    """Rename the keys of older files in blocks, also inside of a header. `wraps`: any other object is a foreign block."""
+    """Rename keys from older files in blocks, including those in a header. `wraps`: other objects become foreign blocks."""
     if isinstance(value, list):
         return [_upgrade(item, wraps=wraps) for item in cast(list[Any], value)]
     if not isinstance(value, dict):
         return value
     fields = cast(dict[str, Any], value)
     tag = fields.get("type")
-    if isinstance(tag, str) and tag in _BLOCK_TYPES:  # data of tools inside of a block is nobody's to change
+    if isinstance(tag, str) and tag in _BLOCK_TYPES:  # do not touch the data of tools inside a block
         renamed = _RENAMED_KEYS.get(tag, {})
         fields = {renamed.get(key, key): item for key, item in fields.items()}
         return {**fields, "content": _upgrade(fields["content"], wraps=True)} if "content" in fields else fields

@@ -1,6 +1,6 @@
 """A request to a model, in neutral values.
 
-`extras` holds what has no neutral form, verbatim, under the name of the wire or the family of wires that understands it:
+`extras` holds fields without a neutral form, verbatim, under the name of the wire or the wire family that understands them:
 `{"gemini": {"cachedContent": …}, "openai": {"service_tier": "flex"}}`.
 """
 
@@ -35,7 +35,7 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 def parse_effort(value: object) -> Effort | None:
-    """Return the value if it is a known level of effort, else None."""
+    """Return the value if it is a known effort level, else None."""
     return cast(Effort, value) if value in get_args(Effort) else None
 
 
@@ -79,8 +79,8 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     effort: Effort | None = None
     thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
     cache: bool | CacheMark | None = None
-    """Place prompt-cache marks on wires that need them, with this time to live if a CacheMark names one; agents do unless this
-    is False. Other wires cache without marks."""
+    """Place prompt-cache marks on wires that need them, with the CacheMark's time to live if given; agents do so unless this is
+    False. Other wires cache without marks."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -90,7 +90,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything that is sent to a model."""
 
     model: str = ""
-    """"" is the model of the engine or profile that it is sent with."""
+    """"": the model of the engine or profile used to send it."""
     messages: Sequence[Message] = ()
     tools: Sequence[ToolDefinition] = ()
     tool_choice: ToolChoice | None = None
@@ -108,16 +108,16 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OfferedTools(NamedTuple):
-    """What a request offers at its end: the tools that the model may call, and those that are still deferred."""
+    """The tools at the end of a request: those that the model may call, and those that are still deferred."""
 
     declared: tuple[ToolDefinition, ...]
     deferred: tuple[ToolDefinition, ...]
 
 
 def effective_tools(request: Request) -> OfferedTools:
-    """Return what a request offers at its end: its tools, and what the conversation added, loaded and removed since.
+    """Return the tools at the end of a request: its own, with those that the conversation has added, loaded and removed.
 
-    Tools that came later stand behind those that were there before, so that the declarations before them do not move.
+    Later tools come after earlier ones, so that earlier declarations keep their positions.
     """
     known = {tool.qualified_name: tool for tool in request.tools}
     declared = {name: tool for name, tool in known.items() if not tool.deferred}
@@ -143,7 +143,7 @@ def effective_tools(request: Request) -> OfferedTools:
 
 
 def iter_changes(messages: Sequence[Message]) -> Iterator[ToolsChanged]:
-    """Yield every change of the tools in a conversation, in order."""
+    """Yield every change to the tools in a conversation, in order."""
     for message in messages:
         for block in message.blocks:
             if type(block) is ToolsChanged:

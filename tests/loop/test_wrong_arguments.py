@@ -93,8 +93,8 @@ def wrong(value: object) -> Any:
     (lambda: tool(double, timeout=wrong("3")), "timeout of a tool: expected int | float | None, got '3'"),
     (lambda: tool(double, approval=wrong("yes")), "approval of a tool: expected bool | None, got 'yes'"),
     (lambda: coding_tools(".", options=wrong({"require_read": False})), "options: pass BuiltinOptions, not dict"),
-    (lambda: Conversation(wrong("hi")), "a conversation has messages, not str; use user(…) to make one"),
-    (lambda: Conversation().append(wrong({"role": "user"})), "a conversation has messages, not dict; use user(…) to make one"),
+    (lambda: Conversation(wrong("hi")), "a conversation holds messages, not str; use user(…)"),
+    (lambda: Conversation().append(wrong({"role": "user"})), "a conversation holds messages, not dict; use user(…)"),
     (lambda: Request("m", wrong("hi")), "messages of Request: pass a list, such as [user('hi')]"),
     (lambda: Script([wrong(5)]), "a turn of a script is text, a Reply, or a function that returns one of them, not int"),
     (
@@ -103,7 +103,7 @@ def wrong(value: object) -> Any:
     ),
     (lambda: Simulator(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say hi'])), not list"),
     (lambda: SimulatedTransport(wrong(["say x"])), "script: pass a Script, as in Simulator(Script(['say hi'])), not list"),
-    (lambda: tool_results(wrong("hi")), "a tool message has tool results, not str; use ToolResult(call.id, …)"),
+    (lambda: tool_results(wrong("hi")), "a tool message holds tool results, not str; use ToolResult(call.id, …)"),
 ])  # fmt: skip
 def test_wrong_argument_of_a_function(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
