@@ -1,7 +1,7 @@
 """One model's inference: wire + profile + transport. No tools run here.
 
-What has been emitted is never taken back: a stream that has emitted events is not restarted. A request is healed at most once,
-and retried only as the provider allows; both are reported. Keys appear only in the headers of the request.
+Emitted events are never taken back: a stream that has emitted events is not restarted. A request is healed at most once, and
+retried only as the provider allows; both are reported. Keys appear only in the headers of the request.
 """
 
 import asyncio
@@ -68,16 +68,16 @@ log = getLogger("toolglot.engine")
 DEFAULT_RETRY = RetryConfig()
 _MAX_ERROR_BYTES = 1_000_000
 _MAX_REPLY_BYTES = 128 * 1024 * 1024  # unpacked; a stream of 128,000 tokens has about 50 MB
-# Some servers and proxies keep the connection open after a reply. What is waited for then: the end of the response, without
-# which the connection cannot be reused; and usage, which may follow the terminal event.
+# Some servers and proxies keep the connection open after a reply. We still wait briefly for the end of the response, without
+# which the connection cannot be reused, and for the usage, which may follow the terminal event.
 _END_SECONDS, _USAGE_SECONDS = 0.25, 5.0
-# The providers' own names for a request, the most specific header first (cf-ray is Cloudflare's, which some put in front).
+# Headers with the provider's id of a request, most specific first (cf-ray is from Cloudflare, which some providers use).
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-github-request-id", "cf-ray")
 _BASE_HEADERS = {"content-type": "application/json", "user-agent": "toolglot"}
 
 
 class EngineResult(msgspec.Struct, frozen=True, gc=False):
-    """A reply, and what it took to get it. `losses` and `repairs` cover the request and the reply."""
+    """A reply, and how it was obtained. `losses` and `repairs` cover both the request and the reply."""
 
     reply: Reply
     losses: tuple[Loss, ...] = ()
@@ -87,7 +87,7 @@ class EngineResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class PreparedTools(msgspec.Struct, frozen=True):
-    """The tools that a model will get, also in its provider's format, and what is lost of them and of the others."""
+    """The tools that a model will get, also encoded in its provider's format, and what was lost, including omitted tools."""
 
     tools: tuple[ToolDefinition, ...]
     problems: tuple[Problem, ...]
@@ -120,7 +120,7 @@ class Engine:
         self.keys = KeySource(profile, getattr(transport, "key", None) if key is None else key)
         self.applied_heals: tuple[Repair, ...] = ()
         self.holds_responses = False
-        """Whether the server kept the last response open after its reply; the next one is not waited for then."""
+        """Whether the server kept the last response open after its reply; if so, do not wait for the end of the next one."""
         self._extra_headers = _lowercase_names(headers or {})
         self._heals_refusals, self.is_strict = heal, strict
         self._name = name
@@ -140,11 +140,11 @@ class Engine:
         return f"Engine({self.name!r})"
 
     def features(self) -> ToolFeatures:
-        """What the model can do with tools, with the provider's limits."""
+        """Return what the model can do with tools, including the provider's limits."""
         return self.profile.features
 
     def prepare_tools(self, tools: Iterable[ToolDefinition], config: ToolConfig | None = None) -> PreparedTools:
-        """Encode tools in the provider's format, as `config` allows them, without those that it would refuse."""
+        """Encode the tools that `config` allows in the provider's format, without those that the provider would refuse."""
         config, profile = config or ToolConfig(), self.profile
         allowed = config.allowed_tools
         tools = [tool for tool in tools if config.enabled and (allowed is None or tool.name in allowed)]
@@ -154,7 +154,7 @@ class Engine:
         return PreparedTools(tuple(accepted), tuple(preflight(tools, profile)), losses, encoded.repairs, encoded.body)
 
     def new_state(self, request_rates: Mapping[str, RequestRate] | None = None) -> "EngineState":
-        """The encoding state for a new conversation. `request_rates`: as in `ToolConfig`."""
+        """Return the encoding state for a new conversation. `request_rates`: as in `ToolConfig`."""
         return EngineState(self, request_rates or {})
 
     async def ask(self, request: Request) -> EngineResult:
@@ -169,7 +169,7 @@ class Engine:
                     yield event
 
     async def close(self) -> None:
-        """Close the transport's connections; of the transport that all engines share, those that no request is using."""
+        """Close the transport's connections; if all engines share it, only those that no request is using."""
         close = getattr(self.transport, "close", None)
         if close is not None:
             await close()
@@ -177,13 +177,13 @@ class Engine:
     # ---- for EngineState
 
     def new_encoder(self) -> PrefixEncoder:
-        """An encoder for one conversation; all of them share the encoded head."""
+        """Return an encoder for one conversation; all encoders share the encoded head."""
         return PrefixEncoder(self.profile, self._heads)
 
     def apply_heal(self, error: ProviderError, sent_profile: Profile) -> Repair | None:
-        """Change the profile if that cures the refusal, so that every later request is accepted at once.
+        """Change the profile if that avoids the refusal, so that later requests are accepted at once.
 
-        `sent_profile`: the profile that the refused request was encoded for.
+        `sent_profile`: the profile for which the refused request was encoded.
         """
         if sent_profile is not self.profile:  # another conversation has healed it since
             return self.applied_heals[-1] if self.applied_heals else None
@@ -198,17 +198,17 @@ class Engine:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Everything sent that may be secret: keys, the caller's headers, user and password in the base URL."""
+        """Everything sent that may be secret: keys, the caller's headers, and the user and password in the base URL."""
         extra = (value.removeprefix("Bearer ") for name, value in self._extra_headers.items() if name not in PUBLIC_HEADERS)
         userinfo = self.profile.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
         return frozenset({*self.keys.known_keys, *extra, *map(unquote, userinfo.split(":", 1))})
 
     def build_http_request(self, profile: Profile, body: bytes, key_headers: Mapping[str, str], *, stream: bool) -> HttpRequest:
-        """The HTTP request for a body. `profile`: the one the body was encoded for; the engine's may have been healed since."""
+        """Return the HTTP request for a body. `profile`: for which it was encoded; the engine's may have been healed since."""
         # The caller's headers go last: they may replace even the key, for proxies that authenticate on their own.
         own, extra = _lowercase_names(profile.headers), self._extra_headers
         headers = {**_BASE_HEADERS, **own, **key_headers, **extra}
-        if "anthropic-beta" in own and "anthropic-beta" in extra:  # a list: what the body needs, and what the caller wants
+        if "anthropic-beta" in own and "anthropic-beta" in extra:  # a list: merge the body's needs and the caller's
             headers["anthropic-beta"] = f"{own['anthropic-beta']},{extra['anthropic-beta']}"
         path = profile.stream_path if stream and profile.stream_path else profile.path
         return HttpRequest(build_url(self.keys.base_url or profile.base_url, path, profile.model), headers, body, stream)
@@ -219,7 +219,7 @@ def _lowercase_names(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 class EngineState:
-    """The encoding state of one conversation with one model: each request costs only what is new in it."""
+    """The encoding state of one conversation with one model: each request encodes only what is new."""
 
     def __init__(self, engine: Engine, request_rates: Mapping[str, RequestRate]) -> None:
         self.engine, self.request_rates = engine, request_rates
@@ -228,11 +228,11 @@ class EngineState:
         self._reader: ReplyReader | None = None
         self.result: EngineResult | None = None
         self.telemetry: RunTelemetry | None = None
-        """Of the run that asks."""
+        """The telemetry of the current run."""
 
     @property
     def partial_text(self) -> str:
-        """The visible text of the reply being read; all that remains of it if it is interrupted."""
+        """The visible text so far of the reply being read; if it is interrupted, only this remains."""
         if self.result is not None:
             return self.result.reply.text
         return self._reader.visible_text if self._reader else ""
@@ -273,14 +273,14 @@ class EngineState:
                 delay, reason = exchange.delay_after(error), str(error)
             finally:
                 await exchange.close()  # before the delay, so that no connection is held while waiting
-            if exchange.retries > retries:  # a renewed key or a heal is no retry
+            if exchange.retries > retries:  # a renewed key or a heal does not count as a retry
                 yield [Retrying(reason, delay, exchange.retries)]
             await asyncio.sleep(delay)
 
     def encode(self, request: Request) -> EncodedBody:
         """Encode a request as the bytes of a body."""
         engine = self.engine
-        if self._profile is not engine.profile:  # it was healed: bytes encoded for the old profile are of no use
+        if self._profile is not engine.profile:  # it was healed: bytes encoded for the old profile are useless
             self._profile, self._encoder = engine.profile, engine.new_encoder()
         encoded = self._encoder.encode(request)
         if engine.is_strict and encoded.losses:
@@ -290,7 +290,7 @@ class EngineState:
     def open_reader(self, request: Request, encoded: EncodedBody, *, content_type: str) -> ReplyReader:
         """Create the reader for the response."""
         profile, messages = self._profile, request.messages
-        # The same call in a later turn gets another id; the id before it counts because older messages may have been left out.
+        # The same call in a later turn gets another id. The seed includes the last id, as older messages may have been omitted.
         results = messages[-1].results if messages else ()
         may_call = profile.text_calls and (request.tool_choice is None or request.tool_choice.mode != "none")
         self._reader = create_reader(
@@ -309,7 +309,7 @@ class EngineState:
 class _Exchange:
     """One request until it is answered. Each attempt: `begin_attempt`, `open`, `next` until it returns None, `close`.
 
-    A failure renews the key once, heals a refusal once, and is retried otherwise.
+    After a failure, the key is renewed once, a refusal is healed once, and anything else is retried.
     """
 
     def __init__(self, state: EngineState, request: Request) -> None:
@@ -337,7 +337,7 @@ class _Exchange:
         self._encoded = self._state.encode(self._request)
 
     def reserve_slot(self) -> RequestDelayed | None:
-        """Find out when the limits allow the request; the event that tells of it if that is later."""
+        """Reserve a time at which the limits allow the request; return an event if that is in the future."""
         rates, request, now = self._state.request_rates, self._request, time.monotonic()
         tokens = 0
         if any(rate.tokens is not None for rate in rates.values()):
@@ -359,7 +359,7 @@ class _Exchange:
 
     @property
     def _log_ids(self) -> dict[str, Any]:
-        # Our id is the same for all attempts. It is created on demand: without logging, nobody needs it.
+        # Our id is the same for all attempts. It is created on demand, as only logging needs it.
         self._request_id = self._request_id or uuid4().hex[:8]
         return {"model": self._engine.name, "request": self._request_id}
 
@@ -372,13 +372,13 @@ class _Exchange:
         return redact("".join(filter(str.isprintable, text)), self._engine.secrets)[:200]
 
     def delay_after(self, error: ToolglotError) -> float:
-        """Seconds before the next attempt. Raises the error if there must be none."""
+        """Return the seconds to wait before the next attempt. Raises the error if there must be none."""
         engine = self._engine
         if isinstance(error, ProviderError):
             error.request_id = error.request_id or self._provider_request_id
         redact_error(error, engine.secrets)
         delay = None
-        if not self._has_emitted:  # the caller has seen part of the reply otherwise, and would see it twice
+        if not self._has_emitted:  # otherwise the caller would see part of the reply twice
             # Once: a second 401 means that the renewed key is wrong too.
             if isinstance(error, AuthenticationFailed) and not self._has_renewed_key and self._key_headers is not None:
                 if engine.keys.is_renewable:
@@ -419,7 +419,7 @@ class _Exchange:
         self._restores_calls = needs_restoring(encoded)
 
     async def next(self) -> list[EngineEvent] | None:
-        """The next events that can be emitted; None at the end."""
+        """Return the next events to emit; None at the end."""
         reader = self._reader
         if reader is None or self._reply is not None:
             return None
@@ -443,7 +443,7 @@ class _Exchange:
         if not self._reader.is_complete:
             try:
                 data = await self._response.read()
-            except OSError as e:  # of the caller's own transport
+            except OSError as e:  # from the caller's own transport
                 raise ConnectionLost(f"the transport failed: {str(e) or type(e).__name__}") from e
         else:  # whether the server ends the response now, keeps it open or resets it: nothing is lost
             is_over, engine = self._reader.is_over, self._engine
@@ -475,7 +475,7 @@ class _Exchange:
             await self._response.close()
 
     def build_result(self) -> EngineResult:
-        """The reply and what it took to get it. Logs it, too."""
+        """Return the reply and how it was obtained, and log it."""
         assert self._reply is not None
         assert self._reader is not None
         losses = (*self._encoded.losses, *self._reader.losses)

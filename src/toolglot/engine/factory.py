@@ -24,7 +24,7 @@ from toolglot.value_checks import check_arguments
 
 __all__ = ["SIMULATED_MODELS", "EngineOptions", "create_engine", "default_transport"]
 
-# The model that the simulator plays if none is named, by profile.
+# The model that is simulated if none is named, by profile.
 SIMULATED_MODELS = {
     "openai-chat": "gpt-4o",
     "openai-responses": "gpt-5.1",
@@ -41,7 +41,7 @@ _VERTEX_HOSTS = {
 }
 
 
-# What the arguments of an engine must be, and the words for it.
+# The types of an engine's arguments, and how error messages describe them.
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "model": (str, "PROVIDER:MODEL, such as 'anthropic:claude-sonnet-5'"),
     "base_url": ((str, NoneType), "a URL as text"),
@@ -56,7 +56,7 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
 
 
 class UrlParameters(TypedDict, total=False):
-    """The placeholders in the URLs of Azure and of Vertex."""
+    """The placeholders in the URLs of Azure and Vertex."""
 
     resource: str
     version: str
@@ -79,7 +79,7 @@ class EngineOptions(UrlParameters, total=False):
 
 @cache
 def default_transport() -> Transport:
-    """The transport that all engines of a process share, so that connections are reused."""
+    """Return the transport that all engines in a process share, so that connections are reused."""
     from toolglot.engine.http import SharedTransport
 
     return SharedTransport()
@@ -101,8 +101,8 @@ def create_engine(
 ) -> Engine:
     """Create an engine for "PROVIDER:MODEL", or "simulator", "simulator:PROVIDER", "simulator:PROVIDER/MODEL".
 
-    `text_calls`: read calls that the server leaves in the text; None: as usual for the provider.
-    `url_parameters`: the values of the placeholders in the provider's URL (resource, version, project, location).
+    `text_calls`: parse calls that the server leaves in the text; None: the provider's default.
+    `url_parameters`: values for the placeholders in the provider's URL (resource, version, project, location).
     Raises UnknownName, UsageError.
     """
     check_arguments(locals(), _ARGUMENTS)
@@ -118,8 +118,8 @@ def create_engine(
         name = name or SIMULATED_MODELS.get(profile.id, "simulated")
         profile = resolve_profile(profile.id, name)
         _check_options(url_parameters, profile)
-        # Whatever was passed for the real provider: the simulator has one address, and takes any key. A longer word would be
-        # redacted in texts, such as "simulated" in the name of the model.
+        # Override what was passed for the real provider: the simulator has one address, and accepts any key. A longer key would
+        # be redacted in texts, such as "simulated" in the name of the model.
         base_url, key, engine_name = f"http://simulator/@{profile.id}", "any", f"simulator:{profile.id}/{name}"
         url_parameters = cast(UrlParameters, dict.fromkeys(profile.url_parameter_env, "simulated"))
         transport = transport or SimulatedTransport()
@@ -152,8 +152,8 @@ def _check_options(options: Mapping[str, object], profile: Profile) -> None:
 
 
 def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[str, str]) -> Profile:
-    """The profile with every placeholder of its URLs filled in, except the model."""
-    # The caller's address goes before the variable's, and that before the catalog's.
+    """Return the profile with every placeholder in its URLs filled in, except the model."""
+    # The caller's URL takes precedence over the environment's, which takes precedence over the catalog's.
     base: str = base_url or _read_variable(profile.base_env) or profile.base_url
     if not base:
         variables = " or ".join(profile.base_env)

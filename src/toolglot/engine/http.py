@@ -1,9 +1,9 @@
 """HTTP/1.1 with aiohttp: the default transport.
 
-aiohttp and the certificates are loaded in a thread when the first request is sent, so that it does not hold up the event loop.
+aiohttp and the certificates are loaded in a thread when the first request is sent, so as not to block the event loop.
 Certificates are always verified. No redirects, no retries, no cookies, no `.netrc`. An error is one sentence that names the
-host and nothing of the request. Cancelling closes the connection at once. Each event loop has its own connections; they are
-closed by `close`, with the loop (`asyncio.run`), or with the transport.
+host and reveals nothing else about the request. Cancelling closes the connection at once. Each event loop has its own
+connections; they are closed by `close`, with the loop (`asyncio.run`), or with the transport.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ class HttpTransport:
     """Sends requests over a pool of connections.
 
     Args:
-        timeouts: For connecting (including DNS, proxy and TLS), for the response head, and between two pieces of a response.
+        timeouts: For connecting (including DNS, proxy and TLS), for the response headers, and between two chunks.
         proxy: The URL of an HTTP proxy for all requests. Default: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY from the
             environment, in upper or lower case; loopback addresses never use those.
-        max_connections: Maximum number of concurrent requests on one event loop; others wait.
+        max_connections: Maximum number of concurrent requests per event loop; further requests wait.
     """
 
     def __init__(
@@ -62,7 +62,10 @@ class HttpTransport:
         self._tls: SSLContext | None = None
 
     async def send(self, request: HttpRequest) -> "_AiohttpResponse":
-        """Return the head of the response. Raises ConnectFailed, TimedOut, ConnectionLost, UsageError."""
+        """Send a request and return the response once its headers arrive.
+
+        Raises ConnectFailed, TimedOut, ConnectionLost, UsageError.
+        """
         loop = asyncio.get_running_loop()
         if (client := self._clients.get(loop)) is None:
             await asyncio.to_thread(import_module, "aiohttp")
@@ -100,7 +103,7 @@ class HttpTransport:
             client.watchdog.remove(timeout)
 
     async def close(self) -> None:
-        """Close all connections. Those of other event loops are closed by their loops as soon as they run."""
+        """Close all connections. Other event loops close theirs as soon as they run."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         self._clients.clear()
         if client is not None:
@@ -143,10 +146,10 @@ class HttpTransport:
 
 
 class SharedTransport(HttpTransport):
-    """A transport for all engines of a process: closing one of them leaves the requests of the others alone."""
+    """A transport shared by all engines in a process: closing one engine does not affect requests of the others."""
 
     async def close(self) -> None:
-        """Close the connections of this event loop, unless a request is using one."""
+        """Close this event loop's connections, unless a request is using one."""
         loop = asyncio.get_running_loop()
         if (client := self._clients.get(loop)) is not None and not client.active_requests:
             del self._clients[loop]
@@ -172,7 +175,7 @@ def _create_connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
                 self.abort()
             super().close()
 
-    # No limit on connections: a provider's own rate limits are the ones that count.
+    # No limit on connections: the provider's own rate limits are what matters.
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_create_socket)
     connector._factory = partial[ResponseHandler](Handler, loop=loop)  # pyright: ignore[reportPrivateUsage]
     return connector
@@ -203,16 +206,16 @@ class _Client(msgspec.Struct):
         self.active_requests += 1
 
     def release(self) -> None:
-        """Note the end of a request and its response."""
+        """Record the end of a request and its response."""
         self.active_requests -= 1
         if self.limiter is not None:
             self.limiter.release()
 
 
 class _Watchdog:
-    """Timeouts of one length for any number of waits. They expire in the order they began, so one timer serves all.
+    """Timeouts of equal length for any number of waits. They expire in the order they began, so one timer serves all.
 
-    A timer for each request would be a tenth of what a request costs.
+    A timer for each request would account for a tenth of the request's cost.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float | None) -> None:
@@ -221,7 +224,7 @@ class _Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, timeout: asyncio.Timeout) -> None:
-        """Start the time of a wait that is inside of `timeout`."""
+        """Start the clock for a wait inside `timeout`."""
         if self._seconds is not None:
             deadline = self._deadlines[timeout] = self._loop.time() + self._seconds
             self._timer = self._timer or self._loop.call_at(deadline, self._check)
@@ -263,10 +266,10 @@ class _AiohttpResponse:
 
     async def read(self) -> bytes:
         try:
-            # Never all at once: that has no bound, neither for an endless body nor for what a small one unpacks to.
+            # Never all at once: an endless body, or a small one that decompresses to a huge one, would exhaust the memory.
             return await self._response.content.readany()
         except Exception as error:
-            # aiohttp raises before it delivers what arrived until then, and the end of the reply may be in it.
+            # aiohttp raises before it delivers what has already arrived, which may include the end of the reply.
             buffer = self._response.content._buffer  # pyright: ignore[reportPrivateUsage]
             if unread := b"".join(buffer):
                 buffer.clear()
@@ -281,7 +284,7 @@ class _AiohttpResponse:
         self._release()
 
     def _check_idle(self, interval: float) -> None:
-        """Time out if nothing arrived. aiohttp resets its own timer for each piece: 12 % of a paced stream's CPU."""
+        """Time out if nothing arrived. aiohttp's own timer is reset for each chunk: 12 % of a paced stream's CPU."""
         content = self._response.content
         count, waiting = content.total_raw_bytes, not content._buffer  # pyright: ignore[reportPrivateUsage]
         self._quiet_checks = self._quiet_checks + 1 if waiting and count == self._seen_bytes else 0
@@ -309,7 +312,7 @@ class _AiohttpResponse:
 
 @lru_cache(maxsize=256)
 def _parse_url(text: str) -> "URL":
-    """Parse without quoting again: that would break a signed path."""
+    """Parse a URL without quoting it again, which would break a signed path."""
     from yarl import URL
 
     try:

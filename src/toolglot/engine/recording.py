@@ -1,9 +1,9 @@
-"""Record exchanges to a file of JSON lines, and replay them: tests without a network.
+"""Record exchanges to a JSON Lines file and replay them, for tests without a network.
 
 A line: {"request": {"method", "path", "body"}, "answer": {"status", "headers", "body", "base64"}}. It never contains a key:
-request headers are not recorded, and texts are redacted. A replay answers equal requests in the order of their
-recording; a miss names the nearest recording and the first difference. A reply that was recorded as a stream is also played
-whole, and the other way round, so that one recording serves `run` and `stream`.
+request headers are not recorded, and texts are redacted. A replay answers equal requests in the order in which they were
+recorded; a miss names the nearest recording and the first difference. A streamed reply can also be replayed whole, and vice
+versa, so that one recording serves both `run` and `stream`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
 _STREAM_FIELD = re.compile(r"body\.stream(_options(\..*)?)?")
 _FlatRequest = dict[str, str]
-"""Where each value is in a request, such as `body.messages[0].content`, and the value as JSON."""
+"""The path of each value in a request, such as `body.messages[0].content`, and the value as JSON."""
 
 
 class _RequestRecord(msgspec.Struct, frozen=True):
@@ -57,19 +57,19 @@ class _Exchange(msgspec.Struct, frozen=True):
 
 
 class RecordingTransport:
-    """Sends through another transport and writes every exchange to a file, which is truncated first."""
+    """Sends requests through another transport and records every exchange in a file, which is truncated first."""
 
     def __init__(self, inner: Transport, path: str | Path) -> None:
         self._inner, self._path = inner, Path(path)
         try:
-            # Only for its owner: it has whole conversations in it. Who publishes one decides that.
+            # Readable only by its owner, because it contains whole conversations. Publishing it is the owner's decision.
             with open(self._path, "wb", opener=partial(os.open, mode=0o600)):
                 pass
         except OSError as e:
             raise UsageError(f"cannot write the recording {str(path)!r}: {e.strerror}") from None
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """Send a request, and record the exchange once the response is read."""
+        """Send a request, and record the exchange once the response has been read."""
         return _RecordingResponse(await send(self._inner, request), request, self._path)
 
     async def close(self) -> None:
@@ -80,7 +80,7 @@ class RecordingTransport:
 
 
 class _RecordingResponse:
-    """Passes a response through. It is recorded as far as it was read; one that failed half-way is not recorded."""
+    """Passes a response through and records it as far as it was read. A response that failed midway is not recorded."""
 
     def __init__(self, inner: HttpResponse, request: HttpRequest, path: Path) -> None:
         self._inner, self._request, self._path = inner, request, path
@@ -133,12 +133,12 @@ class _RecordingResponse:
 
 
 def _secret_header_values(request: HttpRequest) -> list[str]:
-    """Every header that is not known to be public may hold a secret: callers add headers of their own."""
+    """Return the values of all headers not known to be public: callers add their own, which may hold secrets."""
     return [value.removeprefix("Bearer ") for name, value in request.headers.items() if name.lower() not in PUBLIC_HEADERS]
 
 
 def _record_request(request: HttpRequest) -> _RequestRecord:
-    """A request as it is stored and compared."""
+    """Return a request as it is stored and compared."""
     secrets, url = _secret_header_values(request), urlsplit(request.url)
     path = _QUERY_KEY.sub(r"\1", url.path + (f"?{url.query}" if url.query else ""))
     text = redact(request.body.decode("utf-8", "replace"), secrets)
@@ -153,10 +153,10 @@ def _record_request(request: HttpRequest) -> _RequestRecord:
 
 
 class ReplayTransport:
-    """Answers from recordings only, so it needs no key: tests run where none is set."""
+    """Answers requests from recordings only, so tests need no API key."""
 
     key = "key-of-a-replay"
-    """What an engine uses if it gets no key; recordings contain none."""
+    """The key that an engine uses if none is passed; recordings contain no keys."""
 
     def __init__(self, *paths: str | Path) -> None:
         exchanges = [exchange for path in paths for exchange in _load_exchanges(Path(path))]
@@ -181,7 +181,7 @@ class ReplayTransport:
 
     @property
     def remaining_count(self) -> int:
-        """How many recorded exchanges have not been requested yet."""
+        """The number of recorded exchanges that have not been replayed yet."""
         return len(self._remaining)
 
     def _describe_miss(self, actual: _FlatRequest) -> str:
@@ -239,13 +239,13 @@ def _flatten_request(request: _RequestRecord) -> _FlatRequest:
 
 
 def _drop_streaming(request: _FlatRequest) -> _FlatRequest:
-    """What a request asks for, whether or not it asks for a stream."""
+    """Return a request without the fields that choose between a stream and a whole reply."""
     kept = {where: value for where, value in request.items() if not _STREAM_FIELD.fullmatch(where)}
     return {**kept, "path": request["path"].replace(":streamGenerateContent?alt=sse", ":generateContent")}
 
 
 def _change_streaming(answer: _ResponseRecord, request: _FlatRequest, *, stream: bool) -> _ResponseRecord:
-    """The same reply as a stream, or whole."""
+    """Convert a recorded reply to a stream, or to a whole reply."""
     wire = find_route(request["path"]).wire
     reader = create_reader(wire, streaming=not stream, content_type=answer.headers.get("content-type", ""))
     try:

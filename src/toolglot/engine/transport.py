@@ -1,7 +1,7 @@
 """How bytes get to a provider and back: a protocol with one method.
 
-A transport never retries, never follows a redirect, and raises only our own errors. Bytes are delivered as they arrive. A
-timeout names the phase it happened in.
+A transport never retries, never follows redirects, and raises only toolglot's own errors. Bytes are delivered as they arrive.
+A timeout error names the phase in which it happened.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ __all__ = [
 
 _MAX_FETCHED_BYTES = 4_000_000
 PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
-"""Headers that never hold a secret; every other one that a caller adds may."""
+"""Headers that never contain a secret; any other header that a caller adds may."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -51,11 +51,11 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Timeouts in seconds. None: wait forever."""
 
     connect: Seconds | None = 10.0
-    """To establish a connection."""
+    """For establishing a connection."""
     first_byte: Seconds | None = 600.0
-    """From the request to the head of the response: without streaming, it arrives when the model has finished."""
+    """From the request to the response headers; without streaming, these arrive only when the model has finished."""
     idle: Seconds | None = 120.0
-    """Between two pieces of a response."""
+    """Between two chunks of a response."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -68,7 +68,7 @@ class HttpRequest(msgspec.Struct, frozen=True, gc=False):  # gc=False: no cycles
     headers: dict[str, str]
     body: bytes
     stream: bool = False
-    """Whether the response is wanted as it arrives; otherwise the transport may collect some of it first."""
+    """Whether to deliver the response as it arrives; otherwise the transport may buffer it."""
     method: str = "POST"
 
     def __repr__(self) -> str:
@@ -77,30 +77,33 @@ class HttpRequest(msgspec.Struct, frozen=True, gc=False):  # gc=False: no cycles
 
 
 class HttpResponse(Protocol):
-    """The head of a response; its body is read piece by piece. The caller always closes it."""
+    """The status and headers of a response; the body is read in chunks. The caller always closes it."""
 
     @property
     def status(self) -> int: ...
     @property
     def headers(self) -> Mapping[str, str]:
-        """Are looked up by names in lower case."""
+        """The headers; names are looked up in lower case."""
         ...
 
     async def read(self) -> bytes:
-        """The next bytes as they arrived; b"" at the end. Raises ConnectionLost, TimedOut."""
+        """Return the next bytes as they arrive; b"" at the end. Raises ConnectionLost, TimedOut."""
         ...
 
     async def close(self) -> None:
-        """Release the connection, or drop it if the body was not read to its end. May be called twice."""
+        """Release the connection, or drop it if the body was not read to the end. May be called twice."""
         ...
 
 
 @runtime_checkable
 class Transport(Protocol):
-    """Sends requests. One transport serves many conversations at once and reuses its connections."""
+    """Sends requests. One transport serves many conversations concurrently and reuses its connections."""
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """Return the head of the response. Raises ConnectFailed, TimedOut, ConnectionLost, UsageError."""
+        """Send a request and return the response once its headers arrive.
+
+        Raises ConnectFailed, TimedOut, ConnectionLost, UsageError.
+        """
         ...
 
 
@@ -108,7 +111,7 @@ async def send(transport: Transport, request: HttpRequest) -> HttpResponse:
     """Send a request through a transport that may be the caller's own. Raises TransportError, UsageError."""
     try:
         response = await transport.send(request)
-    except OSError as e:  # the system's errors can be retried like ours
+    except OSError as e:  # errors of the operating system can be retried like ours
         reason = f"the transport failed: {str(e) or type(e).__name__}"
         if isinstance(e, TimeoutError):
             raise TimedOut(reason, "first byte") from e
@@ -135,7 +138,7 @@ async def read_body(response: HttpResponse, limit: int, *, keep_partial: bool = 
 
 
 async def fetch(transport: Transport, request: HttpRequest, secrets: Iterable[str]) -> bytes:
-    """Send a request and return the whole body. Raises ProviderError, without the secrets, and TransportError."""
+    """Send a request and return the whole body. Raises ProviderError, with the secrets redacted, and TransportError."""
     response = await send(transport, request)
     try:
         body = await read_body(response, _MAX_FETCHED_BYTES)
@@ -149,7 +152,7 @@ async def fetch(transport: Transport, request: HttpRequest, secrets: Iterable[st
 
 
 def redact_error(error: ToolglotError, secrets: Iterable[str]) -> None:
-    """Remove keys from an error: some providers repeat the key that they refuse."""
+    """Redact keys in an error: some providers echo the key that they reject."""
     secrets = tuple(secrets)
     error.args = (redact(str(error), secrets),)
     error.__cause__ = error.__context__ = None  # aiohttp's errors hold the request, and with it the key
@@ -166,14 +169,14 @@ def build_url(base: str, path: str, model: str) -> str:
 
 
 def sanitize_url(url: str) -> str:
-    """Remove the query, the user and the password. The text may not be a URL at all."""
+    """Remove the query, the user and the password from a URL. The text need not be a valid URL."""
     scheme, _, location = url.partition("?")[0].partition("://")
     host, slash, path = location.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def join_url(base: str, path: str) -> str:
-    """Join a base URL and a path. A base that already ends with the path's first segments (…/v1) does not get them twice."""
+    """Join a base URL and a path. If the base already ends with the path's first segments (…/v1), they are not repeated."""
     base = base.rstrip("/")
     segments = path.split("/")[1:]
     for count in range(len(segments) - 1, 0, -1):
