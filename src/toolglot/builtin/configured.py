@@ -1,4 +1,4 @@
-"""The built-in tools as the settings describe them. The one module of `builtin` that knows the configuration."""
+"""The built-in tools as configured in the settings. The only module in `builtin` that knows the configuration."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ __all__ = ["configured_builtins", "configured_server_sandbox", "configured_web"]
 
 
 def configured_web(settings: Settings) -> WebConfig:
-    """Return what the settings say about the web tools."""
+    """Return the configuration of the web tools from the settings."""
     own = settings.builtin
 
     def key(variable: str) -> Secret:
@@ -37,7 +37,7 @@ def configured_web(settings: Settings) -> WebConfig:
 def configured_builtins(
     settings: Settings, *, ask: AskUser | None = None, require_read: bool = True, skills: Sequence[Skill] = ()
 ) -> Builtins:
-    """Create the built-in tools. `require_read=False`: files may be changed that were not read before. Raises UsageError."""
+    """Create the built-in tools. `require_read=False`: files may be changed without being read first. Raises UsageError."""
     own = settings.builtin
     options = BuiltinOptions(
         other_roots=_other_roots(settings),
@@ -53,11 +53,11 @@ def configured_builtins(
 
 
 def configured_server_sandbox(settings: Settings, root: Path, readable: Iterable[Path]) -> ServerSandbox:
-    """Create the sandbox of MCP servers: the workspace, and directories of projects that can be read. Raises UsageError."""
+    """Create the sandbox for MCP servers: the workspace, and readable directories of projects. Raises UsageError."""
     own, state_dir = settings.builtin, ensure_private_directory(state_directory())
     root = root.expanduser().absolute()
     projects = [Root(path, writable=False) for path in dict.fromkeys(readable) if not path.is_relative_to(root)]
-    # Not `builtin.sandbox`: who runs commands without one has not said so about programs that a project names.
+    # Not `builtin.sandbox`: disabling it for commands does not imply disabling it for programs that a project names.
     options = ShellOptions(network=own.network, visible=own.visible)
     others = (*projects, *_other_roots(settings))
     return ServerSandbox(

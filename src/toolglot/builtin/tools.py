@@ -1,7 +1,7 @@
-"""All built-in tools for one directory, with a state of their own for one conversation.
+"""All built-in tools for one directory, with their state for one conversation.
 
-A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) -> list[Tool]` is found by itself.
-Tools that need options, or that come in a package of their own, are listed in `Builtins`.
+A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) -> list[Tool]` is discovered automatically.
+Tools that need options, or that are in a package of their own, are listed in `Builtins`.
 """
 
 import secrets
@@ -53,13 +53,13 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the built-in tools may do."""
 
     other_roots: Sequence[Root] = ()
-    """Directories beside the root."""
+    """Further directories besides the root."""
     unprotected: Collection[str] = frozenset()
-    """Protected names that may be changed nevertheless: .vscode, .git …"""
+    """Names that may be changed although they are protected by default: .vscode, .git …"""
     require_read: bool = True
-    """A file must be read before it is changed, unless the model's own agent does not ask for that."""
+    """A file must be read before it is changed, unless the model's own agent does not require that."""
     backups: bool = True
-    """Keep a copy of every file that is overwritten or removed: for 30 days, 1 GB at most."""
+    """Keep a copy of every file that is overwritten or removed, for 30 days and up to 1 GB in total."""
     shared_memory: bool = False
     """All projects share the notes of `memory`, and writing one needs approval. By default, each directory has its own."""
     skills: Sequence[Skill] = ()
@@ -72,16 +72,16 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_unusable(web: WebConfig, roots: Iterable[Root]) -> dict[str, str]:
-    """Return the built-in tools that would fail here whatever they are called with: name -> what is missing."""
+    """Return the built-in tools that cannot work here, whatever their arguments: name -> what is missing."""
     unusable = {} if find_parser(roots) else {"ast_search": NO_PARSER, "ast_rewrite": NO_PARSER}
     return unusable if web.can_search else {**unusable, "web_search": NO_SEARCH_SERVICE}
 
 
 class Builtins:
-    """The tools and what they share. `close` ends commands and the browser; so does the end of the program.
+    """The built-in tools and their shared state. `close` ends commands and the browser; so does the end of the program.
 
-    `tools` are offered to models. `unusable` names those that are not, because something is missing here, and says what.
-    `notices` are sentences that the user should read before the start.
+    `tools` are offered to models. `unusable` maps the names of tools that cannot work here to what is missing.
+    `notices` are sentences that the user should read before starting.
     """
 
     def __init__(self, root: str | Path, options: BuiltinOptions, state_dir: str | Path | None, ask: AskUser | None) -> None:
@@ -120,7 +120,7 @@ class Builtins:
             *_discover_tools(state),
         ]
         scopes = builtin_scopes(state, self._web.pages)
-        # Calls that change files or run commands keep their order within a turn: a test runs after the edit before it.
+        # Calls that change files or run commands run in order within a turn: a test runs after the edit that precedes it.
         self.all_tools = [
             tool.replace(
                 tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"}), scope=scopes.get(tool.name)
@@ -134,26 +134,26 @@ class Builtins:
         self.tools = [tool for tool in self.all_tools if tool.name not in hidden]
 
     def check_usable(self, name: str) -> None:
-        """Raise UsageError if a tool, by its name or a name that models have for it, cannot be used here."""
+        """Raise UsageError if a tool, given by its own or a model's native name, cannot be used here."""
         bases = {name, *find_base_tools(name)}
         if bases & self.unusable.keys() and not bases & {tool.name for tool in self.tools}:
             raise UsageError(f"{name} cannot be used: {next(self.unusable[base] for base in bases if base in self.unusable)}")
 
     def begin_conversation(self) -> None:
-        """Forget the last conversation: its commands end, its list of tasks is gone, and files have to be read again."""
+        """Reset the state for a new conversation: end commands, clear the to-do list, and require files to be read again."""
         reset_shell(self.state)
         clear_todos(self.state)
         self.state.seen_versions.clear()
 
     def close(self) -> None:
-        """End what is still running."""
+        """End everything that is still running."""
         close_shell(self.state)
         self._web.close()
         self.state.workspace.close()
 
 
 def _find_backup_dir(state_dir: Path | None) -> Path | None:
-    """Where backups go; None, with a warning, if the user has no directory that can be written."""
+    """Return the directory for backups; None, with a warning, if the user has no writable directory."""
     directory = (state_dir or state_directory()) / "backups"
     if state_dir is not None or is_writable(directory):
         return directory
@@ -177,8 +177,8 @@ def builtins(
 ) -> Builtins:
     """Return the built-in tools for a directory. Raises UsageError.
 
-    `state_dir`: a private directory for backups, saved output and memory; without it there is no memory, and backups go to the
-    user's own state directory. `ask`: asks the user for `ask_user`.
+    `state_dir`: a private directory for backups, saved output and memory; without it, there is no memory, and backups go to the
+    user's own state directory. `ask`: the function with which the `ask_user` tool asks the user.
     """
     return Builtins(root, options or BuiltinOptions(), state_dir, ask)
 
@@ -195,8 +195,8 @@ def coding_tools(
 
     Tools that need an extra or a search service are absent without it; `builtins` says which, in `unusable`.
 
-    `names`: only these, also by the names that models have for them (`Bash`). `state_dir`: see `builtins`. `ask`: asks the user
-    for `ask_user`, which is absent without it.
+    `names`: only these tools; models' native names work, too (`Bash`). `state_dir`: see `builtins`. `ask`: the function with
+    which the `ask_user` tool asks the user; without it, the tool is absent.
     """
     loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)
     tools = loaded.tools

@@ -1,7 +1,7 @@
-"""A vendor's endpoint as data: its address, its limits, and how it wants requests written.
+"""A vendor's endpoint as data: its URL, its limits, and how requests to it must be encoded.
 
 A profile is resolved for a model (`catalog.resolve_profile`) before anything is encoded: encoders read its fields and never
-compare names of vendors.
+compare vendor names.
 """
 
 from typing import Any, Literal
@@ -20,10 +20,10 @@ ANY_MEDIA = frozenset({"image", "audio", "video", "file"})
 
 
 class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a provider refuses, with the date and the source. None: no limit is known."""
+    """The limits of a provider, with their date and source. None: no known limit."""
 
     tools: int | None = None
-    """Tools in one request."""
+    """Maximum tools per request."""
     name: str = r"[a-zA-Z0-9_-]{1,64}"
     """Pattern of a tool's name."""
     name_length: int = 64
@@ -31,62 +31,63 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Pattern of a call's id."""
     call_id_length: int = 64
     description: int | None = None
-    """Characters of one tool's description."""
+    """Maximum characters in a tool's description."""
     parameter_types: frozenset[str] = frozenset()
-    """Types that a parameter can have, with `map` (free keys) and `any`. Others are converted (a Loss). From the dialect."""
+    """Types that a parameter can have, including `map` (arbitrary keys) and `any`; others are converted (a Loss). Set from the
+    dialect."""
     request_bytes: int | None = None
     cache_marks: int | None = None
     stops: int | None = None
-    """Stop sequences in one request."""
+    """Maximum stop sequences per request."""
     context: int | None = None
-    """Tokens of prompt and answer together; depends on the model."""
+    """Maximum tokens of prompt and answer together; depends on the model."""
     answer: int | None = None
-    """Tokens of one answer."""
+    """Maximum tokens of an answer."""
     as_of: str = ""
     source: str = ""
-    """Where the limits are from, as of a date."""
+    """The source of the limits, as of that date."""
 
 
 class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a model can do with tools here. The rest is emulated or reported as a Loss."""
+    """What a model can do with tools at this endpoint. Anything else is emulated or reported as a Loss."""
 
     choices: frozenset[Choice] = ANY_CHOICE
     parallel: bool = True
     """Several calls in one turn."""
     streaming: bool = True
-    """Replies can be streamed, also those with calls."""
+    """Replies can be streamed, including those with calls."""
     parallel_off: bool = True
     """Parallel calls can be disabled."""
     streamed_arguments: bool = True
     """A call's arguments arrive in pieces (`ToolCallDelta`); otherwise each call arrives whole."""
     strict: bool = True
-    """Calls that are guaranteed to follow the schema."""
+    """Calls can be guaranteed to follow the schema."""
     freeform: bool = False
     """Tools that take plain text instead of JSON."""
     namespaces: bool = False
     tool_search: bool = False
-    """Deferred tools, whose schemas the model loads by a search of the provider or of the caller."""
+    """Deferred tools, whose schemas the model loads through a search by the provider or the caller."""
     tool_changes: bool = False
-    """Tools that come in the course of a conversation, without a change of those before."""
+    """Tools can be added during a conversation without changing the earlier ones."""
     hosted: bool = False
     """Tools that the provider runs itself, such as its web search."""
     error_flag: bool = False
     """A result can be marked as an error; otherwise its text says so."""
     examples: bool = False
-    """Examples of calls have a field of their own; otherwise they are part of the description."""
+    """Example calls have their own field; otherwise they are part of the description."""
     result_media: frozenset[str] = frozenset()
-    """Kinds of media that a tool result may hold."""
+    """Kinds of media that a tool result may contain."""
     typed: frozenset[str] = frozenset()
-    """Types of native tools: the model knows their schemas, the caller runs them."""
+    """Types of native tools, whose schemas the model knows and which the caller runs."""
     limits: ProviderLimits = ProviderLimits()
     """The limits of the profile."""
 
 
 class HistoryRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a provider requires of a conversation beyond paired calls and results."""
+    """What a provider requires of a conversation, besides paired calls and results."""
 
     calls_last: bool = False
-    """No text after a call in one turn."""
+    """No text may follow a call within a turn."""
     starts_with_user: bool = False
     ends_with_user: bool = False
     """No prefill (an answer that the caller begins)."""
@@ -94,7 +95,7 @@ class HistoryRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """A prefill has no thinking and no trailing white space."""
     no_blank_text: bool = False
     filler_after_results: bool = False
-    """An assistant message must stand between results and the user's next message."""
+    """An assistant message is required between results and the user's next message."""
     needs_turn: bool = False
     """A request needs a message besides the instructions."""
 
@@ -107,7 +108,7 @@ class Price(msgspec.Struct, frozen=True):
     output: float
     as_of: str = ""
     cache_write: float | None = None
-    """For input that is written to the prompt cache, where that costs more than other input."""
+    """For input written to the prompt cache, if that costs more than other input."""
 
     def cost(self, usage: Usage) -> float:
         """Return the cost in US dollars."""
@@ -125,15 +126,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wire: str
     base_url: str = ""
     path: str = ""
-    """With the placeholders {model}, {project}, {location}, {version} where the vendor's URL has them."""
+    """May contain the placeholders {model}, {project}, {location} and {version}."""
     stream_path: str = ""
     models_path: str = ""
-    """Where the provider lists its models; "" if it does not."""
+    """The path at which the provider lists its models; "" if there is none."""
     auth: Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "optional"] = "bearer"
     """The header that carries the key. optional: bearer, if there is a key."""
     key_env: tuple[str, ...] = ()
     token_env: tuple[str, ...] = ()
-    """Environment variables with a token, which is sent as a bearer."""
+    """Environment variables with a token, which is sent as a bearer token."""
     sign_in: str = ""
     """How to obtain a token without a key: entra (Microsoft), adc (Google's application default credentials), copilot (GitHub),
     or the name of a plug-in."""
@@ -144,10 +145,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     history: HistoryRules = HistoryRules()
     dialect: str = "COMPATIBLE"
     strict_dialect: str = ""
-    """Names in schema.dialects; "" where there is no strict mode."""
+    """Names in schema.dialects; "" if there is no strict mode."""
 
     max_tokens: str = "max_tokens"
-    """The field's name."""
+    """The name of the field in requests."""
     default_max_tokens: int | None = None
     """Sent if the caller sets no limit and the provider requires one."""
     system_role: str = "system"
@@ -159,35 +160,35 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Levels of reasoning effort, lowest first."""
     thinking_budget: bool = False
     cache_field: Literal["", "cache_control", "prompt_cache_breakpoint"] = ""
-    """The field of a part that marks it for the prompt cache; "": none, the provider chooses what it caches."""
+    """The field that marks a part for the prompt cache; "": none, the provider chooses what it caches."""
     cache_ttls: tuple[str, ...] = ()
-    """Times to live that a mark can ask for, shortest first."""
+    """Times to live that a mark can request, shortest first."""
     media: frozenset[str] = frozenset({"image"})
-    """Kinds of media that a user message may hold."""
+    """Kinds of media that a user message may contain."""
     json_output: Literal["schema", "object", "none"] = "schema"
     empty_content: Literal["null", "empty", "omit"] = "null"
     """The content of an assistant message that only calls tools."""
     reasoning_echo: Literal["no", "own", "required"] = "own"
     """Reasoning text in the history: never sent, sent back to its origin, or required on every turn with calls."""
     raw_arguments: bool = False
-    """Arguments of its own calls that are no JSON object are accepted back; other servers parse them (llama.cpp, vLLM)."""
+    """Arguments of its own calls are accepted even if they are no JSON object; other servers parse them (llama.cpp, vLLM)."""
     result_name: bool = False
     """A tool message also names its tool."""
     signatures: bool = False
     """Gemini 3: the first call of a turn carries a thoughtSignature."""
     call_ids: bool = True
     text_calls: bool = False
-    """Servers may leave calls in the text, because they were not told the model's form of them. They are read from it."""
+    """Servers may leave calls in the text, because they do not know the model's call format. Such calls are parsed from it."""
     state: Literal["model", "profile"] = "profile"
-    """What opaque state is bound to."""
+    """Whether opaque state is bound to the model or to the profile."""
     headers: dict[str, str] = {}
     """Sent with every request."""
     defaults: dict[str, Any] = {}
-    """Fields of the body that the engine adds unless the caller sets them."""
+    """Body fields that the engine adds unless the caller sets them."""
     stream_defaults: dict[str, Any] = {}
     """The same for streamed replies."""
     base_env: tuple[str, ...] = ()
-    """Environment variables with another base URL, as the vendor's own SDK reads them."""
+    """Environment variables that override the base URL, as in the vendor's own SDK."""
     url_parameter_env: dict[str, tuple[str, ...]] = {}
     """Placeholder in the URL -> environment variables with its value."""
     price: Price | None = None
@@ -195,7 +196,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Quirks that a contributor should know, one sentence each."""
 
     def __post_init__(self) -> None:
-        # Here, so that both also follow a profile that is changed for a model or healed.
+        # Computed here so that both stay correct when a profile is changed for a model or healed.
         limits = replace(self.limits, parameter_types=getattr(dialects, self.dialect).parameter_types)
         force_setattr(self, "limits", limits)
         force_setattr(self, "features", replace(self.features, limits=limits))
@@ -206,7 +207,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.options if self.sampling != "none" else self.options & {"stop", "seed"}
 
     def apply(self, changes: dict[str, Any]) -> "Profile":
-        """Return a profile with other values. A key may name a field of a part: `features.strict`."""
+        """Return a copy with changed fields. A key may name a nested field: `features.strict`."""
         fields: dict[str, Any] = {}
         for key, value in changes.items():
             part, _, name = key.rpartition(".")

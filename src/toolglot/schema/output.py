@@ -1,4 +1,4 @@
-"""A Python type as the type of structured output: its JSON Schema, and the validation of a model's answer."""
+"""A Python type for structured output: its JSON Schema, and validation of a model's answer."""
 
 from inspect import isroutine
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["OutputType"]
 
 
 class OutputType:
-    """A type that answers are parsed into. pydantic does the work; it is imported with the first one."""
+    """A type into which answers are parsed, by pydantic, which is imported on first use."""
 
     def __init__(self, output_type: Any) -> None:
         from pydantic import TypeAdapter

@@ -63,12 +63,12 @@ class SimulatedResponse(msgspec.Struct):
 
 
 class Simulator:
-    """Stands in for every provider, for any number of conversations.
+    """Simulates every provider, for any number of conversations.
 
     Args:
         script: What the model says, turn by turn.
         faults: One per request, in order; "" lets a request pass.
-        clock: Returns seconds, such as `time.monotonic`: prompt caches expire by it. Without a clock they do not expire.
+        clock: Returns seconds, such as `time.monotonic`, for the expiry of prompt caches. Without a clock, they never expire.
     """
 
     def __init__(

@@ -1,15 +1,15 @@
-"""Commands to the simulated model in a user message. Anything else in the message is a plain prompt.
+"""Commands for the simulated model in a user message. Anything else in the message is a plain prompt.
 
     call NAME {json}     a call, anywhere in the text; several are parallel calls of one turn
-    call! NAME {json}    the same, though the tool is not offered: its turn is played as written
+    call! NAME {json}    the same, even if the tool is not offered: its turn is played as written
     say TEXT             at the start of a line: visible text
     think TEXT           at the start of a line: reasoning, before everything else
     fault NAME [TIMES]   at the start of a line: a fault (see `faults`), once or TIMES times, then the turn succeeds
     stop REASON          at the start of a line: end | tools | length | refusal | filtered | pause
     then ...             before any of these: it belongs to the next turn, after the results of this one
 
-A freeform tool gets its text as `call NAME {"input": "text"}`. At the start of a line, what is meant as a directive but cannot
-be read is an error: `call NAME {not json}`, `call NAME a=1`, `stop nope`.
+A freeform tool gets its text as `call NAME {"input": "text"}`. At the start of a line, a malformed directive is an error:
+`call NAME {not json}`, `call NAME a=1`, `stop nope`.
 """
 
 import re
@@ -46,7 +46,7 @@ class PlannedTurn(msgspec.Struct):
 
 
 def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
-    """Return the turns that a text asks for, and the rest of it. Raises UsageError for a directive with a mistake."""
+    """Return the turns that a text describes, and the rest of the text. Raises UsageError for a malformed directive."""
     turns: list[PlannedTurn] = []
     prompt: list[str] = []
     position = 0

@@ -1,9 +1,9 @@
 """A small deterministic model: a Request in, a Reply out. It follows a script first, then directives, then the prompt.
 
-A plain prompt is split into clauses; each goes to the tool whose words it shares most ("in Paris and in Rome": two calls).
-After the results it answers with a sentence that quotes each of them. A call that has a result is not repeated, unless
-`tool_choice` requires a call, and not for ever. Without a matching tool it answers with text, or with JSON if an output schema
-asks for it. Only tools that are offered are called; one that is deferred is searched for first.
+A plain prompt is split into clauses; each goes to the tool with which it shares the most words ("in Paris and in Rome": two
+calls). After the results, the model answers with a sentence that quotes each of them. A call that has a result is not repeated,
+unless `tool_choice` requires a call, and even then not forever. Without a matching tool, it answers with text, or with JSON if
+there is an output schema. It calls only tools that are offered, and searches for a deferred tool first.
 
 Prompts and directives obey `tool_choice`, `parallel`, `max_tokens` and the output schema, as a real model would. A script is
 played as written: that is how to test what happens when a model disobeys.
@@ -62,8 +62,8 @@ class Script(msgspec.Struct, frozen=True):
     """What the simulated model says, turn by turn, as written: `Simulator(Script(["say hi", Reply((Text("bye"),))]))`.
 
     A turn is a text with directives (`call NAME {json}`, `say TEXT`, ...), a Reply, or a function from Request to one of these.
-    The n-th one answers a history with n assistant turns, so a script serves any number of conversations. After the last one
-    the model follows the prompt again. Ids and state that a Reply lacks are added.
+    Turn n (from 0) answers a history with n assistant turns, so a script serves any number of conversations. After the last
+    turn, the model follows the prompt again. Ids and state missing from a Reply are added.
     """
 
     turns: "Sequence[Reply | str | Callable[[Request], Reply | str]]"
@@ -81,7 +81,7 @@ def _invalid_turn(turn: Any) -> UsageError:
 
 
 class Situation(msgspec.Struct):
-    """The state of a conversation: the user's last message, and what happened since."""
+    """The state of a conversation: the user's last message, and what has happened since."""
 
     user_text: str
     prompt: str
@@ -94,7 +94,7 @@ class Situation(msgspec.Struct):
 
     @classmethod
     def from_request(cls, request: Request) -> "Situation":
-        """Read a history. Text right after results is what programs add to them, unless it has directives."""
+        """Analyze a history. Text right after results is assumed to be added by programs, unless it has directives."""
         messages = [message for message in request.messages if not _is_filler(message)]
         last, text, planned, prompt = -1, "", list[PlannedTurn](), ""
         for index, message in reversed(list(enumerate(messages))):
@@ -113,7 +113,7 @@ class Situation(msgspec.Struct):
 
     @property
     def turn_index(self) -> int:
-        """The number of assistant turns since the user's message, without searches for tools that nobody planned."""
+        """The number of assistant turns since the user's message, not counting unplanned searches for tools."""
         index = 0
         for message in self.messages_since:
             if message.role == "assistant":
@@ -125,7 +125,7 @@ class Situation(msgspec.Struct):
 
     @property
     def current_turn(self) -> PlannedTurn | None:
-        """What directives say about this turn."""
+        """The directives for this turn, if any."""
         return self.planned_turns[self.turn_index] if self.turn_index < len(self.planned_turns) else None
 
     @property
@@ -142,7 +142,7 @@ def _finds_tools(tool: ToolDefinition) -> bool:
 
 
 def _is_filler(message: Message) -> bool:
-    """Whether nobody said the message: media of results, late instructions, text between two turns, a compacted history."""
+    """Whether no one wrote the message: media of results, late instructions, text between two turns, a compacted history."""
     if message.blocks and all(isinstance(block, Foreign | ToolsChanged) for block in message.blocks):
         return True
     if message.role == "assistant":
@@ -183,7 +183,7 @@ def play_script(script: Script, request: Request) -> Reply | None:
 
 
 def respond(request: Request, situation: Situation, *, object_arguments: bool = False) -> Reply:
-    """Return the model's own reply, without ids and state. `object_arguments`: a call cannot be truncated in its middle."""
+    """Return the model's own reply, without ids and state. `object_arguments`: calls cannot be truncated in the middle."""
     reply = _improvise(request, situation)
     reply = replace(reply, blocks=tuple(_shape_calls(reply.blocks, request)))
     budget = _CHARS_PER_TOKEN * (request.options.max_tokens or 0)
@@ -202,7 +202,7 @@ def respond(request: Request, situation: Situation, *, object_arguments: bool = 
 
 
 def truncate_call(call: ToolCall, length: int, *, object_arguments: bool) -> ToolCall:
-    """Return the call as the length limit leaves it. Where arguments are objects, none of them is left."""
+    """Return the call as truncated by the length limit. If arguments are objects, nothing remains of them."""
     return replace(call, arguments={}, raw="{}") if object_arguments else replace(call, arguments=None, raw=call.text[:length])
 
 
