@@ -146,8 +146,8 @@ def test_our_tools_run_in_their_way() -> None:
 
 def test_what_needs_approval_is_refused_outside_of_a_graph() -> None:
     remove = next(tool for tool in export_tools(TOOLS) if tool.name == "remove")
-    assert "nobody can give it" in remove.invoke({"path": "x"})
-    assert "nobody can give it" in asyncio.run(remove.ainvoke({"path": "x"}))
+    assert "no approver is available" in remove.invoke({"path": "x"})
+    assert "no approver is available" in asyncio.run(remove.ainvoke({"path": "x"}))
 
 
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # to a package that is not needed here

@@ -101,7 +101,7 @@ def test_results_errors_and_approvals() -> None:
         with pytest.raises(ToolError, match=message):
             tools[name](**arguments)
     (refused,) = [exported for exported in export_tools(TOOLS) if exported.name == "remove"]
-    with pytest.raises(ToolError, match="needs approval; nobody can give it"):
+    with pytest.raises(ToolError, match="needs approval, but no approver is available"):
         refused(path="x")
 
 

@@ -294,7 +294,9 @@ async def test_always_lasts_as_long_as_the_session(mode: str) -> None:
 async def test_a_call_is_refused_if_nobody_can_be_asked(mode: str) -> None:
     result = await call(server(delete, approval_hint="Use --yes."), mode, "delete", {"path": "a"})
     assert result.is_error
-    assert text(result).startswith("The call needs approval; nobody can give it. It did not run.\nIt was refused because ")
+    assert text(result).startswith(
+        "The call needs approval, but no approver is available. It did not run.\nIt was refused because "
+    )
     assert text(result).endswith("Use --yes.")
     approved = server(delete, config=ToolConfig(approve=["delete"]))
     assert text(await call(approved, mode, "delete", {"path": "a"})) == "deleted a"

@@ -68,7 +68,10 @@ def from_config(
     flags: Mapping[str, Any] | None = None,
     **options: Unpack[AgentOptions[Data, OutputValue]],
 ) -> Orchestrator[Data, OutputValue]:
-    """Create an agent from the configuration, with its tools and these. `options`: for `Orchestrator`. Raises UsageError."""
+    """Create an agent from the configuration. `options`: for `Orchestrator`; `tools` are added to those of the configuration.
+
+    Raises UsageError.
+    """
     configuration = read_configuration(directory=directory, flags=flags)
     loaded = load_configured_tools(configuration)
     if loaded:

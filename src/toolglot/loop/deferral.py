@@ -1,4 +1,4 @@
-"""Many tools: which of them a model is not shown until it finds them, and what a conversation says about tools.
+"""Many tools: which of them a model must search for, and what a conversation says about tools.
 
 Pure: the rule looks at definitions and limits, the timeline at messages. Nothing is stored beside the conversation, so that
 what was loaded survives saving, other models, and the truncation of the context.
@@ -22,7 +22,7 @@ __all__ = ["Defer", "Deferral", "ToolTimeline", "matches_pattern", "parse_defer"
 
 Defer = bool | str | Collection[str] | Callable[[ToolDefinition], bool] | None
 """None: defers tools if there are too many · True: all but the built-in ones · False: none · names, patterns or tags of tools ·
-a function that is asked about each."""
+a function that decides for each tool."""
 WINDOW_SHARE = 0.1
 """Tools are deferred automatically if they would take more than this share of the context window."""
 _WORDS: dict[str, bool | None] = {"auto": None, "all": True, "none": False}  # of the settings; they work in Python, too
@@ -31,19 +31,19 @@ _LOOP_TOOLS = 2  # that come while a conversation goes on: `read_result` and `fi
 
 
 class Deferral(msgspec.Struct, frozen=True):
-    """The tools that a model gets when it finds them, and what that saves."""
+    """The tools that a model must search for before it sees them, and what that saves."""
 
     names: frozenset[str]
     reason: str
     tokens: int
-    """Of their definitions, which a request does not have; an estimate."""
+    """Estimated tokens of their definitions, which requests omit."""
     total_tokens: int
-    """Of all definitions."""
+    """Estimated tokens of all definitions."""
     is_automatic: bool = False
 
     @property
     def message(self) -> str:
-        """What is done, why, and what it saves, in one sentence."""
+        """One sentence about what is deferred, why, and what that saves."""
         count = pluralize(len(self.names), "tool")
         return f"{count} deferred, which saves about {self.tokens:,} tokens per request: {self.reason}"
 

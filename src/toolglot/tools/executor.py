@@ -266,7 +266,7 @@ class ToolExecutor:
             if isinstance(answer, Deny):
                 return add_reminder(self.deny(prepared.interpreted or prepared.call, answer, prepared), prepared.reminder)
             ruling = Ruling(request.fingerprint, answer)
-        message = "The call did not run: what it would do changed each time that the user was asked about it."
+        message = "The call did not run: its effect changed each time the user was asked to approve it."
         error = ToolError(message, kind="rejected", code="not_approved")
         return self._refuse(prepared.call, prepared.interpreted, error, prepared.tool, prepared.target)
 
@@ -290,7 +290,7 @@ class ToolExecutor:
                 if answer.ask_again or (prepared.verdict.each_time and prepared.verdict.reason != shown.reason):
                     if self.approve is not None:
                         return prepared
-                    message = "The call did not run: nobody could be asked about its new arguments."
+                    message = "The call did not run: there is no approver for its new arguments."
                     raise ToolError(message, kind="rejected", code="not_approved")
             if answer.always and not prepared.verdict.each_time:
                 self.policy.allow_always(tool)
@@ -326,7 +326,7 @@ class ToolExecutor:
 
     def deny(self, call: AnyCall, answer: Deny | None, prepared: PreparedCall | None = None) -> ToolOutcome:
         """Return the outcome of a call that was not approved. `answer` is None if there was no approver to ask."""
-        message = "The user did not approve the call." if answer else "The call needs approval; nobody can give it."
+        message = "The user did not approve the call." if answer else "The call needs approval, but no approver is available."
         reason = answer.reason.strip() if answer else ""
         message += f" It did not run. Reason: {reason}" if reason else " It did not run."
         error = ToolError(message, kind="rejected", code="not_approved")
