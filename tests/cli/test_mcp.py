@@ -24,7 +24,9 @@ def home(isolated_home: Path) -> Path:
 
 def write_servers(home: Path, name: str = "mcp.json", **entries: dict[str, Any]) -> str:
     """Write a file with a server that works, and others."""
-    local = {"command": sys.executable, "args": [str(home / "server.py"), "${workspaceFolder}"]}
+    # Not that of a virtual environment: a checkout in /tmp is hidden in the sandbox.
+    python = getattr(sys, "_base_executable", sys.executable)
+    local = {"command": python, "args": [str(home / "server.py"), "${workspaceFolder}"]}
     (home / "server.py").write_bytes(SERVER.read_bytes())
     (home / name).write_text(json.dumps({"mcpServers": {"local": local, **entries}}))
     return str(home / name)

@@ -24,6 +24,8 @@ from toolglot.errors import UsageError
 from toolglot.mcp.client import McpServers
 from toolglot.mcp.servers import McpServer
 
+# Not that of a virtual environment: a checkout in /tmp is hidden in the sandbox.
+PYTHON: str = getattr(sys, "_base_executable", sys.executable)
 LEVELS = [
     pytest.param(level, marks=pytest.mark.skipif(bool(unavailable_reason(level)), reason=f"{level.label} does not work here"))
     for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK)
@@ -31,6 +33,7 @@ LEVELS = [
 # Answers each line of JSON, an expression, with its value or the name of the error.
 SERVER = """
 import json, os, socket, subprocess, sys
+
 for line in sys.stdin:
     try:
         value = eval(json.loads(line))
@@ -70,7 +73,7 @@ def started(tmp_path: Path, level: SandboxLevel, **fields: Any) -> Generator[Ser
     (root / "server.py").write_text(SERVER)
     workspace = Workspace(root)
     sandbox = ServerSandbox(workspace, ShellOptions(level=level), tmp_path / "state")
-    server = McpServer(command=sys.executable, args=("server.py",), sandbox=True, **fields)
+    server = McpServer(command=PYTHON, args=("server.py",), sandbox=True, **fields)
     running = Server(sandbox("local", server))
     try:
         yield running
@@ -142,7 +145,7 @@ def test_a_server_ends_with_the_program_that_started_it(tmp_path: Path, level: S
     watcher = threading.Thread(target=follow, daemon=True)
     watcher.start()
     sandbox = ServerSandbox(Workspace(work), ShellOptions(level=level), tmp_path / "state")
-    launched = sandbox("local", McpServer(command=sys.executable, args=("server.py",), sandbox=True))
+    launched = sandbox("local", McpServer(command=PYTHON, args=("server.py",), sandbox=True))
     # It ignores its input, and its owner is killed.
     program = f"import subprocess; subprocess.run({[launched.command, *launched.args]!r}, stdin=subprocess.DEVNULL)"
     owner = subprocess.Popen([sys.executable, "-c", program], env=launched.env)
@@ -182,7 +185,7 @@ def test_what_is_not_started(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", LEVELS[:1])
 def test_a_client_never_starts_a_server_without_its_sandbox(tmp_path: Path, level: SandboxLevel) -> None:
     pytest.importorskip("mcp")
-    server = McpServer(command=sys.executable, args=("-c", "open('started', 'w')"), cwd=str(tmp_path), sandbox=True)
+    server = McpServer(command=PYTHON, args=("-c", "open('started', 'w')"), cwd=str(tmp_path), sandbox=True)
     with McpServers({"x": server}) as servers:
         assert "it must run in a sandbox" in servers.status()[0].error
     assert not (tmp_path / "started").exists()
