@@ -14,6 +14,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +127,8 @@ def main() -> None:
         arena = ToolArena(Path(directory))
         for name in arena.operations:
             arena.run(name, 3)
+    with suppress(ImportError):
+        import_module("ast_grep_py")  # on a busy machine, the race kept it from being used
     if options.user != os.getuid():
         os.setgroups([])
         os.setgid(options.user)
