@@ -477,3 +477,10 @@ def test_errors_of_providers_are_ours_and_losses_are_told() -> None:
         ChatToolglot("simulator:openai-chat", transport=transport("say ok"), top_k=3).invoke("go").response_metadata["notes"]
     )
     assert any("top_k" in note for note in notes)
+
+
+def test_the_password_of_a_server_is_not_traced() -> None:
+    model = ChatToolglot("compatible:m", base_url="https://me:swordfish@host.example/v1?token=swordfish", key="k")
+    traced = model._identifying_params  # pyright: ignore[reportPrivateUsage]
+    assert traced["base_url"] == "https://host.example/v1"
+    assert "swordfish" not in str(traced)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("pydantic_ai", reason="pip install pydantic-ai-slim")
@@ -499,3 +500,16 @@ def test_losses_are_told_in_provider_details() -> None:
     assert isinstance(reply, ModelResponse)
     assert any("top_k" in note for note in (reply.provider_details or {})["notes"])
     assert (model.model_name, model.system) == ("gpt-4o", "openai-chat")
+
+
+async def test_the_password_of_a_server_is_not_in_messages() -> None:
+    model = ToolglotModel("simulator:openai-chat")
+    model.engine.profile = msgspec.structs.replace(model.engine.profile, base_url="https://me:swordfish@host.example/v1")
+    agent = Agent(model)
+    result = await agent.run("say Hello.")
+    async with agent.run_stream("say Hello.") as stream:
+        await stream.get_output()
+    for messages in (result.all_messages(), stream.all_messages()):
+        assert [message.provider_url for message in messages if isinstance(message, ModelResponse)] == [
+            "https://host.example/v1"
+        ]

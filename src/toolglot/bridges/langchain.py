@@ -25,6 +25,7 @@ from toolglot.bridges.langchain_messages import (
 from toolglot.bridges.messages import explain_missing, find_truncated_calls
 from toolglot.engine.engine import Engine, EngineResult
 from toolglot.engine.factory import EngineOptions, create_engine
+from toolglot.engine.transport import sanitize_url
 from toolglot.errors import ToolError, UnknownName
 from toolglot.events import TextDelta, ThinkingDelta, ToolOutcome
 from toolglot.loop.agent_core import AnyTools
@@ -185,7 +186,8 @@ class ChatToolglot(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         # Part of the key of LangChain's reply cache: two servers can have models with the same name.
-        return {"model": self.engine.name, "base_url": self.engine.profile.base_url, "options": repr(self.options)}
+        base_url = sanitize_url(self.engine.profile.base_url)
+        return {"model": self.engine.name, "base_url": base_url, "options": repr(self.options)}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         model = {"ls_provider": self.engine.profile.id, "ls_model_name": self.engine.model}

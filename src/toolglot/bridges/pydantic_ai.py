@@ -26,6 +26,7 @@ from toolglot.bridges.pydantic_ai_messages import (
 from toolglot.definitions import CacheMark, ToolDefinition
 from toolglot.engine.engine import Engine, EngineResult, EngineState
 from toolglot.engine.factory import EngineOptions, create_engine
+from toolglot.engine.transport import sanitize_url
 from toolglot.errors import MalformedReply, ProviderError, ToolError, TransportError, UsageError
 from toolglot.events import TextDelta, ThinkingDelta
 from toolglot.loop.agent_core import AnyTools
@@ -270,7 +271,7 @@ class ToolglotModel(Model):
             usage=export_usage(reply.usage),
             model_name=self.engine.model,
             provider_name=self.system,
-            provider_url=self.engine.profile.base_url,
+            provider_url=sanitize_url(self.engine.profile.base_url),
             provider_details=export_details(reply, (*result.losses, *result.repairs)),
             provider_response_id=reply.id or None,
             finish_reason=export_stop(reply),
@@ -410,7 +411,7 @@ class _StreamedReply(StreamedResponse):
 
     @property
     def provider_url(self) -> str:
-        return self.engine.profile.base_url
+        return sanitize_url(self.engine.profile.base_url)
 
     @property
     def timestamp(self) -> datetime:
