@@ -234,7 +234,7 @@ async def gathered(events: AsyncIterator[RunEvent]) -> list[RunEvent]:
 async def kept(events: AsyncIterator[RunEvent], shown: list[Any]) -> None:
     """Reads a stream to its end, and keeps what it showed on the way."""
     async for event in events:
-        shown.append(event)  # noqa: PERF401  # what was shown before an error counts
+        shown.append(event)  # what was shown before an error counts
 
 
 async def outcome(talker: Orchestrator, prompt: Any, *, streamed: bool, **options: Any) -> RunResult:

@@ -346,6 +346,7 @@ def _refuse_root(verbs: str, *paths: str) -> None:
 
 
 def _is_hidden(path: str) -> bool:
+    """Whether the path or a directory above it starts with a dot."""
     return any(name.startswith(".") for name in path.split("/"))
 
 

@@ -34,6 +34,7 @@ def add_server(text: str, name: str, fields: Mapping[str, Any]) -> str:
 
 
 def _format(value: Any) -> str:
+    """Write a value as TOML: strings and arrays are those of JSON."""
     return dumps_text(value).replace("\x7f", r"\u007f")  # may be unescaped in JSON, but not in TOML
 
 

@@ -129,6 +129,7 @@ def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool
 
 
 def _first_half(text: str) -> str:
+    """Cut a text as a reply that ends early does."""
     return text[: max(1, len(text) // 2)]
 
 

@@ -151,6 +151,7 @@ def _is_filler(message: Message) -> bool:
 
 
 def _is_harness(message: Message) -> bool:
+    """Whether a program wrote this message around the user's words."""
     return any(isinstance(block, Text) and _HARNESS_TEXT.search(block.text) for block in message.blocks)
 
 

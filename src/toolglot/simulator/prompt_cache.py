@@ -121,6 +121,7 @@ class PromptCache:
         return CacheUse(tokens, cached, max(0, kept - cached) if reports_writes else 0)
 
     def _is_kept(self, digest: bytes) -> bool:
+        """Whether the prefix is cached and has not expired."""
         return self._expiry.get(digest, (-1.0, 0.0))[0] >= self._clock()
 
     def _keep(self, digest: bytes, ttl: str) -> None:
