@@ -30,19 +30,28 @@ def lower_enum(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
         return node
     types, dialect = allowed_types(node), lowering.dialect
     values = [value for value in unique(node["enum"]) if has_type(value, types)]
-    real = [value for value in values if value is not None]
     if not values:
         lowering.add_loss("enum", path, "none of its values has the type; dropped")
+        return drop_keywords(node, "enum")
+    real = [value for value in values if value is not None]
     if not real:
-        return drop_keywords(node, "enum") | (NULL_SCHEMA if values else {})
-    node = {**node, "type": [name for name in types if name == "null" or any(has_type(v, [name]) for v in real)]}
-    if not {json_type(value) for value in real} <= (dialect.enum_types or frozenset()):
+        return drop_keywords(node, "enum") | NULL_SCHEMA
+    node = {**node, "type": [name for name in types if name == "null" or _any_has_type(real, name)]}
+    value_types = {json_type(value) for value in real}
+    if not value_types <= (dialect.enum_types or frozenset()):
         return lowering.move_to_description(node, ["enum"], path)
     if "" in real and not dialect.allows_empty_enum_value:
         lowering.add_loss("enum", path, f"{dialect.name} does not support an empty string among the values; dropped")
         values = [value for value in values if value != ""]
-    values = [value for value in values if value is not None or not dialect.uses_nullable]
-    return {**node, "enum": values} if values else add_description(drop_keywords(node, "enum"), "May be empty.")
+    if dialect.uses_nullable:  # which says that null is allowed
+        values = [value for value in values if value is not None]
+    if not values:
+        return add_description(drop_keywords(node, "enum"), "May be empty.")
+    return {**node, "enum": values}
+
+
+def _any_has_type(values: list[Any], type_name: str) -> bool:
+    return any(has_type(value, [type_name]) for value in values)
 
 
 def lower_type(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -50,23 +59,38 @@ def lower_type(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     types, dialect = allowed_types(node), lowering.dialect
     if "anyOf" in node or not types:
         return node
-    # Keywords about other types constrain nothing: `minLength` beside `type: integer`.
-    covered = {*types, *(["number"] if "integer" in types else [])}
-    node = {key: value for key, value in node.items() if covered & {*APPLICABLE_TYPES.get(key, covered)}}
-    real = [name for name in types if name != "null"]
-    if dialect.uses_nullable and real:
-        node, types = node | ({"nullable": True} if real != types else {}), real
+    node = _drop_idle_keywords(node, types)
+    real_types = [name for name in types if name != "null"]
+    if dialect.uses_nullable and real_types:
+        if real_types != types:
+            node = node | {"nullable": True}
+        types = real_types
+    if len(types) == 1:
+        return {**node, "type": types[0]}
     # A list of several types holds scalars only: keywords of objects and arrays need a branch of their own.
-    is_simple = len(real) == 1 or not {"object", "array"} & {*real}
-    if len(types) == 1 or (is_simple and dialect.allows_type_lists):
-        return {**node, "type": types if len(types) > 1 else types[0]}
+    is_simple = len(real_types) == 1 or not {"object", "array"} & {*real_types}
+    if is_simple and dialect.allows_type_lists:
+        return {**node, "type": types}
     form, notes = split_annotations(node)
-    branches: list[Schema] = []
-    for name in types:
-        branch = {key: value for key, value in form.items() if name in APPLICABLE_TYPES.get(key, [name])}
-        values = [value for value in branch.pop("enum", []) if has_type(value, [name]) and name != "null"]
-        branches.append({**branch, "type": name, **({"enum": values} if values else {})})
-    return {**notes, "anyOf": branches}
+    return {**notes, "anyOf": [_branch_of_type(form, name) for name in types]}
+
+
+def _drop_idle_keywords(node: Schema, types: list[str]) -> Schema:
+    """Drop keywords about other types: they constrain nothing, as `minLength` beside `type: integer`."""
+    covered = {*types}
+    if "integer" in covered:
+        covered.add("number")
+    return {key: value for key, value in node.items() if not covered.isdisjoint(APPLICABLE_TYPES.get(key, covered))}
+
+
+def _branch_of_type(form: Schema, type_name: str) -> Schema:
+    """Return what a form says of values of one type."""
+    branch = {key: value for key, value in form.items() if type_name in APPLICABLE_TYPES.get(key, [type_name])}
+    values = [value for value in branch.pop("enum", []) if has_type(value, [type_name])]
+    branch["type"] = type_name
+    if values and type_name != "null":
+        branch["enum"] = values
+    return branch
 
 
 def lower_untyped(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -90,25 +114,40 @@ def lower_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Give an object named properties; express free keys as the dialect can."""
     if "object" not in allowed_types(node) or "anyOf" in node:
         return node
-    dialect, extra, map_values = lowering.dialect, node.get("additionalProperties"), _find_map_values(node)
     properties = {name: sub for name, sub in node.get("properties", {}).items() if not is_impossible(sub)}
-    is_closed = is_impossible(extra)
     # The root keeps its form whatever it holds: arguments are always an object.
-    if path.depth and not properties:
-        if map_values is not None and dialect.maps_as_pairs:
-            return _map_as_pairs(node, map_values, path, lowering)
-        if not (dialect.allows_empty_objects if is_closed else dialect.allows_untyped):
-            return _as_json_text(node, "object", path, lowering)
-        if map_values is None and not is_closed:  # any key, any value: what an object allows anyway
-            node = lowering.move_to_description(node, ["additionalProperties"] if extra not in (True, {}) else [], path)
-            return _lower_required(drop_keywords(node, "properties", "additionalProperties"), {}, path, lowering)
+    if path.depth and not properties and (lowered := _lower_bare_object(node, path, lowering)) is not None:
+        return lowered
+    dialect, extra = lowering.dialect, node.get("additionalProperties")
+    is_closed = is_impossible(extra)
     if dialect.closes_objects and extra is not None and not is_closed:
         lowering.add_loss("additionalProperties", path, f"{dialect.name} supports named keys only")
     closes = (dialect.closes_objects or is_closed) and dialect.allows("additionalProperties")
-    keys = {"properties": properties} if properties or closes or not path.depth else {}
-    node = drop_keywords(node, "properties", *(["additionalProperties"] if is_closed else [])) | keys
-    node = _lower_required(node | ({"additionalProperties": False} if closes else {}), properties, path, lowering)
-    return lower_property_names(node, path, lowering)
+    node = drop_keywords(node, "properties")
+    if is_closed:
+        node = drop_keywords(node, "additionalProperties")
+    if properties or closes or not path.depth:
+        node["properties"] = properties
+    if closes:
+        node["additionalProperties"] = False
+    return lower_property_names(_lower_required(node, properties, path, lowering), path, lowering)
+
+
+def _lower_bare_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema | None:
+    """Lower an object without named properties where its form has to change; None where it may stay as it is."""
+    dialect, extra, map_values = lowering.dialect, node.get("additionalProperties"), _find_map_values(node)
+    if map_values is not None and dialect.maps_as_pairs:
+        return _map_as_pairs(node, map_values, path, lowering)
+    is_closed = is_impossible(extra)
+    may_stay = dialect.allows_empty_objects if is_closed else dialect.allows_untyped
+    if not may_stay:
+        return _as_json_text(node, "object", path, lowering)
+    if map_values is not None or is_closed:
+        return None
+    if extra not in (True, {}):
+        node = lowering.move_to_description(node, ["additionalProperties"], path)
+    # Any key, any value: what an object allows anyway.
+    return _lower_required(drop_keywords(node, "properties", "additionalProperties"), {}, path, lowering)
 
 
 def _lower_required(node: Schema, properties: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -136,21 +175,38 @@ def lower_property_names(node: Schema, path: SchemaPath, lowering: Lowering) -> 
     """Rename properties whose names the provider refuses."""
     properties, dialect = node.get("properties", {}), lowering.dialect
     order = [name for name in node.get("propertyOrdering", []) if name in properties]
-    node = drop_keywords(node, "propertyOrdering") | ({"propertyOrdering": order} if order else {})
+    node = drop_keywords(node, "propertyOrdering")
+    if order:
+        node["propertyOrdering"] = order
     if not dialect.name_pattern or (path.depth and not dialect.checks_nested_names):
         return node
-    sent: dict[str, str] = {name: name for name in properties if re.fullmatch(dialect.name_pattern, name)}
-    for name in [name for name in properties if name not in sent]:
-        legal = re.sub(r"[^a-zA-Z0-9_]", "_", name)[:60]  # room for a number
-        sent[name] = unique_name(legal if re.match("[a-zA-Z_]", legal) else f"_{legal}", sent.values())
-        lowering.add_loss("property name", path.child(name), f"{dialect.name} does not support it; sent as {sent[name]!r}")
-    originals = {new: old for old, new in sent.items() if new != old}
-    if not originals:
+    new_names = _find_legal_names(properties, dialect.name_pattern)
+    if not new_names:
         return node
-    lists = {key: [sent.get(name, name) for name in node[key]] for key in ("required", "propertyOrdering") if key in node}
+    for name, new_name in new_names.items():
+        lowering.add_loss("property name", path.child(name), f"{dialect.name} does not support it; sent as {new_name!r}")
+    for key in ("required", "propertyOrdering"):
+        if key in node:
+            node[key] = [new_names.get(name, name) for name in node[key]]
+    originals = {new_name: name for name, new_name in new_names.items()}
     restorations = [*node.get(RESTORATIONS_KEY, []), Restoration("rename", originals)]
-    properties = {sent[name]: sub for name, sub in properties.items()}
-    return {**node, **lists, "properties": properties, RESTORATIONS_KEY: restorations}
+    properties = {new_names.get(name, name): sub for name, sub in properties.items()}
+    return {**node, "properties": properties, RESTORATIONS_KEY: restorations}
+
+
+def _find_legal_names(properties: Schema, pattern: str) -> dict[str, str]:
+    """Return a legal name, not used yet, for each property that needs one."""
+    legal_names = [name for name in properties if re.fullmatch(pattern, name)]
+    used, new_names = {*legal_names}, dict[str, str]()
+    for name in properties:
+        if name in legal_names:
+            continue
+        legal = re.sub(r"[^a-zA-Z0-9_]", "_", name)[:60]  # room for a number
+        if not re.match("[a-zA-Z_]", legal):
+            legal = f"_{legal}"
+        new_names[name] = unique_name(legal, used)
+        used.add(new_names[name])
+    return new_names
 
 
 def _find_map_values(node: Schema) -> Any:
@@ -158,8 +214,10 @@ def _find_map_values(node: Schema) -> Any:
     extra, patterns = node.get("additionalProperties"), node.get("patternProperties")
     if isinstance(extra, dict) and not is_impossible(extra):
         return cast("Schema", extra) if split_annotations(cast("Schema", extra))[0] else None
-    forms = unique(patterns.values()) if patterns and extra is not True else []
-    return {"anyOf": forms} if len(forms) > 1 else forms[0] if forms else None
+    if not patterns or extra is True:
+        return None
+    forms = unique(patterns.values())
+    return forms[0] if len(forms) == 1 else {"anyOf": forms}
 
 
 def _map_as_pairs(node: Schema, values: Any, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -183,17 +241,27 @@ def lower_array(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """Give an array `items`; express a tuple as a list of its forms where the dialect has no tuples."""
     if "array" not in allowed_types(node) or "anyOf" in node:
         return node
-    out, dialect, prefix = dict(node), lowering.dialect, node.get("prefixItems", [])
-    if is_impossible(out.get("items")):  # nothing after the prefix
-        out = drop_keywords(out, "items") | {"maxItems": min(len(prefix), out.get("maxItems", len(prefix)))}
+    dialect, prefix = lowering.dialect, node.get("prefixItems", [])
+    if is_impossible(node.get("items")):  # nothing after the prefix
+        node = drop_keywords(node, "items") | {"maxItems": min(len(prefix), node.get("maxItems", len(prefix)))}
     if prefix and not dialect.allows("prefixItems"):
-        forms = unique([*prefix, *([out["items"]] if "items" in out else [])])
-        if "items" not in out and dialect.allows("maxItems"):
-            out = out | {"minItems": len(prefix), "maxItems": len(prefix)} | out
-        out = drop_keywords(out, "prefixItems") | {"items": {"anyOf": forms} if len(forms) > 1 else forms[0]}
-        if len(forms) > 1:
-            out = lowering.describe(out, "prefixItems", ", ".join(map(describe_schema, prefix)), path)
-    return out if "items" in out or dialect.allows_bare_arrays else {**out, "items": {}}
+        node = _tuple_as_list(node, prefix, path, lowering)
+    if "items" in node or dialect.allows_bare_arrays:
+        return node
+    return {**node, "items": {}}
+
+
+def _tuple_as_list(node: Schema, prefix: list[Any], path: SchemaPath, lowering: Lowering) -> Schema:
+    """Express a tuple as a list whose items have any of its forms."""
+    forms = unique(prefix)
+    if "items" in node:
+        forms = unique([*prefix, node["items"]])
+    elif lowering.dialect.allows("maxItems"):
+        node = {"minItems": len(prefix), "maxItems": len(prefix)} | node
+    node = drop_keywords(node, "prefixItems")
+    if len(forms) == 1:
+        return {**node, "items": forms[0]}
+    return lowering.describe({**node, "items": {"anyOf": forms}}, "prefixItems", ", ".join(map(describe_schema, prefix)), path)
 
 
 def describe_unsupported(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
@@ -205,15 +273,19 @@ def describe_unsupported(node: Schema, path: SchemaPath, lowering: Lowering) -> 
     node = lowering.move_to_description(node, unsupported, path)
     if not path.depth and not dialect.keeps_root_description:
         node, lowering.root_description = drop_keywords(node, "description"), node.get("description", "")
-    if not dialect.isolates_unions or "anyOf" not in node:
-        return node
-    # Nothing may stand beside the union: repeat in each branch what applies to all of them.
-    note, flag = node.get("description", ""), {"nullable": True} if node.get("nullable") else {}
-    branches: list[Schema] = []
-    for branch in node["anyOf"]:
-        text = add_description({"description": note}, branch.get("description", "")) if note and not is_null(branch) else {}
-        branches.append({**branch, **text, **flag})
-    return {"anyOf": branches}
+    if dialect.isolates_unions and "anyOf" in node:
+        return {"anyOf": [_isolate_branch(branch, node) for branch in node["anyOf"]]}
+    return node
+
+
+def _isolate_branch(branch: Schema, union: Schema) -> Schema:
+    """Repeat in a branch what applies to all of them, because nothing may stand beside the union."""
+    note, branch = union.get("description", ""), dict(branch)
+    if note and not is_null(branch):
+        branch |= add_description({"description": note}, branch.get("description", ""))
+    if union.get("nullable"):
+        branch["nullable"] = True
+    return branch
 
 
 def _is_supported(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
@@ -226,18 +298,23 @@ def _is_supported(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
     match key:
         case "format":
             return value in (dialect.formats or ())
-        case "pattern":  # OpenAI's strict mode has no lookaround; back references are left out, too
-            try:
-                re.compile(value)
-            except (re.error, OverflowError, RecursionError):
-                return False
-            return not re.search(r"\(\?(?!:)|\\[1-9]", value)
+        case "pattern":
+            return _is_plain_pattern(value)
         case "minItems":
             return dialect.max_min_items is None or value <= dialect.max_min_items
         case "default":
             return json_type(value) not in ("object", "array", "null")
         case _:
             return True
+
+
+def _is_plain_pattern(pattern: str) -> bool:
+    """Whether a pattern is valid, without lookaround, which OpenAI's strict mode lacks, and without back references."""
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return not re.search(r"\(\?(?!:)|\\[1-9]", pattern)
 
 
 def add_missing_items(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
