@@ -90,22 +90,23 @@ class Coercion:
         branches = node.get("anyOf") or node.get("oneOf")
         if branches and not any(self.looks_like(value, branch, depth + 1) for branch in branches):
             return False
-        if allowed_types(node) and not has_type(value, allowed_types(node)):
-            return False
-        if "const" in node and value != node["const"]:
-            return False
-        if "enum" in node and value not in node["enum"]:
+        if not _is_choice(value, node):
             return False
         if isinstance(value, list):
             return all(self.looks_like(item, node.get("items", {}), depth + 1) for item in cast(list[Any], value))
-        if not isinstance(value, dict):
-            return True
-        members, properties = cast(Schema, value), node.get("properties", {})
-        if any(name not in members for name in node.get("required", ())):
+        if isinstance(value, dict):
+            return self._has_members(cast(Schema, value), node, depth)
+        return True
+
+    def _has_members(self, value: Schema, node: Schema, depth: int) -> bool:
+        """Whether an object has the names that a node asks for, with values that look right."""
+        properties = node.get("properties", {})
+        if not value.keys() >= {*node.get("required", ())}:
             return False
-        if node.get("additionalProperties") is False and any(name not in properties for name in members):
+        if node.get("additionalProperties") is False and not value.keys() <= properties.keys():
             return False
-        return all(self.looks_like(item, properties[name], depth + 1) for name, item in members.items() if name in properties)
+        known = [name for name in value if name in properties]
+        return all(self.looks_like(value[name], properties[name], depth + 1) for name in known)
 
     def convert_type(self, value: Any, type_names: list[str], path: str) -> Any:
         """Convert a value of a wrong type, if there is only one way to read it."""
@@ -124,11 +125,11 @@ class Coercion:
         """Return the one choice that differs only in case, spaces, `_` and `-`."""
         if value in choices:
             return value
-        texts = [choice for choice in choices if isinstance(choice, str)]
+        texts = {choice for choice in choices if isinstance(choice, str)}
         if isinstance(value, str):
-            matches = [choice for choice in texts if _fold_name(choice) == _fold_name(value)]
+            matches = [text for text in texts if _fold_name(text) == _fold_name(value)]
         else:
-            matches = [choice for choice in texts if choice == _scalar_text(value)][:1]
+            matches = [text for text in texts if text == _scalar_text(value)]
         return self.record(path, value, matches[0]) if len(matches) == 1 else value
 
     def coerce_object(self, value: Schema, node: Schema, path: str, depth: int) -> Schema:
@@ -150,14 +151,14 @@ class Coercion:
         unknown = [name for name in value if name not in properties]
         if not unknown or not isinstance(properties, dict):
             return value
-        missing: dict[str, list[str]] = {}
-        for name in cast(Schema, properties):
-            if name not in value:
-                missing.setdefault(_fold_name(name), []).append(name)
-        folded = [_fold_name(name) for name in unknown]
-        # Two candidates on either side would be a guess.
-        matches = {name: missing.get(_fold_name(name), []) for name in unknown if folded.count(_fold_name(name)) == 1}
-        renames = {name: candidates[0] for name, candidates in matches.items() if len(candidates) == 1}
+        missing = [name for name in cast(Schema, properties) if name not in value]
+        missing_by_fold, unknown_by_fold = _group_by_fold(missing), _group_by_fold(unknown)
+        renames: dict[str, str] = {}
+        for name in unknown:
+            candidates = missing_by_fold.get(_fold_name(name), [])
+            # Two candidates on either side would be a guess.
+            if len(candidates) == len(unknown_by_fold[_fold_name(name)]) == 1:
+                renames[name] = candidates[0]
         self.notes += [f"{path}.{name}: renamed to {right}" for name, right in renames.items()]
         return {renames.get(name, name): item for name, item in value.items()}
 
@@ -190,16 +191,38 @@ def _convert(value: Any, type_name: str) -> Any:
             return _BOOLEANS.get(text.lower(), _NO_VALUE)
         case "null" if text.lower() in ("null", "none"):
             return None
-        # A string is only parsed as a structure if it looks like one: "a,b" stays a string.
-        case "number" | "object" | "array" if text and (type_name == "number" or text[0] in "{["):
-            try:
-                parsed = tolerant_loads(text)[0]
-            except ValueError:
-                return _NO_VALUE
-            expected = ("integer", "number") if type_name == "number" else (type_name,)
-            return parsed if json_type(parsed) in expected else _NO_VALUE
+        case "number" if text:
+            return _parse(text, ("integer", "number"))
+        case "object" | "array" if text.startswith(("{", "[")):  # "a,b" stays a string
+            return _parse(text, (type_name,))
         case _:
             return _NO_VALUE
+
+
+def _parse(text: str, type_names: tuple[str, ...]) -> Any:
+    """Return the value of a JSON text if it has one of these types."""
+    try:
+        value = tolerant_loads(text)[0]
+    except ValueError:
+        return _NO_VALUE
+    return value if json_type(value) in type_names else _NO_VALUE
+
+
+def _is_choice(value: Any, node: Schema) -> bool:
+    """Whether a value has a node's type, and is one of its choices if it lists them."""
+    types = allowed_types(node)
+    if types and not has_type(value, types):
+        return False
+    if "const" in node and value != node["const"]:
+        return False
+    return "enum" not in node or value in node["enum"]
+
+
+def _group_by_fold(names: list[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_fold_name(name), []).append(name)
+    return groups
 
 
 def _fold_name(text: str) -> str:
@@ -208,4 +231,6 @@ def _fold_name(text: str) -> str:
 
 
 def _scalar_text(value: Any) -> str | None:
-    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, (int, float)) else None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else None

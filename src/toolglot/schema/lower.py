@@ -38,7 +38,7 @@ from toolglot.schema.json_schema import (
 from toolglot.schema.lowering_context import NULL_SCHEMA, RESTORATIONS_KEY, Lowering, SchemaPath, is_null, truncate_node
 from toolglot.schema.lowering_result import MAX_DEPTH, LoweredSchema, Restoration
 from toolglot.schema.normalize import allows_object, flatten_object, merge_as_enum, normalize_node
-from toolglot.schema.passes import OPEN_PASSES, PASSES
+from toolglot.schema.passes import OPEN_PASSES, PASSES, Pass
 
 __all__ = ["check_strict_limits", "lower"]
 
@@ -79,23 +79,36 @@ def _lower_node(schema: Any, path: SchemaPath, lowering: Lowering) -> Schema:
     if path.depth and (lowering.node_budget < 0 or path.depth > MAX_DEPTH) and not _is_leaf(node, dialect):
         node = truncate_node(node, path, lowering, "the schema is too deep or too large here; truncated")
     node, path = normalize_node(node, path, lowering)
-    for lower_aspect in OPEN_PASSES if dialect.is_open else PASSES if "$ref" not in node else ():
+    for lower_aspect in _find_passes(node, dialect):
         node = lower_aspect(node, path, lowering)
     required = node.get("required", ())
-    # "string or null" is one form to a reader: no "anyOf[0]" in the paths of its losses.
-    is_single = sum(sub != NULL_SCHEMA for sub in node.get("anyOf", ())) == 1
 
     def lower_child(sub: Any, key: str, name: str) -> Any:
         if isinstance(sub, bool) and key.startswith(("additional", "unevaluated")):
             return sub
-        if key in MAP_KEYWORDS:
-            step = name if key == "properties" else f"{key}.{name}"
-            return _lower_node(sub, path.child(step, optional=name not in required), lowering)
-        step = key if not name else "" if key == "anyOf" and is_single else f"{key}[{name}]"
-        return _lower_node(sub, path.child(step), lowering)
+        is_optional = key in MAP_KEYWORDS and name not in required
+        return _lower_node(sub, path.child(_name_step(node, key, name), optional=is_optional), lowering)
 
     out = map_children(node, lower_child)
     return out if dialect.is_open or "anyOf" not in out else _merge_branches(out, dialect)
+
+
+def _find_passes(node: Schema, dialect: Dialect) -> tuple[Pass, ...]:
+    if dialect.is_open:
+        return OPEN_PASSES
+    return () if "$ref" in node else PASSES
+
+
+def _name_step(node: Schema, key: str, name: str) -> str:
+    """Return the step to a schema inside a node, for the paths of losses."""
+    if key == "properties":
+        return name
+    if key in MAP_KEYWORDS:
+        return f"{key}.{name}"
+    # "string or null" is one form to a reader: no "anyOf[0]".
+    if key == "anyOf" and sum(sub != NULL_SCHEMA for sub in node["anyOf"]) == 1:
+        return ""
+    return f"{key}[{name}]" if name else key
 
 
 def _is_leaf(node: Schema, dialect: Dialect) -> bool:
@@ -108,15 +121,21 @@ def _is_leaf(node: Schema, dialect: Dialect) -> bool:
 def _merge_branches(node: Schema, dialect: Dialect) -> Schema:
     """Remove branches of a lowered union that became equal; merge those that became choices of one type."""
     branches = unique(NULL_SCHEMA if is_null(branch) else branch for branch in node["anyOf"])
-    real, separates_null = [branch for branch in branches if branch != NULL_SCHEMA], not dialect.allows_type_lists
-    if choices := merge_as_enum(real if separates_null else branches):
-        real, branches = [choices], [choices, *([NULL_SCHEMA] if separates_null and NULL_SCHEMA in branches else [])]
+    allows_null, real = NULL_SCHEMA in branches, [branch for branch in branches if branch != NULL_SCHEMA]
+    if dialect.allows_type_lists:  # an enum may hold null
+        if choices := merge_as_enum(branches):
+            branches = [choices]
+    elif choices := merge_as_enum(real):
+        real = [choices]
+        branches = [choices, NULL_SCHEMA] if allows_null else [choices]
     if dialect.uses_nullable and real and NULL_SCHEMA in branches:
         branches = unique(map(_mark_nullable, real))
     siblings = drop_keywords(node, "anyOf")
-    if len(branches) > 1 or (siblings and "$ref" in branches[0] and dialect.refs == "wrap"):
+    if len(branches) > 1:
         return {**siblings, "anyOf": branches}
-    return branches[0] if "$ref" in branches[0] else merge_nodes(siblings, branches[0])[0]
+    if "$ref" not in branches[0]:
+        return merge_nodes(siblings, branches[0])[0]
+    return {**siblings, "anyOf": branches} if siblings and dialect.refs == "wrap" else branches[0]
 
 
 def _mark_nullable(node: Schema) -> Schema:
@@ -143,17 +162,7 @@ def check_strict_limits(schemas: Mapping[str, Schema], dialect: Dialect) -> dict
     # Anthropic counts these over all strict tools of a request; OpenAI's limits are per tool.
     totals: dict[str, int] = dict.fromkeys(("tools", "optional", "unions"), 0)
     for tool, schema in schemas.items():
-        nodes = [(at.pointer, cast("Schema", at.node)) for at in iter_nodes(schema)]
-        properties = [sub for _, node in nodes for sub in node.get("properties", {}).values()]
-        counts = {
-            "tools": 1,
-            "optional": sum(len(node.get("properties", {}).keys() - {*node.get("required", ())}) for _, node in nodes),
-            "unions": sum("anyOf" in sub or isinstance(sub.get("type"), list) for sub in properties),
-            # Counted without following references (pydantic-ai 2.66, live-tested 2026).
-            "depth": max(len(re.findall(r"/properties/|/items\b", pointer)) for pointer, _ in nodes),
-            "properties": len(properties),
-            "enum_values": sum(len(node.get("enum", ())) for _, node in nodes),
-        }
+        counts = _count_parts(schema)
         counts |= {name: total + counts[name] for name, total in totals.items()}
         bounds = {name: getattr(limits, name) for name in counts}
         over = [f"{name} {counts[name]} > {bound}" for name, bound in bounds.items() if bound and counts[name] > bound]
@@ -164,3 +173,17 @@ def check_strict_limits(schemas: Mapping[str, Schema], dialect: Dialect) -> dict
         else:
             totals = {name: counts[name] for name in totals}
     return problems
+
+
+def _count_parts(schema: Schema) -> dict[str, int]:
+    """Count what the limits of strict modes are about, by the names of the limits."""
+    counts = dict.fromkeys(("optional", "unions", "depth", "properties", "enum_values"), 0) | {"tools": 1}
+    for at in iter_nodes(schema):
+        properties = at.node.get("properties", {})
+        counts["properties"] += len(properties)
+        counts["optional"] += len(properties.keys() - {*at.node.get("required", ())})
+        counts["unions"] += sum("anyOf" in sub or isinstance(sub.get("type"), list) for sub in properties.values())
+        counts["enum_values"] += len(at.node.get("enum", ()))
+        # Counted without following references (pydantic-ai 2.66, live-tested 2026).
+        counts["depth"] = max(counts["depth"], len(re.findall(r"/properties/|/items\b", at.pointer)))
+    return counts
