@@ -174,8 +174,7 @@ def find_invalid(schema: Schema, *, allows_bare_arrays: bool = False) -> Iterato
     document = SchemaDocument(schema)
     for at in iter_nodes(schema):
         node, invalid = clean_node(at.node)
-        types = at.node.get("type")
-        if isinstance(types, list) and any(str(name).lower() not in TYPE_NAMES for name in cast("list[Any]", types)):
+        if _has_unknown_type(at.node):
             invalid.append("type")
         for key in unique(invalid):
             expected = f"one of {', '.join(TYPE_NAMES)}" if key == "type" else "a value that JSON Schema allows"
@@ -184,22 +183,25 @@ def find_invalid(schema: Schema, *, allows_bare_arrays: bool = False) -> Iterato
             yield f"{at.pointer}/$ref", node["$ref"], "a reference to a part of this schema"
         if not allows_bare_arrays and node.get("type") == "array" and not node.keys() & {"items", "prefixItems"}:
             yield f"{at.pointer}/items", None, "a schema"
-        for key in MAP_KEYWORDS:
-            for name, sub in _dict_items(node.get(key)):
-                if not isinstance(sub, (dict, bool)):
-                    yield f"{at.pointer}/{key}/{escape_pointer(name)}", sub, "a schema"
+        members = [(key, name, sub) for key in MAP_KEYWORDS for name, sub in _dict_items(node.get(key))]
+        for key, name, sub in members:
+            if not isinstance(sub, (dict, bool)):
+                yield f"{at.pointer}/{key}/{escape_pointer(name)}", sub, "a schema"
+
+
+def _has_unknown_type(node: Schema) -> bool:
+    """Whether a list of types has one that does not exist."""
+    types = node.get("type")
+    return isinstance(types, list) and any(str(name).lower() not in TYPE_NAMES for name in cast("list[Any]", types))
 
 
 def _modernize(node: Schema) -> Schema:
     """Rewrite what older drafts and careless authors write in terms of 2020-12."""
     out = dict(node)
-    if isinstance(out.get("items"), list):  # draft-7 tuple
-        out = {("prefixItems" if key == "items" else key): value for key, value in out.items()}
-        if "additionalItems" in out:
-            out["items"] = out.pop("additionalItems")
-    for bound in ("Minimum", "Maximum"):  # draft-4: `exclusiveMinimum: true` modifies `minimum`
-        if isinstance(out.get("exclusive" + bound), bool) and out.pop("exclusive" + bound) and bound.lower() in out:
-            out["exclusive" + bound] = out.pop(bound.lower())
+    if isinstance(out.get("items"), list):
+        out = _modernize_tuple(out)
+    for bound in ("Minimum", "Maximum"):
+        _modernize_bound(out, f"exclusive{bound}", bound.lower())
     if isinstance(out.get("type"), str):  # "STRING", as Google's protos write it
         out["type"] = out["type"].lower()
     elif isinstance(out.get("type"), list):
@@ -209,12 +211,35 @@ def _modernize(node: Schema) -> Schema:
         out[key] = {name: value, **dict(_dict_items(out.get(key)))}
     if isinstance(out.get("dependentRequired"), dict):
         out["dependentRequired"] = {name: string_items(value) for name, value in _dict_items(out["dependentRequired"])}
-    if isinstance(out.get("required"), bool):  # draft-3 marks the property itself
-        del out["required"]
-    marked = [name for name, sub in _dict_items(out.get("properties")) if dict(_dict_items(sub)).get("required") is True]
-    if marked or isinstance(out.get("required"), list):
-        out["required"] = unique([*string_items(out.get("required")), *marked])
+    _modernize_required(out)
     return out
+
+
+def _modernize_tuple(node: Schema) -> Schema:
+    """Rewrite a draft-7 tuple; its keyword keeps its place among the others."""
+    node = {("prefixItems" if key == "items" else key): value for key, value in node.items()}
+    if "additionalItems" in node:
+        node["items"] = node.pop("additionalItems")
+    return node
+
+
+def _modernize_bound(node: Schema, exclusive: str, inclusive: str) -> None:
+    """Rewrite draft-4 bounds, where `exclusiveMinimum: true` modifies `minimum`."""
+    if not isinstance(node.get(exclusive), bool):
+        return
+    is_exclusive = node.pop(exclusive)
+    if is_exclusive and inclusive in node:
+        node[exclusive] = node.pop(inclusive)
+
+
+def _modernize_required(node: Schema) -> None:
+    """Rewrite `required` of draft 3, which marks the property itself."""
+    if isinstance(node.get("required"), bool):
+        del node["required"]
+    properties = _dict_items(node.get("properties"))
+    marked = [name for name, sub in properties if isinstance(sub, dict) and cast("Schema", sub).get("required") is True]
+    if marked or isinstance(node.get("required"), list):
+        node["required"] = unique([*string_items(node.get("required")), *marked])
 
 
 def _dict_items(value: Any) -> list[tuple[str, Any]]:
@@ -234,8 +259,13 @@ def allowed_types(node: Schema) -> list[str]:
         return [declared] if isinstance(declared, str) else declared
     if "enum" in node or "const" in node:
         names = unique(map(json_type, node.get("enum") or [node["const"]]))
-        return [name for name in names if name != "integer" or "number" not in names]
+        return drop_covered_integer(names)
     return unique(APPLICABLE_TYPES[key][0] for key in node if key in APPLICABLE_TYPES)
+
+
+def drop_covered_integer(names: list[str]) -> list[str]:
+    """Drop "integer" where "number" includes it."""
+    return [name for name in names if name != "integer"] if "number" in names else names
 
 
 # ---- references
@@ -371,6 +401,52 @@ def _prune_leaves(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
 # ---- merging
 
 
+def _merge_maps(ours: Schema, theirs: Schema) -> Schema:
+    shared = {name: _merge_subschemas(ours[name], theirs[name]) for name in ours if name in theirs}
+    return {**theirs, **ours, **shared}
+
+
+def _merge_enums(ours: list[Any], theirs: list[Any]) -> list[Any] | None:
+    texts = {dumps(value) for value in theirs}
+    return [value for value in ours if dumps(value) in texts] or None
+
+
+def _merge_types(ours: str | list[str], theirs: str | list[str]) -> str | list[str] | None:
+    """Return the types that both allow. An integer is a number: "number" and "integer" have "integer" in common."""
+    first, second = allowed_types({"type": ours}), allowed_types({"type": theirs})
+    shared = {*_add_integer(first)} & {*_add_integer(second)}
+    names = drop_covered_integer([name for name in unique([*first, *second]) if name in shared])
+    if len(names) == 1:
+        return names[0]
+    return names or None
+
+
+def _add_integer(names: list[str]) -> list[str]:
+    return [*names, "integer"] if "number" in names else names
+
+
+def _merge_subschemas(ours: Any, theirs: Any) -> Any:
+    if ours is False or theirs is False:
+        return False
+    if ours in (True, {}) or ours == theirs:
+        return theirs
+    return ours if theirs in (True, {}) else {"allOf": [ours, theirs]}
+
+
+# How two values of a keyword become one that means both.
+_MERGES: dict[str, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _merge_maps),
+    **dict.fromkeys(("items", "additionalProperties", "propertyNames", "unevaluatedProperties"), _merge_subschemas),
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+    **dict.fromkeys(("uniqueItems", "nullable"), lambda ours, theirs: ours or theirs),
+    "required": lambda ours, theirs: unique([*ours, *theirs]),
+    "description": lambda ours, theirs: ours if theirs in ours else f"{ours} {theirs}",
+    "enum": _merge_enums,
+    "type": _merge_types,
+}
+
+
 def merge_nodes(first: Schema, second: Schema) -> tuple[Schema, Schema]:
     """Return `allOf` of two nodes as one, and the keywords of the second that could not be merged."""
     merged, conflicts = dict(first), Schema()
@@ -386,39 +462,5 @@ def merge_nodes(first: Schema, second: Schema) -> tuple[Schema, Schema]:
 
 def _merge_keyword(key: str, ours: Any, theirs: Any) -> Any:
     """Return one value that means both; None if there is none."""
-    match key:
-        case "properties" | "patternProperties" | "dependentSchemas":
-            shared = {name: _merge_subschemas(ours[name], theirs[name]) for name in ours if name in theirs}
-            return {**theirs, **ours, **shared}
-        case "items" | "additionalProperties" | "propertyNames" | "unevaluatedProperties":
-            return _merge_subschemas(ours, theirs)
-        case "required":
-            return unique([*ours, *theirs])
-        case "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties":
-            return max(ours, theirs)
-        case "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties":
-            return min(ours, theirs)
-        case "uniqueItems" | "nullable":
-            return ours or theirs
-        case "description":
-            return ours if theirs in ours else f"{ours} {theirs}"
-        case "enum":
-            theirs = [dumps(value) for value in theirs]
-            return [value for value in ours if dumps(value) in theirs] or None
-        case "type":
-            ours, theirs = allowed_types({"type": ours}), allowed_types({"type": theirs})
-            # An integer is a number: "number" and "integer" have "integer" in common.
-            first, second = ([*names, "integer"] if "number" in names else names for names in (ours, theirs))
-            both = [name for name in unique([*ours, *theirs]) if name in first and name in second]
-            both = [name for name in both if name != "integer" or "number" not in both]
-            return (both[0] if len(both) == 1 else both) or None
-        case _:
-            return None
-
-
-def _merge_subschemas(ours: Any, theirs: Any) -> Any:
-    if ours is False or theirs is False:
-        return False
-    if ours in (True, {}) or ours == theirs:
-        return theirs
-    return ours if theirs in (True, {}) else {"allOf": [ours, theirs]}
+    merge = _MERGES.get(key)
+    return None if merge is None else merge(ours, theirs)

@@ -1,5 +1,6 @@
 """References, allOf and unions: brings a node to one form, or to a plain `anyOf` of forms, before a dialect's passes see it."""
 
+from itertools import chain, combinations
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from toolglot.schema.json_schema import (
     Schema,
     allowed_types,
     clean_node,
+    drop_covered_integer,
     drop_keywords,
     merge_nodes,
     unique,
@@ -137,24 +139,30 @@ def _enum_values(node: Schema) -> list[Any]:
     """Return the values of a node that only lists values."""
     if node.keys() - ANNOTATIONS - {"type", "enum", "const"}:
         return []
-    return node.get("enum") or ([node["const"]] if "const" in node else [None] if is_null(node) else [])
+    if node.get("enum"):
+        return node["enum"]
+    if "const" in node:
+        return [node["const"]]
+    return [None] if is_null(node) else []
 
 
 def merge_as_enum(branches: list[Schema]) -> Schema | None:
     """Merge branches that only list values of one type into one enum; their labels go into the description."""
     values = [_enum_values(branch) for branch in branches]
-    types = unique(name for branch in branches for name in allowed_types(branch))
-    types = [name for name in types if name != "integer" or "number" not in types]
-    real = [branch for branch in branches if not is_null(branch)]
-    if not all(values) or len([name for name in types if name != "null"]) != 1 or len(branches) < 2:
+    if len(branches) < 2 or not all(values):
         return None
-    node = {"type": types if len(types) > 1 else types[0], "enum": unique(value for group in values for value in group)}
+    types = drop_covered_integer(unique(chain.from_iterable(map(allowed_types, branches))))
+    if len({*types} - {"null"}) != 1:
+        return None
+    node = {"type": types if len(types) > 1 else types[0], "enum": unique(chain.from_iterable(values))}
+    real = [branch for branch in branches if not is_null(branch)]
     if len(real) == 1:
         return add_description(node, real[0].get("description", ""))
-    names = [", ".join(map(dumps_text, group)) for group in values]
-    labels = [branch.get("description") or branch.get("title") for branch in branches]
-    text = "; ".join(f"{name}: {label.rstrip('.')}" for name, label in zip(names, labels, strict=True) if label)
-    return add_description(node, text and f"{shorten(text)}.")
+    labels: list[str] = []
+    for branch, group in zip(branches, values, strict=True):
+        if label := branch.get("description") or branch.get("title"):
+            labels.append(f"{', '.join(map(dumps_text, group))}: {label.rstrip('.')}")
+    return add_description(node, f"{shorten('; '.join(labels))}." if labels else "")
 
 
 def _are_disjoint(branches: list[Schema], lowering: Lowering) -> bool:
@@ -164,17 +172,22 @@ def _are_disjoint(branches: list[Schema], lowering: Lowering) -> bool:
     targets = [lowering.document.resolve(branch["$ref"]) if "$ref" in branch else None for branch in branches]
     nodes = [clean_node(target.node)[0] if target else branch for target, branch in zip(targets, branches, strict=True)]
 
-    def conflict(key: str, ours: list[Any], theirs: list[Any]) -> bool:
-        return bool(ours and theirs and merge_nodes({key: ours}, {key: theirs})[1])
+    return all(_are_apart(first, second) for first, second in combinations(nodes, 2))
 
-    def are_apart(a: Schema, b: Schema) -> bool:
-        if conflict("type", allowed_types(a), allowed_types(b)) or conflict("enum", _enum_values(a), _enum_values(b)):
-            return True
-        # A discriminator: a property that both require, with different constants.
-        shared = [name for name in a.get("required", []) if name in b.get("required", [])]
-        return any(conflict("enum", _property_values(a, name), _property_values(b, name)) for name in shared)
 
-    return all(are_apart(a, b) for i, a in enumerate(nodes) for b in nodes[:i])
+def _are_apart(first: Schema, second: Schema) -> bool:
+    """Whether two nodes differ in type, in their values, or in a discriminator: a property that both require."""
+    if _conflict("type", allowed_types(first), allowed_types(second)):
+        return True
+    if _conflict("enum", _enum_values(first), _enum_values(second)):
+        return True
+    shared = [name for name in first.get("required", []) if name in second.get("required", [])]
+    return any(_conflict("enum", _property_values(first, name), _property_values(second, name)) for name in shared)
+
+
+def _conflict(key: str, ours: list[Any], theirs: list[Any]) -> bool:
+    """Whether nothing satisfies both values of a keyword."""
+    return bool(ours and theirs and merge_nodes({key: ours}, {key: theirs})[1])
 
 
 def _property_values(node: Schema, name: str) -> list[Any]:
@@ -198,24 +211,33 @@ def allows_object(node: Schema) -> bool:
 
 def _flatten_alternatives(base: Schema, branches: list[Schema], key: str, path: SchemaPath, lowering: Lowering) -> Schema:
     """Turn alternatives of objects into one object: all properties, required what all require, the choice described."""
-    parts = [part for branch in branches if allows_object(part := flatten_object(branch, path, lowering)[0])]
+    parts = [flatten_object(branch, path, lowering)[0] for branch in branches]
+    parts = [part for part in parts if allows_object(part)]
     if len(parts) < 2:
         return lowering.merge(base, parts[0], path) if parts else base
     ours: Schema = base.get("properties", {})
-    names = unique([*ours, *(name for part in parts for name in part.get("properties", {}))])
+    names = unique(chain(ours, *(part.get("properties", {}) for part in parts)))
     properties = {name: _merge_property(name, ours, parts, path, lowering) for name in names}
     out = {"type": "object"} | base | {"properties": properties}
-    common = [name for name in parts[0].get("required", []) if all(name in part.get("required", []) for part in parts)]
-    if required := unique([*base.get("required", []), *common]):
+    if required := unique([*base.get("required", []), *_required_by_all(parts)]):
         out["required"] = required
     if "additionalProperties" not in out and all(part.get("additionalProperties") is False for part in parts):
         out["additionalProperties"] = False
-    labels: list[str] = []
-    for part in parts:  # an alternative in a few words: what it requires
-        values = {name: _property_values(part, name) for name in part.get("required") or part.get("properties", {})}
-        words = [f"{name}={dumps_text(group[0])}" if len(group) == 1 else name for name, group in values.items()]
-        labels.append(", ".join(words) or part.get("title") or "nothing more")
-    return lowering.describe(out, key, "; ".join(unique(labels)), path)
+    return lowering.describe(out, key, "; ".join(unique(map(_label_alternative, parts))), path)
+
+
+def _required_by_all(parts: list[Schema]) -> list[str]:
+    shared = set[str].intersection(*({*part.get("required", [])} for part in parts))
+    return [name for name in parts[0].get("required", []) if name in shared]
+
+
+def _label_alternative(part: Schema) -> str:
+    """Return an alternative in a few words: what it requires."""
+    words: list[str] = []
+    for name in part.get("required") or part.get("properties", {}):
+        values = _property_values(part, name)
+        words.append(f"{name}={dumps_text(values[0])}" if len(values) == 1 else name)
+    return ", ".join(words) or part.get("title") or "nothing more"
 
 
 def _merge_property(name: str, ours: Schema, parts: list[Schema], path: SchemaPath, lowering: Lowering) -> Any:

@@ -51,6 +51,7 @@ def lower_enum(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
 
 
 def _any_has_type(values: list[Any], type_name: str) -> bool:
+    """Whether at least one value is of a JSON type."""
     return any(has_type(value, [type_name]) for value in values)
 
 
