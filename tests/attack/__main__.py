@@ -42,6 +42,7 @@ KILLS = 225  # of each of four scenarios
 ATTACK_TESTS = (
     *("builtin/files", "builtin/shell", "builtin/web", "builtin/test_bad_input.py", "builtin/test_programs.py"),
     *("builtin/search/test_grep.py", "config", "tools", "cli", "test_secrets.py", "test_redact.py", "simulator/test_server.py"),
+    "test_web_address.py",
 )
 
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from toolglot.builtin.edit.patch_tool import list_patched_paths
 from toolglot.builtin.tool_state import ToolState
-from toolglot.builtin.web.address import parse_site
 from toolglot.builtin.web.pages import PageStore
 from toolglot.tools.options import Scope
 from toolglot.tools.rules import Subject
+from toolglot.web_address import parse_site
 
 __all__ = ["builtin_scopes", "command_subjects"]
 

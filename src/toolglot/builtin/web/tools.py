@@ -14,7 +14,6 @@ import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.tool_state import to_data
-from toolglot.builtin.web.address import MAX_URL
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.page_text import extract_links
 from toolglot.builtin.web.pages import (
@@ -33,6 +32,7 @@ from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
+from toolglot.web_address import MAX_URL
 
 __all__ = ["web_tools"]
 

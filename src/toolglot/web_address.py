@@ -49,6 +49,7 @@ _BLOCKED_PORTS = frozenset(
 )
 _FORBIDDEN_CHARS = re.compile(r"[\x00-\x20\x7f-\x9f\\\u2028\u2029\ufeff]|[\ud800-\udfff]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_ALLOW_HINT = "the user can allow it (allow_private)"
 _ALLOW_ENTRY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:/\s\[\]]+)(?::(?P<port>\d{1,5}))?")
 
 
@@ -130,11 +131,17 @@ class _AllowEntry(msgspec.Struct, frozen=True):
 
 
 class AddressGuard:
-    """Decides where a request may go. allowed: names, addresses and networks that need not be public, perhaps with a port."""
+    """Decides where a request may go.
 
-    def __init__(self, allowed: Iterable[str] = (), resolve: Resolver = resolve_name) -> None:
+    Args:
+        allowed: Names, addresses and networks that need not be public, perhaps with a port.
+        resolve: Returns the addresses of a name.
+        hint: What a refusal says at its end: what to do.
+    """
+
+    def __init__(self, allowed: Iterable[str] = (), resolve: Resolver = resolve_name, hint: str = _ALLOW_HINT) -> None:
         self._entries = tuple(map(_parse_allow_entry, allowed))
-        self._resolve = resolve
+        self._resolve, self._hint = resolve, hint
 
     async def resolve_allowed(self, host: str, port: int) -> list[str]:
         """Return the addresses to which a connection may be made. Raises ToolError."""
@@ -161,7 +168,7 @@ class AddressGuard:
             if not (is_allowed_name or is_allowed) and (not is_public(address) or is_neighbour(plain)):
                 name = host if host == str(address) else f"{host} ({address})"
                 problem = "is in this machine's own network" if is_public(address) else "is not a public address"
-                raise _site_error(f"{name} {problem}; the user can allow it (allow_private)", "address_not_allowed")
+                raise _site_error(f"{name} {problem}; {self._hint}", "address_not_allowed")
             addresses.append(str(address))
         return addresses
 

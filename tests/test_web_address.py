@@ -9,8 +9,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from toolglot.builtin.web.address import AddressGuard, Site, is_public, parse_site
 from toolglot.errors import ToolError, UsageError
+from toolglot.web_address import AddressGuard, Site, is_public, parse_site
 
 PUBLIC = [
     *("1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8"),
@@ -162,7 +162,7 @@ LOCAL = ("8.8.4.4", "9.9.9.9", "9.9.9.1", "::ffff:9.9.9.1", "2600:1:2:3::9", "26
 REMOTE = ("1.1.1.1", "9.9.8.1", "2600:1:2:4::1")
 SCRIPT = """
 import asyncio, sys
-from toolglot.builtin.web.address import AddressGuard
+from toolglot.web_address import AddressGuard
 from toolglot.errors import ToolError
 guard, opened = AddressGuard(sys.argv[1].split()), []
 for address in sys.argv[2:]:
