@@ -16,7 +16,7 @@ from starlette.routing import Mount
 from mcp import Client
 from toolglot import UsageError, tool
 from toolglot.errors import ToolglotError
-from toolglot.mcp.http_server import http_app, serve_http
+from toolglot.mcp.http_server import find_host, http_app, serve_http
 from toolglot.mcp.server import McpToolServer
 
 TOKEN = "correct-horse-battery"
@@ -61,13 +61,40 @@ async def test_programs_of_this_machine_are_served_and_web_pages_are_not() -> No
                     {"host": f"evil.example:{httpx.URL(url).port}"},
                     {"origin": "https://evil.example"},
                     {"origin": "null"},
+                    {"origin": "http://localhost:evil.example"},
+                    {"origin": "http://localhost:80@evil.example"},
+                    {"origin": "http://127.0.0.1:1/evil.example"},
+                    {"origin": "ftp://localhost"},
+                    {"host": "localhost:evil.example"},
+                    {"host": "127.0.0.1:80@evil.example"},
                     {"host": "evil.example", "mcp-protocol-version": "2026-07-28"},
                     {"origin": "https://evil.example", "mcp-protocol-version": "2026-07-28"},
                 )
             ]
-            assert statuses == [200, 200, 200, 421, 421, 403, 403, 421, 403]
+            assert statuses == [200, 200, 200, 421, 421, 403, 403, 403, 403, 403, 403, 421, 421, 421, 403]
             too_long = await http.post(url, content=b"x" * 10_001)
             assert too_long.status_code == 413
+
+
+AUTHORITIES = [
+    ("localhost", "localhost"),
+    ("LocalHost:80", "localhost"),
+    ("127.0.0.1:65535", "127.0.0.1"),
+    ("[::1]:8000", "::1"),
+    *(
+        (authority, None)
+        for authority in (
+            *("", ":80", "localhost:", "localhost:evil.example", "localhost:80:80", "localhost:65536", "localhost:-1"),
+            *("localhost:8o", "localhost:080", "localhost: 80", "localhost:٣", "user@localhost", "localhost@evil.example"),
+            *("localhost/", "localhost?x", "localhost#x", "local\thost", "::1", "[::1", "[::1]x"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("authority", "host"), AUTHORITIES)
+def test_a_host_is_followed_by_a_port_or_nothing(authority: str, host: str | None) -> None:
+    assert find_host(authority) == host
 
 
 async def test_without_the_token_nothing_is_served(caplog: pytest.LogCaptureFixture) -> None:

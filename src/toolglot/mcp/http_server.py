@@ -8,9 +8,10 @@ import asyncio
 import hmac
 import re
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
@@ -46,38 +47,71 @@ def http_app(server: McpToolServer, *, host: str = "127.0.0.1", token: str = "",
         raise UsageError(f"{host} can be reached from other machines: a token is required")
     if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
         raise UsageError(f"the token must be at least {MIN_TOKEN} ASCII characters without spaces")
+    names = frozenset({"127.0.0.1", "localhost", "::1", host.lower()}) if is_loopback(host) else None
+    # The SDK's own check takes whatever follows a colon for a port.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    if is_loopback(host):
-        names = ["127.0.0.1", "localhost", "[::1]", *([] if host in ("localhost", "::1") else [host])]
-        security = TransportSecuritySettings(
-            allowed_hosts=[pattern for name in names for pattern in (name, f"{name}:*")],
-            allowed_origins=[
-                f"{scheme}://{name}{port}" for scheme in ("http", "https") for name in names for port in ("", ":*")
-            ],
-        )
     defaults: dict[str, Any] = {"max_request_body_size": MAX_BODY_BYTES, "max_sessions": MAX_SESSIONS}
     app = server.sdk.streamable_http_app(streamable_http_path=PATH, transport_security=security, **{**defaults, **options})
-    return _Guard(app, token) if token else app
+    return _Guard(app, token, names)
 
 
 class _Guard:
-    """Lets requests through that have the token and do not come from another origin."""
+    """Lets requests through that have the token, are sent to one of these names, and do not come from another origin."""
 
-    def __init__(self, app: "ASGIApp", token: str) -> None:
-        self._app, self._expected = app, f"bearer {token}".encode()
+    def __init__(self, app: "ASGIApp", token: str, names: frozenset[str] | None) -> None:
+        self._app, self._token, self._names = app, token.encode(), names
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "http":
-            headers = {name.lower(): value for name, value in scope["headers"]}
-            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            origin = headers.get(b"origin", b"").rpartition(b"//")[2]
-            if not hmac.compare_digest(scheme.lower() + b" " + token.strip(), self._expected):
-                await _reject(send, 401, b"a bearer token is required\n")
-                return
-            if origin and origin != headers.get(b"host"):
-                await _reject(send, 403, b"requests from other origins are refused\n")
-                return
-        await self._app(scope, receive, send)
+        refusal = self._find_refusal(scope["headers"]) if scope["type"] == "http" else None
+        if refusal is not None:
+            await _reject(send, *refusal)
+        else:
+            await self._app(scope, receive, send)
+
+    def _find_refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, bytes] | None:
+        """Return the status and the reason with which a request is refused; None if it is not."""
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in headers:
+            values.setdefault(name.lower(), []).append(value)
+        if self._token and not self._has_token(values.get(b"authorization", [])):
+            return 401, b"a bearer token is required\n"
+        host, origin = (_read_only(values.get(name, [])) for name in (b"host", b"origin"))
+        if self._names is not None and (host is None or find_host(host) not in self._names):
+            return 421, b"the Host header is not an address of this server\n"
+        if b"origin" not in values:
+            return None
+        return (
+            None if origin is not None and self._is_own(origin, host) else (403, b"requests from other origins are refused\n")
+        )
+
+    def _has_token(self, values: list[bytes]) -> bool:
+        scheme, _, token = b"".join(values).partition(b" ")
+        return hmac.compare_digest(scheme.lower() + b" " + token.strip(), b"bearer " + self._token)
+
+    def _is_own(self, origin: str, host: str | None) -> bool:
+        """Whether requests of pages from this origin are allowed; with a token, only those of the server's own."""
+        scheme, _, authority = origin.partition("://")
+        if scheme not in ("http", "https") or (name := find_host(authority)) is None:
+            return False
+        if self._token and authority != host:
+            return False
+        return self._names is None or name in self._names
+
+
+def _read_only(values: list[bytes]) -> str | None:
+    """Return a header's value; None unless there is exactly one."""
+    return values[0].decode("latin-1") if len(values) == 1 else None
+
+
+def find_host(authority: str) -> str | None:
+    """Return the host of `HOST` or `HOST:PORT`; None if it is anything else, such as `localhost:evil.example`."""
+    try:
+        parts = urlsplit(f"//{authority}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return None
+    name = f"[{host}]" if ":" in host else host
+    return host if host and authority.lower() == (name if port is None else f"{name}:{port}") else None
 
 
 async def _reject(send: "Send", status: int, reason: bytes) -> None:
