@@ -16,6 +16,10 @@ def form(field: Any) -> ElicitRequestFormParams:
     return ElicitRequestFormParams(message="m", requested_schema={"type": "object", "properties": {"a": field}})
 
 
+def link(url: str, message: str = "m") -> ElicitRequestURLParams:
+    return ElicitRequestURLParams(message=message, url=url, elicitation_id="1")
+
+
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
@@ -26,7 +30,15 @@ def form(field: Any) -> ElicitRequestFormParams:
         (form(True), "Expected `object`, got `bool`"),
         (form({"items": True}), "Expected `object`, got `bool`"),
         (form({"oneOf": [True]}), "Expected `object`, got `bool`"),
-        (ElicitRequestURLParams(message="m", url="http://[", elicitation_id="1"), "Invalid IPv6 URL"),
+        (link("http://["), "its host or port is malformed"),
+        (link("file:///etc/passwd"), "only http and https can be opened, not 'file'"),
+        (link("javascript:alert(1)"), "only http and https can be opened, not 'javascript'"),
+        (link("vscode://x/y"), "only http and https can be opened, not 'vscode'"),
+        (link("https://bank.example@evil.example/"), "contains a user name"),
+        (link("https://"), "it names no host"),
+        (link("https://pay.example/\n"), "it contains the character"),
+        (link("https://pay.example/", "m" * 2_001), "it has 2001 characters, more than the limit of 2000"),
+        (ElicitRequestFormParams(message="m" * 2_001, requested_schema={}), "it has 2001 characters"),
     ],
 )
 def test_a_question_that_cannot_be_shown_is_declined(params: ElicitRequestParams, reason: str) -> None:
@@ -45,3 +57,12 @@ def test_a_question_that_can_be_shown() -> None:
     params = form({"type": "array", "items": {"anyOf": [{"const": "x", "title": "X"}]}, "default": ["x"]})
     check_question(params)
     assert make_request("s", "t", "1", params).preview == 'a (any of x (X), default ["x"])'
+
+
+def test_a_question_is_shown_whole() -> None:
+    message = "Do you agree?\n" * 140 + "We also take your house."
+    request = make_request("s", "t", "1", link("https://pay.example:8443/1", message))
+    check_question(link("https://pay.example:8443/1", message))
+    assert request.preview == f"{message}\nhttps://pay.example:8443/1"
+    assert "a page at pay.example:8443 in" in request.reason
+    assert message in make_request("s", "t", "1", ElicitRequestFormParams(message=message, requested_schema={})).reason

@@ -1,16 +1,17 @@
 """A server's questions to the user during a call as approval requests, and the user's answers in MCP's types."""
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from toolglot.approvals import Allow, ApprovalRequest, Deny
+from toolglot.errors import UsageError
 from toolglot.jsontext import digest, dumps_text
 from toolglot.messages import ToolCall
 from toolglot.schema.arguments import InvalidArguments, SchemaBinder, check_schema, repair_arguments
 from toolglot.textutil import truncate
+from toolglot.web_address import parse_site
 
 if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult
@@ -34,9 +35,11 @@ class _Field(_Choices, frozen=True):
 
 
 def check_question(params: "ElicitRequestParams") -> None:
-    """Raise ValueError or UsageError if a question cannot be shown: everything after this relies on its structure."""
+    """Raise ValueError or a ToolglotError if a question cannot be shown: everything after this relies on its structure."""
+    if len(params.message) > _MAX_MESSAGE:  # the user must not accept what is not shown
+        raise UsageError(f"it has {len(params.message)} characters, more than the limit of {_MAX_MESSAGE}")
     if params.mode == "url":
-        urlsplit(params.url)
+        parse_site(params.url)
         return
     check_schema(params.requested_schema)
     msgspec.convert(params.requested_schema.get("properties", {}), dict[str, _Field])
@@ -44,11 +47,10 @@ def check_question(params: "ElicitRequestParams") -> None:
 
 def make_request(server: str, tool: str, call_id: str, params: "ElicitRequestParams", problem: str = "") -> ApprovalRequest:
     """Return the question. `problem`: what was wrong with the last answer."""
-    message = truncate(params.message, _MAX_MESSAGE)
+    message = params.message
     if params.mode == "url":
         form, defaults = None, dict[str, Any]()
-        host = urlsplit(params.url).hostname or "?"
-        reason = f"{server} asks you to open a page at {host} in your browser"
+        reason = f"{server} asks you to open a page at {parse_site(params.url)} in your browser"
         preview = f"{message}\n{params.url}"
     else:
         form = params.requested_schema

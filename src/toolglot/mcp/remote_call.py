@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from toolglot.approvals import Allow, ApprovalRequest, Deny
-from toolglot.errors import ToolError, UsageError
+from toolglot.errors import ToolError, ToolglotError
 from toolglot.mcp.elicitation import MAX_ATTEMPTS, check_question, make_request, read_answer
 from toolglot.textutil import truncate
 from toolglot.tools.context import CallSuspended, Context
@@ -112,7 +112,7 @@ class RemoteCall:
         problem = ""
         try:
             check_question(params)
-        except (UsageError, ValueError, RecursionError) as e:
+        except (ToolglotError, ValueError, RecursionError) as e:
             self.notes.append(
                 f"{self.server} asked for more information in a way that cannot be shown: {truncate(str(e), 200)}"
             )
