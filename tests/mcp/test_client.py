@@ -305,7 +305,7 @@ def test_floods_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert call(servers, "flood").text == "survived"
         huge = call(servers, "huge")
         assert huge.is_error
-        assert "the result has 0 MB" in huge.text
+        assert "its answer has 0 MB" in huge.text
         assert call(servers, "echo", text="fine").text == "fine"
 
 

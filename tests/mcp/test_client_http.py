@@ -17,13 +17,16 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.mcp.client_kit import call, eventually, run
 
-from toolglot.mcp import McpOAuth, McpServer, McpServers, McpServerStatus
-from toolglot.mcp import http_transport as http_module
+from toolglot.mcp import McpOAuth, McpServer, McpServers, McpServerStatus, http_client
 from toolglot.mcp.http_server import serve_http
 from toolglot.mcp.server import McpToolServer
 from toolglot.tools.registry import ToolRegistry
 
 TOKEN = "correct-horse-battery"
+SIGN_IN = (
+    "s requires you to sign in; run this in a terminal: toolglot mcp test s; "
+    "if it expects a token instead, set it in the Authorization header"
+)
 
 
 def status_of(server: McpServer) -> McpServerStatus:
@@ -81,6 +84,9 @@ class Handler(BaseHTTPRequestHandler):
     log: list[str]
     tokens: list[str]
     oauth: bool
+    elsewhere: dict[str, str]
+    """Where steps of signing in lead instead of this server."""
+    requests: list[str]
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -99,15 +105,26 @@ class Handler(BaseHTTPRequestHandler):
     def base(self) -> str:
         return f"http://{self.headers['Host']}"
 
+    def leads_to(self, step: str) -> str:
+        return self.elsewhere.get(step, self.base)
+
+    def parse_request(self) -> bool:
+        is_valid = super().parse_request()
+        self.requests.append(f"{self.command} {self.path.partition('?')[0]}")
+        return is_valid
+
     def do_GET(self) -> None:
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         if not self.oauth or path == "/mcp":
             self.reply(405)
         elif path.startswith("/.well-known/oauth-protected-resource"):
-            self.reply_json({"resource": f"{self.base}/mcp", "authorization_servers": [self.base], "scopes_supported": ["all"]})
+            servers = [self.leads_to("server")]
+            self.reply_json({"resource": f"{self.base}/mcp", "authorization_servers": servers, "scopes_supported": ["all"]})
+        elif path.startswith("/.well-known/") and "redirect" in self.elsewhere:
+            self.reply(307, Location=f"{self.elsewhere['redirect']}{path}")
         elif path.startswith("/.well-known/"):
             pages = {"authorization": "authorize", "token": "oauth/token", "registration": "register"}
-            endpoints = {f"{name}_endpoint": f"{self.base}/{page}" for name, page in pages.items()}
+            endpoints = {f"{name}_endpoint": f"{self.leads_to(name)}/{page}" for name, page in pages.items()}
             self.reply_json({"issuer": self.base, **endpoints, "code_challenge_methods_supported": ["S256"]})
         elif path == "/authorize":
             self.log.append(f"authorize {query['scope'][0]}")
@@ -129,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
             lifetime = {"refresh_token": "r", "expires_in": 3600}
             self.reply_json({"access_token": self.tokens[-1], "token_type": "Bearer", **lifetime})
         elif self.oauth and self.headers["Authorization"] not in [f"Bearer {token}" for token in self.tokens[-1:]]:
-            challenge = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource"'
+            challenge = f'Bearer resource_metadata="{self.leads_to("resource")}/.well-known/oauth-protected-resource"'
             self.reply(401, WWW_Authenticate=challenge)
         else:
             self.answer(json.loads(body))
@@ -180,10 +197,14 @@ class QuietServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve(*, oauth: bool = False, port: int = 0) -> Generator[tuple[str, list[str]]]:
-    """Serve at an address; yields it, and what has happened."""
+def serve(
+    *, oauth: bool = False, port: int = 0, elsewhere: dict[str, str] | None = None, requests: list[str] | None = None
+) -> Generator[tuple[str, list[str]]]:
+    """Serve at an address; yields it, and what has happened. `requests` receives every request."""
     log: list[str] = []
-    handler = type("BoundHandler", (Handler,), {"sessions": set[str](), "tokens": list[str](), "log": log, "oauth": oauth})
+    fields: dict[str, Any] = {"sessions": set[str](), "tokens": list[str](), "log": log, "oauth": oauth}
+    fields |= {"elsewhere": elsewhere or {}, "requests": [] if requests is None else requests}
+    handler = type("BoundHandler", (Handler,), fields)
     server = QuietServer(("127.0.0.1", port), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -221,13 +242,14 @@ def test_a_server_that_is_away_for_a_while() -> None:
 
 
 def test_answers_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_module, "MAX_MESSAGE", 100_000)
-    with serve() as (url, _), McpServers({"s": McpServer(url=url)}) as servers:
+    monkeypatch.setattr(http_client, "MAX_MESSAGE", 100_000)
+    with serve() as (url, log), McpServers({"s": McpServer(url=url)}) as servers:
         huge, compressed, failed = call(servers, "huge"), call(servers, "gzip"), call(servers, "fail")
-        assert "(it sent more than 0 MB at once), which may or may not have run" in huge.text
-        assert "(it sent compressed data (gzip) that was not requested)" in compressed.text
+        assert huge.text == "s may have run the call, but its answer has 0 MB, more than the limit of 0 MB."
+        assert compressed.text == "s may have run the call, but it sent compressed data (gzip) that was not requested."
         assert failed.text == "s: it responded with HTTP 500"
-        assert call(servers, "who").text == "?", "the connection is made again"
+        assert call(servers, "who").text == "?"
+        assert log.count("initialize") == 1, "one bad answer does not end the connection"
 
 
 def test_other_addresses_are_explained() -> None:
@@ -254,7 +276,7 @@ def test_tokens_are_stored_for_their_address_alone(tmp_path: Path, monkeypatch: 
         follow(address)
 
     with serve(oauth=True) as (url, log), serve(oauth=True) as (other_url, _):
-        assert status_of(McpServer(url=url)).error == "s requires you to sign in; run: toolglot mcp test s"
+        assert status_of(McpServer(url=url)).error == SIGN_IN
         with McpServers({"s": McpServer(url=url)}, sign_in=sign_in) as servers:
             assert call(servers, "who").text == "?"
         assert shown == ["s"]
@@ -288,4 +310,4 @@ def test_a_token_that_has_expired_is_refreshed_without_the_user(tmp_path: Path, 
         assert status_of(McpServer(url=url)).state == "ready"
         assert log[2:] == ["initialize", "token refresh_token registered", "initialize"]
         file.write_text(json.dumps({**stored, "tokens": {"wrong": 1}, "client": [], "expires_at": "soon"}))
-        assert status_of(McpServer(url=url)).error == "s requires you to sign in; run: toolglot mcp test s"
+        assert status_of(McpServer(url=url)).error == SIGN_IN

@@ -8,6 +8,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.errors import ToolError, UsageError
+from toolglot.mcp.answers import failure_cause
 from toolglot.mcp.content import Part, convert_messages, convert_resource, convert_result
 from toolglot.mcp.remote_call import CallWaits, RemoteCall
 from toolglot.messages import Message
@@ -22,14 +23,12 @@ if TYPE_CHECKING:
     from mcp import Client
     from toolglot.mcp.connection import Connection
 
-__all__ = ["HTTP_ERROR", "ServerCalls", "explain_error", "first_error"]
+__all__ = ["ServerCalls", "explain_error", "first_error"]
 
 log = getLogger("toolglot.mcp")
 _current_call: ContextVar[RemoteCall | None] = ContextVar("toolglot_mcp_call", default=None)
 _URL_ELICITATION_REQUIRED = -32042
 _CAUSE_SECONDS = 0.5
-HTTP_ERROR = "Server returned an error response"
-"""The SDK's message for any HTTP error status."""
 
 
 def first_error(error: BaseException) -> Exception:
@@ -128,32 +127,42 @@ class ServerCalls:
         """Return whether a call can be retried: it did not run, or running it twice is harmless."""
         from mcp_types import CONNECTION_CLOSED
 
-        if error.message == "Session terminated":  # the SDK's message for 404: the server no longer knows the session
+        cause = failure_cause(error)
+        if cause == "session":  # the server did not know it, so that nothing ran
             if self._link.client is client:  # otherwise another call noticed first
-                self._link.end("its session has expired")
+                self._link.end(error.message)
             return True
+        if cause == "lost":
+            return is_repeatable
         if error.code != CONNECTION_CLOSED:
             return False
         deadline = self._link.thread.loop.time() + _CAUSE_SECONDS
         while self._link.client is client and not self._link.lost.is_set() and self._link.thread.loop.time() < deadline:
             await asyncio.sleep(0.01)  # the SDK ends calls before it reports the cause
+        if self._link.client is client and error.message == "Connection closed":
+            self._link.end("it was closed")  # the SDK reports no cause if it closed the connection itself
         return is_repeatable or self._link.is_unreachable
 
     def _make_error(self, error: Any) -> ToolError:
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
-        if error.code == CONNECTION_CLOSED:
-            reason = self._link.end_reason or self._link.status.error or error.message
-            message = (
-                f"The connection to {self._link.name} was lost during the call ({reason}), which may or may not have run. "
-            )
+        name, cause = self._link.name, failure_cause(error)
+        if cause == "session":
+            message = f"{name} does not know the session that it has just opened. The call did not run."
+            return ToolError(message, code="mcp_not_connected")
+        if cause == "unreadable":
+            return ToolError(f"{name} may have run the call, but {error.message}.", code="mcp_error")
+        if cause == "cancelled":
+            reason = f" ({redact(error.message, self._link.server.secrets)})" if error.message else ""
+            return ToolError(f"{name} cancelled the call{reason}. It may have had effects.", code="mcp_error")
+        if cause == "lost" or error.code == CONNECTION_CLOSED:
+            reason = error.message if cause else self._link.end_reason or self._link.status.error or error.message
+            message = f"The connection to {name} was lost during the call ({reason}), which may or may not have run. "
             message += "Check its effects before you retry it."
             return ToolError(message, kind="unknown_outcome", code="mcp_connection_lost")
-        text = f"it responded with HTTP {self._link.http_status}" if error.message == HTTP_ERROR else error.message
-        message = f"{self._link.name}: {truncate(text, 2000)}"
-        if error.code == _URL_ELICITATION_REQUIRED:
-            data = cast(dict[str, Any], error.data or {})  # validated by the SDK
-            addresses = [str(item.get("url")) for item in data.get("elicitations", ())]
+        message = f"{name}: {truncate(error.message, 2000)}"
+        addresses = _find_urls(error.data) if error.code == _URL_ELICITATION_REQUIRED else []
+        if addresses:
             message += f" The user must open this URL first: {', '.join(addresses)}"
         kind = "validation" if error.code == INVALID_PARAMS else "execution"
         return ToolError(redact(message, self._link.server.secrets), kind=kind, code="mcp_error")
@@ -182,6 +191,12 @@ class ServerCalls:
 
         try:
             async with asyncio.timeout(self._link.server.timeout):
+                client = await self._get_client()
+                try:
+                    return await request(client)
+                except MCPError as e:
+                    if not await self._may_repeat(e, client, is_repeatable=False):
+                        raise
                 return await request(await self._get_client())
         except TimeoutError:
             raise ToolError(
@@ -191,3 +206,12 @@ class ServerCalls:
             raise self._make_error(e) from None
         except ValueError as e:
             raise ToolError(f"{self._link.name}: {truncate(explain_error(e), 300)}") from None
+
+
+def _find_urls(data: Any) -> list[str]:
+    """Return the URLs that the user must open, from the details of an error."""
+    items: Any = cast(dict[str, Any], data).get("elicitations") if isinstance(data, dict) else None
+    if not isinstance(items, list):
+        return []
+    rows = [cast(dict[str, Any], item) for item in cast(list[Any], items) if isinstance(item, dict)]
+    return [str(row["url"]) for row in rows if "url" in row]

@@ -16,11 +16,13 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import dumps_text
-from toolglot.mcp.calls import HTTP_ERROR, ServerCalls, explain_error, first_error
+from toolglot.mcp.answers import failure_cause
+from toolglot.mcp.calls import ServerCalls, explain_error, first_error
 from toolglot.mcp.http_transport import http_transport
 from toolglot.mcp.incoming import CheckedStream
 from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus, list_all, list_prompts, list_resources, make_tools
 from toolglot.mcp.oauth import LoopbackPage, create_sign_in
+from toolglot.mcp.oauth_gate import OAuthGate
 from toolglot.mcp.server_thread import ServerThread
 from toolglot.mcp.servers import McpServer
 from toolglot.mcp.stdio import OutputTail, stdio_transport
@@ -202,10 +204,12 @@ class Connection:
             return stdio_transport(server, self._tail, self.end)
         auth = self._authenticate(self.name, server) if self._authenticate is not None else None
         has_header = any(header.lower() == "authorization" for header in server.headers)
+        gate: OAuthGate | None = None
         if auth is None and not has_header:
             show = partial(self._sign_in, self.name) if self._sign_in is not None else None
-            auth = await create_sign_in(self.name, server, show, page, self._wait_for_user)
-        return http_transport(server, auth, self._note_status, self.end)
+            gate = OAuthGate(self.name, server.url, has_person=show is not None)
+            auth = await create_sign_in(server, show, page, gate, self._wait_for_user)
+        return http_transport(server, auth, gate, self._note_status, self.end)
 
     @asynccontextmanager
     async def _open_transport(self, transport: Any) -> "AsyncGenerator[TransportStreams]":
@@ -251,10 +255,6 @@ class Connection:
 
     def _complete(self, reason: str) -> str:
         """Add the server's last output, and redact secrets."""
-        if reason == HTTP_ERROR:
-            reason = f"it responded with HTTP {self.http_status}"
-            if self.http_status in (401, 403):
-                reason += ": it does not accept the Authorization header"
         has_exited = reason.startswith("it exited")
         if self.server.command and self._tail.last_line:
             reason += f"; last output: {self._tail.last_line}"
@@ -276,6 +276,8 @@ class Connection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_fresh(self, client: "Client") -> None:
+        from mcp import MCPError
+
         while True:
             await self.changed.wait()
             self.changed.clear()
@@ -283,6 +285,8 @@ class Connection:
                 async with asyncio.timeout(self.server.start_timeout):
                     await self._refresh(client)
             except Exception as e:
+                if isinstance(e, MCPError) and failure_cause(e.error) == "session":
+                    self.end(str(e))
                 self._log_lines += 1
                 level = WARNING if self._log_lines <= _MAX_LOG_LINES else DEBUG
                 log.log(level, "MCP server %s: its lists cannot be refreshed: %s", self.name, self._explain(e))

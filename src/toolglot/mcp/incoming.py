@@ -4,31 +4,30 @@ The SDK rejects a whole list if one tool in it is invalid, and a whole result if
 out, with a reason. A server that sends notifications too fast is slowed down: its messages wait in the pipe.
 """
 
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
 
-from toolglot.jsontext import dumps_text
+from toolglot.jsontext import MAX_DEPTH, dumps_text, is_portable
+from toolglot.mcp.answers import LISTS, make_failure
 from toolglot.mcp.listing import MAX_ITEMS
+from toolglot.textutil import truncate
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
     from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCError, JSONRPCNotification
 
 __all__ = ["CheckedStream", "repair_result"]
 
-_LISTS = {
-    "tools": "tools/list",
-    "prompts": "prompts/list",
-    "resources": "resources/list",
-    "resourceTemplates": "resources/templates/list",
-}
 _COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _WINDOW_SECONDS = 0.25
 _MAX_NOTIFICATIONS = 250
 """Per window: 1,000 in a second."""
+_MAX_SERVER_IDS = 1_000
 
 
 class CheckedStream:
@@ -42,6 +41,8 @@ class CheckedStream:
     ) -> None:
         self._stream, self._version, self._on_problem = stream, version, on_problem
         self._window_start = self._count = 0.0
+        self._failures: deque[SessionMessage] = deque()
+        self._server_ids: deque[str] = deque(maxlen=_MAX_SERVER_IDS)
 
     @property
     def last_context(self) -> Any:
@@ -49,14 +50,23 @@ class CheckedStream:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> "SessionMessage | Exception":
-        from mcp_types import JSONRPCNotification, JSONRPCResponse
+        from mcp.shared.message import SessionMessage
+        from mcp_types import PARSE_ERROR, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
+        if self._failures:
+            return self._failures.popleft()
         item = await self._stream.receive()
         if isinstance(item, Exception):
             return item
-        if isinstance(item.message, JSONRPCResponse):
+        if isinstance(item.message, JSONRPCRequest):
+            self._server_ids.append(str(item.message.id))
+        elif isinstance(item.message, JSONRPCResponse):
             repair_result(item.message.result, self._version(), self._on_problem)
+        elif isinstance(item.message, JSONRPCError) and item.message.error.code == PARSE_ERROR:
+            _hide_details(item.message)
         elif isinstance(item.message, JSONRPCNotification):
+            if (failure := self._find_cancelled(item.message)) is not None:
+                self._failures.append(SessionMessage(failure, item.metadata))
             now = anyio.current_time()
             if now - self._window_start > _WINDOW_SECONDS:
                 self._window_start, self._count = now, 0
@@ -64,6 +74,20 @@ class CheckedStream:
             if self._count > _MAX_NOTIFICATIONS:
                 await anyio.sleep(self._window_start + _WINDOW_SECONDS - now)
         return item
+
+    def _find_cancelled(self, message: "JSONRPCNotification") -> "JSONRPCError | None":
+        """Return the failure of our request that the server says it has cancelled, so that nobody waits for its answer.
+
+        A notification about an id that the server has used itself is about its own request: both sides count from 0.
+        """
+        params = message.params or {}
+        request_id = params.get("requestId")
+        if message.method != "notifications/cancelled" or not isinstance(request_id, int | str):
+            return None
+        if isinstance(request_id, bool) or str(request_id) in self._server_ids:
+            return None
+        reason = params.get("reason")
+        return make_failure(request_id, "cancelled", truncate(reason, 300) if isinstance(reason, str) else "")
 
     def __aiter__(self) -> Self:
         return self
@@ -86,16 +110,26 @@ class CheckedStream:
         await self.aclose()
 
 
+def _hide_details(message: "JSONRPCError") -> None:
+    """Replace pydantic's description of an event that the SDK could not read by a sentence."""
+    if message.error.message.startswith("Failed to parse"):
+        message.error.message = "its answer cannot be read"
+
+
 def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[str, str, str], None]) -> None:
     """Change a result in place so that the SDK accepts it."""
     from mcp_types.methods import validate_server_result
 
-    for key, method in _LISTS.items():
+    for key, method in LISTS.items():
         items = result.get(key)
         if not isinstance(items, list):
             continue
         kept: list[Any] = []
         for item in cast(list[Any], items)[:MAX_ITEMS]:
+            name = str(cast(dict[str, Any], item).get("name", "?")) if isinstance(item, dict) else "?"
+            if not is_portable(item):
+                on_problem(key, name, f"it contains NaN or an infinity, or is nested more than {MAX_DEPTH} levels")
+                continue
             if key == "tools" and isinstance(item, dict):
                 _repair_tool(cast(dict[str, Any], item), version)
             try:
@@ -103,7 +137,6 @@ def repair_result(result: dict[str, Any], version: str, on_problem: Callable[[st
             except ValueError as e:  # pydantic's
                 error = cast(Any, e).errors()[0]
                 place = ".".join(str(step) for step in error["loc"] if step not in (key, 0))
-                name = str(cast(dict[str, Any], item).get("name", "?")) if isinstance(item, dict) else "?"
                 on_problem(key, name, f"{place}: {error['msg']}"[:300])
             else:
                 kept.append(item)

@@ -4,18 +4,20 @@ Tokens are stored by URL and client, not by server name: a project that reuses a
 """
 
 import asyncio
+import hmac
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from toolglot.errors import UsageError
+from toolglot.mcp.oauth_gate import OAuthGate, Place
 from toolglot.mcp.servers import McpOAuth, McpServer
 from toolglot.user_dirs import data_directory, write_private
 
@@ -46,8 +48,10 @@ class StoredTokens:
     `context`, the SDK's sign-in state, these are stored, too.
     """
 
-    def __init__(self, file: Path, redirect_uri: str = "", oauth: McpOAuth | None = None) -> None:
-        self._file, self._redirect_uri, self._oauth = file, redirect_uri, oauth
+    def __init__(
+        self, file: Path, redirect_uri: str = "", oauth: McpOAuth | None = None, gate: OAuthGate | None = None
+    ) -> None:
+        self._file, self._redirect_uri, self._oauth, self._gate = file, redirect_uri, oauth, gate
         self.context: OAuthContext | None = None
 
     def _read(self) -> dict[str, Any]:
@@ -78,6 +82,8 @@ class StoredTokens:
             )
             expires_at = self._read().get("expires_at")
             context.token_expiry_time = expires_at if isinstance(expires_at, int | float) else None
+            if self._gate is not None and (place := self._read().get("place")) in get_args(Place):
+                self._gate.place = place  # new tokens are requested before the server responds
         return tokens
 
     async def set_tokens(self, tokens: "OAuthToken") -> None:
@@ -87,6 +93,7 @@ class StoredTokens:
             expires_at=None if tokens.expires_in is None else time.time() + tokens.expires_in,
             metadata=context and context.oauth_metadata,
             resource=context and context.protected_resource_metadata,
+            place=self._gate and self._gate.place,
         )
 
     async def get_client_info(self) -> "OAuthClientInformationFull | None":
@@ -110,9 +117,13 @@ class StoredTokens:
 
 
 class LoopbackPage:
-    """The local page to which the browser is redirected with a code."""
+    """The local page to which the browser is redirected with a code.
+
+    Any page in the browser can send requests to it: those without the sign-in's own secret are not for us.
+    """
 
     def __init__(self) -> None:
+        self._state = ""
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
         self.address = ""
@@ -129,6 +140,10 @@ class LoopbackPage:
         if self._server is not None:
             self._server.close()
 
+    def expect(self, address: str) -> None:
+        """Prepare for the answer to a sign-in at this URL."""
+        self._state = parse_qs(urlsplit(address).query).get("state", [""])[0]
+
     async def wait(self) -> "AuthorizationCodeResult":
         """Wait for the browser."""
         result = await self._result
@@ -144,6 +159,8 @@ class LoopbackPage:
             fields = {key: values[0] for key, values in parse_qs(url.query).items()}
             if url.path != _CALLBACK_PATH or not fields.keys() & {"code", "error"}:
                 status, text = "404 Not Found", "Page not found."
+            elif not self._state or not hmac.compare_digest(fields.get("state", "").encode(), self._state.encode()):
+                status, text = "400 Bad Request", "This page does not belong to a sign-in that toolglot has started."
             else:
                 status, text = "200 OK", "You are signed in. You can close this page and return to toolglot."
                 if "error" in fields:
@@ -164,11 +181,11 @@ class LoopbackPage:
 
 
 async def create_sign_in(
-    name: str, server: McpServer, sign_in: SignIn | None, page: LoopbackPage, on_waiting: Callable[[], None]
+    server: McpServer, sign_in: SignIn | None, page: LoopbackPage, gate: OAuthGate, on_waiting: Callable[[], None]
 ) -> "OAuthClientProvider":
     """Return an `httpx2.Auth` that adds tokens to a server's requests, and obtains them if `sign_in` can reach the user.
 
-    `on_waiting` is called before waiting for the user, which may take long.
+    `gate` must check each request that it makes. `on_waiting` is called before waiting for the user, which may take long.
     """
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthClientMetadata
@@ -179,8 +196,9 @@ async def create_sign_in(
     redirect_uri = page.address or f"http://127.0.0.1{_CALLBACK_PATH}"
 
     async def redirect(address: str) -> None:
-        if sign_in is None:
-            raise UsageError(f"{name} requires you to sign in; run: toolglot mcp test {name}")
+        assert sign_in is not None, "the gate refuses everything before"
+        await gate.check_address(address)
+        page.expect(address)
         on_waiting()
         await asyncio.to_thread(sign_in, address)
 
@@ -192,7 +210,7 @@ async def create_sign_in(
             "scope": " ".join(oauth.scopes) or None,
         }
     )
-    storage = StoredTokens(token_file(server), redirect_uri, oauth)
+    storage = StoredTokens(token_file(server), redirect_uri, oauth, gate)
     provider = OAuthClientProvider(
         server_url=server.url,
         client_metadata=metadata,

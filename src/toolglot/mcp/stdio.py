@@ -6,7 +6,6 @@ and is killed with its children.
 """
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from toolglot.errors import UsageError
+from toolglot.mcp.answers import find_answered_id, read_messages, report_overlong
 from toolglot.mcp.servers import McpServer
 
 if TYPE_CHECKING:
@@ -34,11 +34,6 @@ _TAIL_SECONDS = 0.5
 _EXIT_SECONDS = 1.5  # to exit after stdin is closed, and again after SIGTERM
 # In addition to what the SDK passes on (HOME, PATH …): text encoding and temporary directories.
 _MORE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-# Unpaired surrogates, which JSON in Python and JavaScript may contain and the SDK refuses.
-_HALF = re.compile(
-    rb"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}", re.IGNORECASE
-)
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\b')
 
 
 class OutputTail:
@@ -157,8 +152,7 @@ class _LineReader:
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._add(line)
-            if (message := self._finish()) is not None:
-                messages.append(message)
+            messages += self._finish()
         self._add(rest)
         return messages
 
@@ -172,28 +166,19 @@ class _LineReader:
             del self._parts[1:]
             self._end = (self._end + data)[-_CHUNK:]
 
-    def _finish(self) -> Any:
-        from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
-
+    def _finish(self) -> list[Any]:
         line, size, end = b"".join(self._parts), self._size, self._end
         self._parts, self._size, self._end = [], 0, b""
         if size > MAX_MESSAGE:
             log.warning("a message of %d MB from an MCP server was left out", size >> 20)
-            # SDKs write the id first or last.
-            ids = _ID.findall(line[:200])[:1] or _ID.findall(end[-200:])[-1:]
-            error = ErrorData(
-                code=INTERNAL_ERROR, message=f"the result has {size >> 20} MB, more than the limit of {MAX_MESSAGE >> 20} MB"
-            )
-            return JSONRPCError(jsonrpc="2.0", id=int(ids[0]), error=error) if ids else None
+            request_id = find_answered_id(line, end)
+            return [] if request_id is None else [report_overlong(request_id, size, MAX_MESSAGE)]
         if not line.strip():
-            return None
-        with suppress(ValueError):
-            return jsonrpc_message_adapter.validate_json(line, by_name=False)
-        with suppress(ValueError):
-            repaired = _HALF.sub(rb"\\ufffd", line.decode(errors="replace").encode())
-            return jsonrpc_message_adapter.validate_json(repaired, by_name=False)
-        self._tail.add(line)  # a banner, or leftover debug output
-        return None
+            return []
+        messages = read_messages(line)
+        if not messages:
+            self._tail.add(line)  # a banner, or leftover debug output
+        return messages
 
 
 async def _start_process(server: McpServer, tail: OutputTail) -> Any:
