@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cli_kit import run_cli
+from tests.mcp.test_client_http import serve
 
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_sandbox
@@ -44,6 +45,17 @@ class TestRun:
         assert "MCP server bad cannot be used: " in outcome.err
         assert "MCP server local: 2 tools left out or changed (toolglot mcp test local)" in outcome.err
         assert "off" not in outcome.err
+
+    @pytest.mark.parametrize("is_terminal", [False, True])
+    def test_only_with_a_person_a_sign_in_is_begun(self, home: Path, is_terminal: bool) -> None:
+        requests: list[str] = []
+        with serve(oauth=True, elsewhere={"authorization": "https://127.0.0.1:1"}, requests=requests) as (url, _):
+            (home / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": url}}}))
+            outcome = run_cli("run", "-m", "simulator", "--mcp-config", str(home / "mcp.json"), "hi", is_terminal=is_terminal)
+        assert ("POST /register" in requests) is is_terminal
+        if not is_terminal:
+            assert set(requests) == {"POST /mcp"}
+            assert "s requires you to sign in; run this in a terminal: toolglot mcp test s" in outcome.err
 
     def test_what_writes_needs_approval_and_rules_name_servers(self, home: Path) -> None:
         file = write_servers(home)

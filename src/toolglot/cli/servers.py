@@ -1,5 +1,6 @@
 """The MCP servers that a command uses: which are started, in which sandbox, and what is reported to the user."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +30,7 @@ UseServers = Literal["no", "start", "wait"] | Set[str]
 class CliServers:
     """Starts a catalog's servers in the background. Unusable servers are reported in `problems` and raise no errors.
 
-    `only`: start just these; the caller reports on them itself.
+    `only`: start just these; the caller reports on them itself. `has_user`: somebody is there who can sign in.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class CliServers:
         extra: Mapping[str, McpServer] | None = None,
         only: Iterable[str] | None = None,
         ask: AskInput | None = None,
+        has_user: bool = False,
     ) -> None:
         self.catalog = catalog
         self.notify: Callable[[str], None] = print_note
@@ -72,7 +74,7 @@ class CliServers:
                     servers,
                     launch=self.sandbox,
                     on_change=lambda text: self.notify(f"MCP server {text}") if wanted is None else None,
-                    sign_in=lambda name, address: self.notify(f"sign in to the MCP server {name} at {address}"),
+                    sign_in=self._show_sign_in if has_user or _is_at_terminal() else None,
                 )
                 self.client.start()
             except UsageError as e:  # the package is missing; everything else must still work
@@ -94,7 +96,10 @@ class CliServers:
         if use == "no" or not (catalog.servers or withheld or catalog.notes or extra):
             return None
         only, ask = use if isinstance(use, Set) else None, _ask_for_input if has_user else None
-        return cls(catalog, settings, root=root, extra=extra, only=only, ask=ask)
+        return cls(catalog, settings, root=root, extra=extra, only=only, ask=ask, has_user=has_user)
+
+    def _show_sign_in(self, name: str, address: str) -> None:
+        self.notify(f"sign in to the MCP server {name} at {address}")
 
     @property
     def tools(self) -> tuple[Any, ...]:
@@ -143,6 +148,11 @@ class CliServers:
             self.client.close()
         if self.sandbox is not None:
             self.sandbox.close()
+
+
+def _is_at_terminal() -> bool:
+    """Whether somebody reads what a command reports."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _ask_for_input(wanted: ServerInput) -> str | None:
