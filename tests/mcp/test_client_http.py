@@ -8,7 +8,7 @@ import stat
 import threading
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,8 @@ class Handler(BaseHTTPRequestHandler):
     elsewhere: dict[str, str]
     """Where steps of signing in lead instead of this server."""
     requests: list[str]
+    unknown_session: tuple[str, str] = ("", "")
+    """The media type and the body with which a request of an unknown session is refused."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -169,14 +171,21 @@ class Handler(BaseHTTPRequestHandler):
             self.reply_json({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}, 404)
             return
         elif self.headers["Mcp-Session-Id"] not in self.sessions:
-            self.reply(404)
+            media_type, body = self.unknown_session
+            self.reply(404, body.replace("ID", json.dumps(id)).encode(), **({"Content_Type": media_type} if media_type else {}))
             return
         elif method == "tools/list":
-            names = ("who", "expire", "huge", "gzip", "fail")
+            names = ("who", "expire", "huge", "gzip", "fail", "terminated", "forget")
             result["tools"] = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+        elif message["params"]["name"] == "forget":
+            self.reply(404)
+            return
         else:
             name = message["params"]["name"]
             self.log.append(name)
+            if name == "terminated":
+                self.reply_json(json.loads(ERROR % (id, -32600, "Session terminated")))
+                return
             if name == "fail":
                 self.reply(500)
                 return
@@ -198,12 +207,21 @@ class QuietServer(ThreadingHTTPServer):
 
 @contextmanager
 def serve(
-    *, oauth: bool = False, port: int = 0, elsewhere: dict[str, str] | None = None, requests: list[str] | None = None
+    *,
+    oauth: bool = False,
+    port: int = 0,
+    elsewhere: dict[str, str] | None = None,
+    requests: list[str] | None = None,
+    unknown_session: tuple[str, str] = ("", ""),
 ) -> Generator[tuple[str, list[str]]]:
     """Serve at an address; yields it, and what has happened. `requests` receives every request."""
     log: list[str] = []
     fields: dict[str, Any] = {"sessions": set[str](), "tokens": list[str](), "log": log, "oauth": oauth}
-    fields |= {"elsewhere": elsewhere or {}, "requests": [] if requests is None else requests}
+    fields |= {
+        "unknown_session": unknown_session,
+        "elsewhere": elsewhere or {},
+        "requests": [] if requests is None else requests,
+    }
     handler = type("BoundHandler", (Handler,), fields)
     server = QuietServer(("127.0.0.1", port), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -216,12 +234,59 @@ def serve(
         server.server_close()
 
 
-def test_headers_are_sent_and_a_session_that_expires_is_renewed() -> None:
-    with serve() as (url, log), McpServers({"s": McpServer(url=url, headers={"X-Who": "me"})}) as servers:
+ERROR = '{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s"}}'
+UNKNOWN_SESSION = {
+    "empty": ("", ""),
+    "text": ("text/plain", "Session not found"),
+    "page": ("text/html", "<!doctype html><h1>404</h1>"),
+    "events": ("text/event-stream", "data: x\n\n"),
+    "other json": ("application/json", '{"detail":"Not Found"}'),
+    "broken json": ("application/json", "{"),
+    "id of the request": ("application/json", ERROR % ("ID", -32001, "Session not found")),
+    "no id": ("application/json", ERROR % ("null", -32600, "Session terminated")),
+    "id of the reference server": ("application/json; charset=utf-8", ERROR % ('"server-error"', -32600, "Session not found")),
+    "unknown method": ("application/json", ERROR % ("ID", -32601, "Method not found")),
+    "result": ("application/json", '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"wrong"}]}}'),
+}
+
+
+@pytest.mark.parametrize("form", UNKNOWN_SESSION.values(), ids=UNKNOWN_SESSION)
+def test_headers_are_sent_and_a_session_that_expires_is_renewed(form: tuple[str, str]) -> None:
+    with serve(unknown_session=form) as (url, log), McpServers({"s": McpServer(url=url, headers={"X-Who": "me"})}) as servers:
         assert call(servers, "who").text == "me"
         assert call(servers, "expire").text == "expire"
         assert call(servers, "who").text == "me", "the server has refused the call, so it can be made again"
         assert log == ["initialize", "who", "expire", "initialize", "who"]
+
+
+def test_an_error_that_sounds_like_an_expired_session_repeats_no_call() -> None:
+    """It was answered with status 200: the call may have run."""
+    with serve() as (url, log), McpServers({"s": McpServer(url=url)}) as servers:
+        assert call(servers, "terminated").text == "s: Session terminated"
+        assert log == ["initialize", "terminated"]
+
+
+def test_a_session_that_is_never_known_is_no_endless_loop() -> None:
+    with serve() as (url, log), McpServers({"s": McpServer(url=url)}) as servers:
+        assert call(servers, "forget").text == "s does not know the session that it has just opened. The call did not run."
+        assert log.count("forget") == 0
+        assert log.count("initialize") <= 3
+
+
+async def test_a_restarted_server_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference SDK's server, with sessions."""
+
+    async def initialize(session: Any) -> None:
+        await session.initialize()
+
+    monkeypatch.setattr("mcp.client.client.negotiate_auto", initialize)
+    async with AsyncExitStack() as stack:
+        async with serve_http(McpToolServer([add])) as url:
+            servers = await stack.enter_async_context(McpServers({"s": McpServer(url=url)}))
+            assert (await run(servers, "add", first=1, second=2)).text == "3"
+        async with serve_http(McpToolServer([add]), port=urlsplit(url).port or 0):
+            results = await asyncio.gather(*(run(servers, "add", first=1, second=number) for number in range(5)))
+            assert [result.text for result in results] == ["1", "2", "3", "4", "5"]
 
 
 def test_a_server_that_is_away_for_a_while() -> None:

@@ -29,6 +29,7 @@ log = getLogger("toolglot.mcp")
 _current_call: ContextVar[RemoteCall | None] = ContextVar("toolglot_mcp_call", default=None)
 _URL_ELICITATION_REQUIRED = -32042
 _CAUSE_SECONDS = 0.5
+_DRAIN_SECONDS = 2.0
 
 
 def first_error(error: BaseException) -> Exception:
@@ -53,6 +54,8 @@ class ServerCalls:
     def __init__(self, link: "Connection") -> None:
         self._link = link
         self._running: list[RemoteCall] = []
+        self._sent_count = 0
+        """Calls that wait for the server's answer."""
 
     async def elicit(self, context: Any, params: "mcp_types.ElicitRequestParams") -> "mcp_types.ElicitResult":
         from mcp_types import ElicitResult
@@ -91,7 +94,7 @@ class ServerCalls:
                 for attempt in (1, 2):
                     client = await self._get_client()
                     try:
-                        result = await client.call_tool(tool, arguments, progress_callback=call.report_progress)
+                        result = await self._send(client, call, tool, arguments)
                         return convert_result(result, call.notes)
                     except MCPError as e:
                         if not await self._may_repeat(e, client, is_repeatable) or attempt == 2:
@@ -107,6 +110,21 @@ class ServerCalls:
             raise ToolError(redact(message, self._link.server.secrets), code="mcp_error") from None
         finally:
             self._running.remove(call)
+
+    async def _send(
+        self, client: "Client", call: RemoteCall, tool: str, arguments: dict[str, Any]
+    ) -> "mcp_types.CallToolResult":
+        self._sent_count += 1
+        try:
+            return await client.call_tool(tool, arguments, progress_callback=call.report_progress)
+        finally:
+            self._sent_count -= 1
+
+    async def drain(self) -> None:
+        """Wait briefly for the answers to the calls that were sent: each learns by its own 404 that it did not run."""
+        deadline = self._link.thread.loop.time() + _DRAIN_SECONDS
+        while self._sent_count and self._link.thread.loop.time() < deadline:
+            await asyncio.sleep(0.01)
 
     async def _get_client(self) -> "Client":
         """Wait for the server; restart it if it has died."""
@@ -130,7 +148,7 @@ class ServerCalls:
         cause = failure_cause(error)
         if cause == "session":  # the server did not know it, so that nothing ran
             if self._link.client is client:  # otherwise another call noticed first
-                self._link.end(error.message)
+                self._link.end_session()
             return True
         if cause == "lost":
             return is_repeatable

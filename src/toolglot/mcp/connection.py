@@ -80,6 +80,7 @@ class Connection:
         self._tail = OutputTail(name)
         self.http_status = 0
         self.end_reason = ""
+        self.has_expired = False
         self._clock: asyncio.Timeout | None = None  # of the start
         self.calls = ServerCalls(self)
         self.expires_at = float("inf")
@@ -106,7 +107,7 @@ class Connection:
             self.wanted.clear()
             self.lost.clear()
             self.end_reason, self.http_status, ready_at = "", 0, None
-            self.is_unreachable = False
+            self.is_unreachable = self.has_expired = False
             self._set_state("connecting", self.status.error)
             try:
                 async with self._connect() as client:
@@ -225,6 +226,11 @@ class Connection:
         self.end_reason = self.end_reason or reason
         self.lost.set()
 
+    def end_session(self) -> None:
+        """End the connection because the server has forgotten its session."""
+        self.has_expired = True
+        self.end("its session has expired")
+
     def _note_status(self, status: int) -> None:
         self.http_status = status
 
@@ -270,6 +276,8 @@ class Connection:
             tasks.append(asyncio.create_task(self._listen(client)))
         try:
             await self.lost.wait()
+            if self.has_expired:
+                await self.calls.drain()
         finally:
             for task in tasks:
                 task.cancel()
@@ -286,7 +294,7 @@ class Connection:
                     await self._refresh(client)
             except Exception as e:
                 if isinstance(e, MCPError) and failure_cause(e.error) == "session":
-                    self.end(str(e))
+                    self.end_session()
                 self._log_lines += 1
                 level = WARNING if self._log_lines <= _MAX_LOG_LINES else DEBUG
                 log.log(level, "MCP server %s: its lists cannot be refreshed: %s", self.name, self._explain(e))
