@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from toolglot.builtin.programs import own_python
+from toolglot.programs import own_python, start_program
 
 __all__ = [
     "LIBRARY_VARIABLES",
@@ -83,9 +83,9 @@ def start_python_worker(
     """Start a Python that runs the function `worker` of a module, without our environment. Raises OSError."""
     start = f"import sys; sys.path += sys.argv[1:]; from {module} import worker; worker()"
     own_packages = (str(Path(__file__).parents[2]), str(Path(msgspec.__file__).parents[1]))
-    return subprocess.Popen(
+    return start_program(
         [own_python(), "-I", "-S", "-X", "utf8", "-c", start, *own_packages, *search_path],
-        cwd="/",
+        roots=(),  # our own Python is read-only for every tool
         env={name: os.environ[name] for name in LIBRARY_VARIABLES if name in os.environ},
         stdin=stdin,
         stdout=subprocess.PIPE,
@@ -129,8 +129,9 @@ def start_confined(program: str, arguments: list[str], root_fd: int, stderr: Bin
     def start() -> Process:
         system = ((path, READ | LIST | EXECUTE) for path in (*SYSTEM_PATHS, os.path.realpath(program)))
         apply_landlock([(root_fd, READ | LIST), *system], network=False)
-        return subprocess.Popen(
+        return start_program(
             [program, *arguments],
+            roots=(),  # it was found outside them, and is confined
             cwd=f"/proc/self/fd/{root_fd}",
             env={"LC_ALL": "C.UTF-8"},
             stdin=empty,

@@ -19,7 +19,6 @@ import msgspec
 
 from toolglot.builtin.files.confined_open import NOT_SUPPORTED
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.programs import find_program
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.builtin.web.browser import NO_SANDBOX_NOTE, BrowserUnavailable, can_sandbox, find_browser
 from toolglot.cli.config import hide_secrets
@@ -39,6 +38,7 @@ from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.catalog import FACADE_ALIASES, FACADE_MODULES
 from toolglot.jsontext import dumps_text, loads_object
 from toolglot.plugins import Plugin, describe_problems, list_plugins
+from toolglot.programs import find_program
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact

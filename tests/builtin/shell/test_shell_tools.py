@@ -326,7 +326,7 @@ class TestEnds:
         await kit.shell(command="true")
         before, groups = count_fds(), list_cgroups()
         with monkeypatch.context() as patched:
-            patched.setattr("toolglot.builtin.shell.session.subprocess", SimpleNamespace(Popen=refuse))
+            patched.setattr("toolglot.builtin.shell.session.start_program", refuse)
             for _ in range(10):
                 outcome = await kit.call("shell", {"command": "true", "background": background, "tty": tty})
                 assert text_of(outcome) == "the command could not be started: Argument list too long"

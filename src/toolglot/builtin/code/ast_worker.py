@@ -15,8 +15,8 @@ import msgspec
 
 from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_python_worker
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.programs import find_package
 from toolglot.errors import ToolError
+from toolglot.programs import find_package
 
 __all__ = [
     "METAVARIABLE",

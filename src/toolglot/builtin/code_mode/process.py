@@ -23,11 +23,11 @@ import msgspec
 
 from toolglot.builtin.child_process import LIBRARY_VARIABLES, SYSTEM_PATHS
 from toolglot.builtin.code_mode.worker import OUT_OF_MEMORY
-from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_package, find_program, own_program_paths, own_python
 from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, remove_cgroups, was_out_of_memory
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_level
 from toolglot.builtin.shell.seccomp import build_seccomp_filter
+from toolglot.programs import SYSTEM_DIRECTORIES, find_package, find_program, own_program_paths, own_python, start_program
 
 __all__ = [
     "LANGUAGES",
@@ -202,9 +202,9 @@ class ScriptProcess:
                     options += ["--ro-bind-try", path, path]
                 argv = [_find_bubblewrap(), *options, "--seccomp", str(filter_fd), "--", *argv]
             with self._lock:
-                process = self._process = subprocess.Popen(
+                process = self._process = start_program(
                     enter_limits(cgroups, argv) if cgroups else argv,
-                    cwd="/",
+                    roots=(),  # the system's programs and our own
                     env={name: os.environ[name] for name in LIBRARY_VARIABLES if name in os.environ},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.programs import own_program_paths
+from toolglot.programs import own_program_paths
 from toolglot.user_dirs import own_paths
 
 __all__ = ["MAX_CHILDREN", "ClosedPaths", "find_closed_paths", "fold_name", "list_names", "narrow_root", "pin_parents"]

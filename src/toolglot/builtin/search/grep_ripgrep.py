@@ -17,7 +17,6 @@ from typing import BinaryIO
 import msgspec
 
 from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_confined
-from toolglot.builtin.programs import find_programs
 from toolglot.builtin.search.globs import GlobFilter, to_byte_key
 from toolglot.builtin.search.grep_query import (
     MAX_LINE_MATCHES,
@@ -41,6 +40,7 @@ from toolglot.builtin.search.walk import (
 )
 from toolglot.builtin.shell.sandbox import landlock_version
 from toolglot.builtin.tool_state import ToolState
+from toolglot.programs import find_programs
 
 __all__ = ["find_ripgrep", "search_with_ripgrep"]
 

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.programs import find_program, is_outside
 from toolglot.builtin.shell.environment import safe_environment
+from toolglot.programs import find_program, is_outside, run_program, safe_search_path
 from toolglot.redact import redact
 
 __all__ = [
@@ -234,14 +234,14 @@ def write_git_config(scratch: Path, roots: Sequence[Root]) -> None:
     variables = {name: os.environ[name] for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL") if name in os.environ}
     git = find_program("git", roots)
     with suppress(OSError, subprocess.SubprocessError):
-        listing = subprocess.run(
+        listing = run_program(
             [git, "config", "--global", "--includes", "--null", "--list"],
-            cwd=roots[0].path,
-            env={**safe_environment(), **variables},
+            roots=roots,
+            cwd=str(roots[0].path),
+            env={**safe_environment(), **variables, "PATH": safe_search_path(roots)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_GIT_TIMEOUT,
-            check=False,
         )
         lines: list[str] = []
         for setting in listing.stdout.decode(errors="replace").split("\0"):

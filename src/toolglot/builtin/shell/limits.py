@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from toolglot.programs import run_program
+
 __all__ = [
     "CommandLimits",
     "DiskWatch",
@@ -151,7 +153,9 @@ def _can_use(parent: Path, files: Sequence[str]) -> bool:
         return False
     try:
         entering = ["/bin/sh", "-c", 'echo $$ >"$0"', str(trial / "cgroup.procs")]
-        return (trial / files[0]).exists() and subprocess.run(entering, check=False, stderr=subprocess.DEVNULL).returncode == 0
+        if not (trial / files[0]).exists():
+            return False
+        return run_program(entering, roots=(), env={}, stderr=subprocess.DEVNULL).returncode == 0
     finally:
         remove_cgroups([trial])
 
@@ -221,6 +225,7 @@ class DiskWatch:
 def tmpfs_size(bubblewrap: str) -> tuple[str, ...]:
     """Return the options of this bwrap that limit the next directory in memory: to an eighth of the machine's."""
     with suppress(OSError, subprocess.SubprocessError):
-        if b"--size" in subprocess.run([bubblewrap, "--help"], capture_output=True, timeout=5, check=False).stdout:  # since 0.7
+        usage = run_program([bubblewrap, "--help"], roots=(), env={}, capture_output=True, timeout=5).stdout
+        if b"--size" in usage:  # since 0.7
             return "--size", str(_machine_memory() // 8)
     return ()

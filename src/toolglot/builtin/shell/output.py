@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from toolglot.base_errors import invalid_argument
-from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program
 from toolglot.errors import ToolError
+from toolglot.programs import SYSTEM_DIRECTORIES, find_program, run_program
 
 __all__ = ["Excerpt", "OutputBuffer", "OutputLimit", "filter_lines", "make_excerpt", "to_plain_text"]
 
@@ -62,12 +62,12 @@ def filter_lines(text: str, pattern: str) -> str:
     if "\0" in pattern or len(pattern) > 1000:
         raise invalid_argument("filter", "contains a NUL byte or is longer than 1000 characters")
     try:
-        process = subprocess.run(
+        process = run_program(
             [program, "-aE", "-e", pattern],
             input=text.encode("utf-8", "replace"),
             capture_output=True,
             timeout=_FILTER_TIMEOUT,
-            check=False,
+            roots=(),  # a program of the system
             env={"LC_ALL": "C.UTF-8"},
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):

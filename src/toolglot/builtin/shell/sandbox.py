@@ -27,12 +27,12 @@ from msgspec.structs import replace
 
 from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly, open_beneath
 from toolglot.builtin.files.workspace import Root
-from toolglot.builtin.programs import SYSTEM_DIRECTORIES, find_program, own_python
 from toolglot.builtin.shell.environment import OFFLINE_VARIABLES, safe_environment
 from toolglot.builtin.shell.home import find_hidden_paths, find_visible_paths, private_settings
 from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, tmpfs_size, ulimit_prelude
 from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, MACHINES, METADATA_CALLS, build_seccomp_filter
 from toolglot.errors import ToolError
+from toolglot.programs import SYSTEM_DIRECTORIES, find_program, own_python
 
 __all__ = [
     "Confinement",

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from toolglot.builtin.files.workspace import Root
-from toolglot.builtin.programs import find_program, find_programs
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import describe_limits, remove_cgroups
 from toolglot.builtin.shell.sandbox import (
@@ -28,6 +27,7 @@ from toolglot.builtin.shell.sandbox import (
 )
 from toolglot.builtin.shell.seccomp import MACHINES
 from toolglot.errors import ToolError
+from toolglot.programs import find_program, find_programs, run_program
 
 __all__ = ["SandboxProbe", "describe_sandbox", "describe_weakness", "probe_level", "probe_sandbox"]
 
@@ -96,15 +96,14 @@ def _run_canary(level: SandboxLevel, bubblewrap: str) -> str:
         with ExitStack() as stack:
             launch = prepare_launch(confinement, Program(argv=argv, cwd=work), stack, stack)
             stack.callback(remove_cgroups, launch.cgroups)
-            process = subprocess.run(
+            process = run_program(
                 launch.argv,
+                roots=confinement.roots,
                 env=safe_environment(),
-                cwd="/",
                 pass_fds=launch.pass_fds,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_CANARY_TIMEOUT,
-                check=False,
             )
         words = process.stdout.decode(errors="replace").split()
         error = process.stderr.decode(errors="replace").strip().partition("\n")[0]

@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.programs import own_python
 from toolglot.builtin.shell.manager import ShellManager, ShellOptions
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot
 from toolglot.builtin.shell.sandbox import SandboxLevel
@@ -17,6 +16,7 @@ from toolglot.builtin.shell.server_worker import PLAN_VARIABLE, ServerPlan
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import UsageError
 from toolglot.mcp.servers import McpServer
+from toolglot.programs import own_python
 
 __all__ = ["ServerSandbox"]
 

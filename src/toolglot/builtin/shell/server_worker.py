@@ -8,7 +8,6 @@ supervisor ends the server when its control pipe is closed.
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import remove_cgroups
 from toolglot.builtin.shell.sandbox import Confinement, Program, build_program_argv, kill_tree, prepare_launch
 from toolglot.errors import ToolError
+from toolglot.programs import start_program
 
 __all__ = ["PLAN_VARIABLE", "ServerPlan", "worker"]
 
@@ -54,8 +54,12 @@ def worker() -> None:
                 if launch.unmounted:
                     raise ToolError(f"{launch.unmounted[0]} changed while the sandbox was made: start the server again")
                 # A session of its own: the supervisor has to survive what is sent to our process group, and end the server.
-                process = subprocess.Popen(
-                    launch.argv, env=safe_environment(), cwd="/", pass_fds=launch.pass_fds, start_new_session=True
+                process = start_program(
+                    launch.argv,
+                    roots=confinement.roots,
+                    env=safe_environment(),
+                    pass_fds=launch.pass_fds,
+                    start_new_session=True,
                 )
         except (OSError, ToolError) as e:
             sys.exit(f"the server could not be run in its sandbox: {e}")

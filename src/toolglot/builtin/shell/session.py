@@ -38,6 +38,7 @@ from toolglot.builtin.shell.sandbox import (
     prepare_launch,
 )
 from toolglot.errors import ToolError
+from toolglot.programs import start_program
 
 __all__ = ["EndReason", "ShellSession", "signal_from_exit_code"]
 
@@ -248,10 +249,10 @@ class ShellSession:
             # The sandbox is prepared in this thread: bubblewrap dies with the thread that started it.
             self._launch = prepare_launch(confinement, program, self._ours, theirs)
             self.snapshots = tuple(snapshot.without_mounts(self._launch.unmounted) for snapshot in self.snapshots)
-            process = subprocess.Popen(
+            process = start_program(
                 self._launch.argv,
+                roots=confinement.roots,
                 env=safe_environment(),  # for the program that makes the sandbox; a model's variables are in its arguments
-                cwd="/",
                 pass_fds=self._launch.pass_fds,
                 stdin=stdin,
                 stdout=output,

@@ -22,12 +22,12 @@ from msgspec.structs import replace
 
 from toolglot.builtin.child_process import measure_memory
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.programs import find_package, find_program, is_outside, safe_search_path
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.page_text import clean_text
 from toolglot.builtin.web.pages import LoadedPage
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
 from toolglot.errors import ToolError
+from toolglot.programs import find_package, find_program, is_outside, safe_search_path
 from toolglot.web_address import parse_site
 
 if TYPE_CHECKING:

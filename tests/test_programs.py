@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from user_kit import USERS, become, find_python, user_id
+from tests.builtin.user_kit import USERS, become, find_python, user_id
 
 import toolglot
 from toolglot.builtin.files.roots import Root
-from toolglot.builtin.programs import find_package, find_program, find_programs, is_outside, safe_search_path
+from toolglot.programs import find_package, find_program, find_programs, is_outside, safe_search_path
 
 HERE = Path(__file__).parent
 # What our tools, or the programs that they start, would start by name.
