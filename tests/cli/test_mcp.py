@@ -27,8 +27,9 @@ def write_servers(home: Path, name: str = "mcp.json", **entries: dict[str, Any])
     """Write a file with a server that works, and others."""
     # Not that of a virtual environment: a checkout in /tmp is hidden in the sandbox.
     python = getattr(sys, "_base_executable", sys.executable)
-    local = {"command": python, "args": [str(home / "server.py"), "${workspaceFolder}"]}
-    (home / "server.py").write_bytes(SERVER.read_bytes())
+    script = (home if name == ".mcp.json" else Path.home()) / "server.py"  # the user's own servers are not in the workspace
+    local = {"command": python, "args": [str(script), "${workspaceFolder}"]}
+    script.write_bytes(SERVER.read_bytes())
     (home / name).write_text(json.dumps({"mcpServers": {"local": local, **entries}}))
     return str(home / name)
 

@@ -408,7 +408,7 @@ class TestVariables:
 def test_servers_in_python(home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "servers.json"
     file.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "${NOT_SET_AT_ALL}"}, "c": 5}}')
-    assert load_servers(file) == {"a": McpServer(command="x", cwd=str(Path.cwd()), sandbox=False)}
+    assert load_servers(file) == {"a": McpServer(command="x", sandbox=False)}
     assert "needs the variable NOT_SET_AT_ALL" in caplog.text
     assert "c must be an object" in caplog.text
     home.read('[mcp.servers.u]\nurl = "https://x"')

@@ -241,7 +241,7 @@ class EditorAgent:
     async def _open(self, info: SessionInfo, options: dict[str, Any], saved: bytes | None = None) -> EditorSession:
         """Open a session, new or with a saved conversation. Raises UsageError, MalformedData, SignInRequired."""
         session = EditorSession(info, self._editor, self._store)
-        servers, problems = read_servers(options.get("mcp_servers") or (), info.cwd)
+        servers, problems = read_servers(options.get("mcp_servers") or ())
         if options.get("additional_directories"):
             problems.append("additional directories are not supported: set builtin.read or builtin.write in the configuration")
         for problem in problems:

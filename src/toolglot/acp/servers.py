@@ -12,7 +12,7 @@ __all__ = ["EditorServer", "read_servers"]
 EditorServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 
-def read_servers(servers: Iterable[EditorServer], cwd: str) -> tuple[dict[str, McpServer], list[str]]:
+def read_servers(servers: Iterable[EditorServer]) -> tuple[dict[str, McpServer], list[str]]:
     """Return an editor's servers by name, and a sentence for each that cannot be used."""
     usable: dict[str, McpServer] = {}
     problems: list[str] = []
@@ -21,7 +21,7 @@ def read_servers(servers: Iterable[EditorServer], cwd: str) -> tuple[dict[str, M
             match server:
                 case McpServerStdio():
                     env = {variable.name: variable.value for variable in server.env}
-                    usable[server.name] = McpServer(command=server.command, args=tuple(server.args), env=env, cwd=cwd)
+                    usable[server.name] = McpServer(command=server.command, args=tuple(server.args), env=env)
                 case HttpMcpServer():
                     headers = {header.name: header.value for header in server.headers}
                     usable[server.name] = McpServer(url=server.url, headers=headers)

@@ -12,6 +12,7 @@ from toolglot.config.mcp_files import ServerInput
 from toolglot.config.mcp_servers import AskInput, ServerCatalog, ServerEntry, remember_secrets
 from toolglot.config.settings import Settings
 from toolglot.errors import UnknownName, UsageError
+from toolglot.mcp.launch import prepare_server
 from toolglot.mcp.servers import McpServer
 from toolglot.textutil import pluralize
 
@@ -49,9 +50,14 @@ class CliServers:
         """Notifies the user of changes and sign-ins; called from any thread."""
         self.problems: dict[str, str] = {}
         self._told: set[str] = set()
-        servers = dict(extra or {})
-        for server in servers.values():
+        self._notes = [*catalog.notes]
+        servers: dict[str, McpServer] = {}
+        for name, server in (extra or {}).items():
             remember_secrets(server.env, server.headers)
+            servers[name], use = catalog.confine(server, root.absolute())
+            self._notes += (
+                [f"the MCP server {name} runs in the sandbox: {use} is in the workspace, which is not trusted"] if use else []
+            )
         wanted = None if only is None else set(only)
         entries = [entry for entry in catalog.servers if entry.name not in servers and (wanted is None or entry.name in wanted)]
         for entry in entries:
@@ -72,13 +78,19 @@ class CliServers:
             try:
                 self.client = client.McpServers(
                     servers,
-                    launch=self.sandbox,
+                    launch=self._launch,
                     on_change=lambda text: self.notify(f"MCP server {text}") if wanted is None else None,
                     sign_in=self._show_sign_in if has_user or _is_at_terminal() else None,
                 )
                 self.client.start()
             except UsageError as e:  # the package is missing; everything else must still work
                 self.problems |= {name: str(e) for name, server in servers.items() if server.enabled}
+
+    def _launch(self, name: str, server: McpServer) -> McpServer:
+        """Return what to start instead of a server, each time that it starts. Raises UsageError."""
+        if server.sandbox and self.sandbox is not None:
+            return self.sandbox(name, server)
+        return prepare_server(name, server, self.catalog.workspace)
 
     @classmethod
     def open(
@@ -124,7 +136,7 @@ class CliServers:
 
     def list_notices(self) -> list[str]:
         """Return notes for the user, each only once; failures are reported when they happen."""
-        notes = [*self.catalog.notes, *self.problems.values()]
+        notes = [*self._notes, *self.problems.values()]
         for status in self.status():
             if status.problems:
                 count = pluralize(len(status.problems), "tool")

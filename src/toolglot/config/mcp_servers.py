@@ -3,7 +3,8 @@
 Servers come from `--mcp-config` files, the settings `[mcp.servers.NAME]`, and the project's files, in this order: if two have
 the same name, the first is used, and the user is notified. Settings without a command or a url override those of a server in a
 project's file. A project's servers are used only if its directory is trusted, and run in the same sandbox as commands unless
-the user configures otherwise. Variables are expanded when a server is started, so that nothing else ever sees their values.
+the user configures otherwise. So does a server of the user that runs in the workspace, unless that is trusted. Variables are
+expanded when a server is started, so that nothing else ever sees their values.
 """
 
 import os
@@ -19,11 +20,14 @@ from msgspec.structs import asdict, replace
 
 from toolglot.config.layers import PROJECT_FILE, Configuration, list_project_directories, read_configuration
 from toolglot.config.mcp_files import PROJECT_FILES, ServerFile, ServerInput, read_env_file, read_server_file
+from toolglot.config.server_code import list_code_paths, list_relied_paths
 from toolglot.config.settings import ServerSettings
 from toolglot.config.trust import is_trusted
 from toolglot.engine.signin.environment import KEY_VARIABLES, read_key_variable, remember_key
 from toolglot.errors import UsageError
+from toolglot.mcp.launch import server_directory
 from toolglot.mcp.servers import McpOAuth, McpServer
+from toolglot.programs import WorkspaceDirectory, is_startable
 from toolglot.redact import redact
 from toolglot.user_dirs import config_file
 
@@ -46,6 +50,10 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The file that defines it."""
     directory: Path
     """The workspace directory of the file, to which its paths are relative."""
+    workspace: tuple[WorkspaceDirectory, ...] = ()
+    """The directories with files of the project, or that tools may write to."""
+    is_workspace_trusted: bool | None = None
+    """Whether the user trusts them; None: as decided for each."""
     is_project: bool = False
     """It is defined, or changed, by a project's file."""
     is_setting: bool = False
@@ -60,7 +68,54 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_sandboxed(self) -> bool:
         """Whether it runs in the same sandbox as commands."""
-        return bool(self.settings.command) and (self.is_project if self.settings.sandbox is None else self.settings.sandbox)
+        if not self.settings.command:
+            return False
+        if self.settings.sandbox is not None:
+            return self.settings.sandbox
+        return self.is_project or bool(self.find_workspace_use()[0])
+
+    def find_workspace_use(self, expand: Callable[[str], str] | None = None) -> tuple[str, Path]:
+        """Return what a server would run or load from a workspace that is not trusted, in words, and the directory to trust."""
+        expand = expand or _Expander(self, None).expand_known
+        env_file = self._join(expand(self.env_file)) if self.env_file else None
+        for description, path in list_code_paths(self._expand(expand), env_file, self.directory):
+            if is_startable(os.path.abspath(path), self.workspace) or self._is_trusted(path):
+                continue
+            real = Path(os.path.realpath(path))
+            directories = (root.path for root in self.workspace if real.is_relative_to(os.path.realpath(root.path)))
+            return description, next(directories, real)
+        return "", self.directory
+
+    def _expand(self, expand: Callable[[str], str]) -> ServerSettings:
+        """Return the settings that say what is started, with their variables replaced."""
+        settings = self.settings
+        return replace(
+            settings,
+            command=os.path.expanduser(expand(settings.command)),
+            args=tuple(map(expand, settings.args)),
+            env={name: expand(value) for name, value in settings.env.items()},
+            cwd=None if settings.cwd is None else os.path.expanduser(expand(settings.cwd)),
+        )
+
+    def _is_trusted(self, path: Path) -> bool:
+        return is_trusted(path) if self.is_workspace_trusted is None else self.is_workspace_trusted
+
+    def _join(self, path: str) -> Path:
+        return self.directory / os.path.expanduser(path)
+
+    def describe_directory(self) -> str:
+        """Return the directory in which its program runs, for display; "" for a URL."""
+        if not self.settings.command:
+            return ""
+        directory = self._resolve_directory(self._expand(_Expander(self, None).expand_known))
+        return directory or str(server_directory(self.name, self.workspace))
+
+    def _resolve_directory(self, settings: ServerSettings) -> str | None:
+        """Return the directory in which its program starts; None: one of its own, outside the workspace."""
+        is_in_workspace = self.is_project or self.is_sandboxed
+        if not settings.command or (settings.cwd is None and not is_in_workspace):
+            return None
+        return os.path.abspath(self._join(settings.cwd or ""))
 
     @property
     def target(self) -> str:
@@ -85,8 +140,15 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         if self.problem:
             raise UsageError(self.problem)
         expand = _Expander(self, ask).expand
-        settings = self.settings
-        env = {name: expand(value) for name, value in settings.env.items()}
+        settings, is_sandboxed = self._expand(expand), self.is_sandboxed
+        if settings.command and not self.is_project and not is_sandboxed:
+            use, place = self.find_workspace_use(expand)
+            if use:  # although `sandbox = false`, or because of what `ask` answered
+                raise UsageError(
+                    f"the MCP server {self.name} was not started: {use} is in the workspace, which is not trusted; "
+                    f"run toolglot trust {shlex.quote(str(place))}, or set sandbox = true for it"
+                )
+        env = settings.env
         if self.env_file:
             path = self.directory / os.path.expanduser(expand(self.env_file))
             try:
@@ -99,13 +161,11 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         oauth = replace(settings.oauth, **{n: expand(getattr(settings.oauth, n)) for n in ("client_id", "client_secret")})
         values: dict[str, Any] = {
             **asdict(settings),
-            "command": os.path.expanduser(expand(settings.command)),
-            "args": tuple(map(expand, settings.args)),
             "env": env,
-            "cwd": str(self.directory / os.path.expanduser(expand(settings.cwd or ""))) if settings.command else None,
+            "cwd": self._resolve_directory(settings),
             "url": expand(settings.url),
             "headers": headers,
-            "sandbox": self.is_sandboxed,
+            "sandbox": is_sandboxed,
             # The declarations of a project's server about its tools are not trusted.
             "approve": True if self.is_project and settings.approve is None else settings.approve,
             "oauth": None if oauth == McpOAuth() else oauth,
@@ -123,10 +183,22 @@ class ServerCatalog(msgspec.Struct, frozen=True, kw_only=True):
     withheld: tuple[ServerEntry, ...] = ()
     """Servers in the files of an untrusted project."""
     notes: tuple[str, ...] = ()
+    workspace: tuple[WorkspaceDirectory, ...] = ()
+    """The directories with files of the project, or that tools may write to."""
 
     def find(self, name: str) -> ServerEntry | None:
         """Return a server by name, trusted or not."""
         return next((entry for entry in (*self.servers, *self.withheld) if entry.name == name), None)
+
+    def confine(self, server: McpServer, directory: Path) -> tuple[McpServer, str]:
+        """Return a server that is not configured here but by an editor, in the sandbox if need be, and why it is there.
+
+        `directory`: the directory of the session.
+        """
+        for description, path in list_code_paths(server, None, directory) if server.command else ():
+            if not is_startable(os.path.abspath(path), self.workspace) and not is_trusted(path):
+                return replace(server, sandbox=True, cwd=str(directory)), description
+        return server, ""
 
 
 def find_servers(
@@ -173,7 +245,44 @@ def find_servers(
             continue
         env, headers = {**entry.settings.env, **overlay.env}, {**entry.settings.headers, **overlay.headers}
         table[name] = replace(entry, settings=replace(entry.settings, **{**changes, "env": env, "headers": headers}))
-    return ServerCatalog(servers=tuple(found.values()), withheld=tuple(withheld.values()), notes=tuple(notes))
+    areas = _find_workspace(configuration, workspace)
+    servers, others = (
+        tuple(replace(entry, workspace=areas, is_workspace_trusted=trusted) for entry in table.values())
+        for table in (found, withheld)
+    )
+    notes += (note for entry in servers if entry.settings.enabled for note in _describe_workspace_use(entry))
+    return ServerCatalog(servers=servers, withheld=others, notes=tuple(notes), workspace=areas)
+
+
+def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[WorkspaceDirectory, ...]:
+    """Return the directories with files of the project, or that tools may write to."""
+    own = configuration.settings.builtin
+    others = (Path(path).expanduser().absolute() for path in (own.root or workspace, *own.write))
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    # Above the current directory, the repository counts, but the user's home directory is nobody else's project.
+    project = (path for path in list_project_directories(workspace)[-1:] if not home.is_relative_to(os.path.realpath(path)))
+    return tuple(map(WorkspaceDirectory, dict.fromkeys((workspace, *others, *project))))
+
+
+def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:
+    """Yield what the user has to know about a server that uses the workspace, or used to start in it."""
+    if entry.is_project or not entry.settings.command:
+        return
+    use, place = entry.find_workspace_use()
+    if use and entry.settings.sandbox is None:
+        yield (
+            f"the MCP server {entry.name} runs in the sandbox: {use} is in the workspace, which is not trusted "
+            f"(run `toolglot trust {shlex.quote(str(place))}` to run it with your permissions)"
+        )
+    if (
+        entry.settings.cwd is None
+        and not entry.is_sandboxed
+        and (words := [*list_relied_paths(entry.settings, entry.directory)])
+    ):
+        yield (
+            f"the MCP server {entry.name} does not start in the workspace, so {words[0]!r} is not looked for there: "
+            f'if it should be, set cwd = "${{workspaceFolder}}" for it'
+        )
 
 
 def _read_settings(configuration: Configuration, workspace: Path) -> Iterable[ServerEntry]:
@@ -271,6 +380,16 @@ class _Expander:
     def expand(self, text: str) -> str:
         """Replace the variables in a text by their values. Raises UsageError."""
         return _VARIABLE.sub(lambda match: match[0][1:] if match[0].startswith("$$") else self._find(match[1]), text)
+
+    def expand_known(self, text: str) -> str:
+        """Replace the variables that can be replaced without asking; the others become nothing."""
+
+        def replace_match(match: re.Match[str]) -> str:
+            with suppress(UsageError):
+                return match[0][1:] if match[0].startswith("$$") else self._find(match[1])
+            return ""
+
+        return _VARIABLE.sub(replace_match, text)
 
     def _find(self, word: str) -> str:
         if word in self.places:

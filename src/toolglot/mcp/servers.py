@@ -41,7 +41,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     """Environment variables for the program, in addition to a few harmless ones such as PATH; your keys are not passed on."""
     cwd: str | None = None
-    """The directory in which the program starts; unset: the current directory."""
+    """The directory in which the program starts; unset: a private one that is never in the workspace."""
     url: str = ""
     """The URL of a running server (Streamable HTTP)."""
     headers: dict[str, str] = {}

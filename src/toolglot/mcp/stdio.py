@@ -18,6 +18,7 @@ import anyio
 
 from toolglot.errors import UsageError
 from toolglot.mcp.answers import find_answered_id, read_messages, report_overlong
+from toolglot.mcp.launch import prepare_server
 from toolglot.mcp.servers import McpServer
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class OutputTail:
     """A server's output other than messages: its stderr, and anything else it prints. The last line is kept."""
 
     def __init__(self, name: str) -> None:
-        self._name, self._error, self._output = name, "", ""
+        self.name, self._error, self._output = name, "", ""
         self._thread: threading.Thread | None = None
 
     def add(self, line: bytes, *, is_error: bool = False) -> None:
@@ -51,7 +52,7 @@ class OutputTail:
                 self._error = text
             else:
                 self._output = text
-            log.debug("MCP server %s: %s", self._name, text)
+            log.debug("MCP server %s: %s", self.name, text)
 
     @property
     def last_line(self) -> str:
@@ -71,7 +72,7 @@ class OutputTail:
                     rest = rest[:_CHUNK]
                 self.add(rest, is_error=True)
 
-        self._thread = threading.Thread(target=read, name=f"toolglot-mcp-{self._name}", daemon=True)
+        self._thread = threading.Thread(target=read, name=f"toolglot-mcp-{self.name}", daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
@@ -184,6 +185,8 @@ class _LineReader:
 async def _start_process(server: McpServer, tail: OutputTail) -> Any:
     from mcp.client.stdio import get_default_environment
 
+    if not server.sandbox:  # otherwise the program is ours, which makes the sandbox
+        server = await anyio.to_thread.run_sync(prepare_server, tail.name, server)
     more = {name: os.environ[name] for name in _MORE_VARIABLES if name in os.environ}
     env = {**get_default_environment(), **more, **server.env}
     read_end, write_end = os.pipe()
