@@ -1,5 +1,6 @@
 """Programs that we start: never one that a tool could have written, whatever PATH says."""
 
+import ast
 import json
 import os
 import shutil
@@ -16,7 +17,17 @@ from tests.builtin.user_kit import USERS, become, find_python, user_id
 
 import toolglot
 from toolglot.builtin.files.roots import Root
-from toolglot.programs import find_package, find_program, find_programs, is_outside, safe_search_path
+from toolglot.programs import (
+    find_package,
+    find_program,
+    find_programs,
+    is_outside,
+    is_startable,
+    run_program,
+    safe_programs,
+    safe_search_path,
+    start_program,
+)
 
 HERE = Path(__file__).parent
 # What our tools, or the programs that they start, would start by name.
@@ -213,3 +224,156 @@ def test_links_through_the_workspace_do_not_count(tmp_path: Path, monkeypatch: p
     assert find_program("tool", [Root(root, writable=False)]) == str(root / "bin/tool")  # nobody can write there
     assert find_program("tool", [Root(Path("/"))]) == ""
     assert not is_outside(str(tmp_path / "links/loop"), [Root(root)])
+
+
+# ---- one rule for every program
+
+# What starts a program, in Python's library and in the packages that we use.
+STARTERS = {
+    "subprocess": {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},
+    "os": {
+        "system",
+        "popen",
+        "fork",
+        "forkpty",
+        "posix_spawn",
+        "posix_spawnp",
+        "startfile",
+        "execve",
+        "execv",
+        "execvp",
+        "execvpe",
+    }
+    | {f"{kind}{end}" for kind in ("exec", "spawn") for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")},
+    "pty": {"spawn", "fork"},
+    "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
+    "anyio": {"open_process", "run_process"},
+    "shutil": {"which"},
+    "webbrowser": {"open", "open_new", "open_new_tab", "get"},
+    "click": {"edit", "launch", "echo_via_pager"},
+    "multiprocessing": {"Process", "Pool", "get_context"},
+}
+# These may be imported, or be methods of anything.
+STARTER_NAMES = {
+    *("ProcessPoolExecutor", "subprocess_exec", "subprocess_shell", "create_windows_process", "find_library"),
+    *("async_playwright", "sync_playwright", "enable_open_in_editor", "DefaultAzureCredential"),
+}
+# Who may, and why nobody else needs to.
+ALLOWED = {
+    "toolglot.programs": {"subprocess.Popen", "subprocess.run", "shutil.which"},  # the rule
+    "toolglot.mcp.launch": {"shutil.which"},  # only to say why a program is not started
+    "toolglot.mcp.stdio": {"anyio.open_process", "create_windows_process"},  # what `prepare_server` has found
+    "toolglot.builtin.shell.supervisor": {"os.fork", "os.execve"},  # a program of its own, which becomes the command
+    "toolglot.builtin.web.browser": {"async_playwright"},  # the driver of a package outside the workspace
+    "toolglot.engine.signin.entra": {"DefaultAzureCredential"},  # in `safe_programs`
+    "toolglot.cli.chat.input": {"enable_open_in_editor"},  # with `open_in_editor` instead of the package's
+}
+
+
+def list_starters(source: str) -> set[str]:
+    """Return what a module names that starts programs, whether or not it calls it."""
+    tree, found, modules = ast.parse(source), set[str](), dict[str, str]()
+    # `subprocess.Popen[bytes]` is a type.
+    types = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                modules |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in names}
+            case ast.ImportFrom(module=module, names=names):
+                found |= {f"{module}.{alias.name}" for alias in names if alias.name in STARTERS.get(module or "", ())}
+                found |= {alias.name for alias in names if alias.name in STARTER_NAMES}
+            case _:
+                pass
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if id(node) not in types:
+                found |= {f"{modules[name]}.{attribute}"} if attribute in STARTERS.get(modules.get(name, ""), ()) else set()
+                found |= {attribute} & STARTER_NAMES
+            case ast.Attribute(attr=attribute) if attribute in STARTER_NAMES:
+                found.add(attribute)
+            case ast.keyword(arg=str(argument)) if argument in STARTER_NAMES:
+                found.add(argument)
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id=name), ast.Constant(value=str(attribute)), *_]):
+                found |= {f"{modules[name]}.{attribute}"} if attribute in STARTERS.get(modules.get(name, ""), ()) else set()
+            case _:
+                pass
+    return found
+
+
+def test_every_place_that_starts_a_program_is_known() -> None:
+    """A new one calls `start_program` or `run_program`; whoever cannot is listed in ALLOWED, with the reason."""
+    package = Path(toolglot.__file__).parent
+    found: dict[str, set[str]] = {}
+    for file in sorted(package.rglob("*.py")):
+        if starters := list_starters(file.read_text(encoding="utf-8")):
+            module = ".".join(file.relative_to(package.parent).with_suffix("").parts)
+            found[module] = starters
+    assert found == ALLOWED
+
+
+@pytest.mark.parametrize(("source", "expected"), [
+    ("import subprocess\nsubprocess.Popen(['x'])", {"subprocess.Popen"}),
+    ("import subprocess as s\nrun = s.run", {"subprocess.run"}),
+    ("from subprocess import check_output as x", {"subprocess.check_output"}),
+    ("import os\nos.execvp('x', [])", {"os.execvp"}),
+    ("import asyncio\nasyncio.create_subprocess_exec('x')", {"asyncio.create_subprocess_exec"}),
+    ("loop.subprocess_exec(None)", {"subprocess_exec"}),
+    ("import os\ngetattr(os, 'system')('x')", {"os.system"}),
+    ("import subprocess\nPIPE = subprocess.PIPE\nmodule.run()", set[str]()),
+])  # fmt: skip
+def test_the_test_finds_what_starts_programs(source: str, expected: set[str]) -> None:
+    assert list_starters(source) == expected
+
+
+def test_a_program_of_the_workspace_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, roots = tmp_path / "escaped", [Root(tmp_path / "work")]
+    for path in (tmp_path / "work/tool", tmp_path / "good/tool"):
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\necho {path.parent.name} >> {trace}\n")
+        path.chmod(0o755)
+    (tmp_path / "link").symlink_to("work/tool")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'work'}:{os.environ['PATH']}")
+    for start in (start_program, run_program):
+        for path in ("tool", "./tool", "", str(tmp_path / "work/tool"), str(tmp_path / "link")):
+            with pytest.raises(OSError, match="workspace"):
+                start([path], roots=roots, env={})
+    assert run_program([str(tmp_path / "good/tool")], roots=roots, env={}).returncode == 0
+    assert trace.read_text() == "good\n"
+
+
+def test_what_no_tool_can_change_may_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home directory as the workspace: what begins with a dot is closed to tools there. Our own Python is, everywhere."""
+    home, packages = tmp_path / "home", tmp_path / "home/a/.venv"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("toolglot.programs.own_program_paths", lambda: (packages, home))
+    for name in (".local/bin", "bin", "a/.venv/bin", "a/bin", ".config/project/bin"):
+        (home / name).mkdir(parents=True)
+        (home / name / "tool").touch(mode=0o755)
+    (home / ".local/bin/link").symlink_to("../../bin/tool")
+    (home / "bin/link").symlink_to("../.local/bin/tool")
+    roots = [Root(home), Root(home / ".config/project")]
+    paths = (".local/bin/tool", "a/.venv/bin/tool", "bin/tool", "a/bin/tool", ".config/project/bin/tool", ".local/bin/link")
+    assert [is_startable(str(home / path), roots) for path in (*paths, "bin/link", "a/../.local/bin/tool")] == [
+        *(True, True, False, False, False, False),
+        *(False, True),
+    ]
+    assert [is_startable(str(home / path), [Root(home), Root(tmp_path)]) for path in paths[:3]] == [True, True, False]
+    assert not any(is_outside(str(home / path), roots) for path in paths)
+    assert safe_search_path(roots, f"{home}/bin:{home}/.local/bin::bin:/usr/bin") == f"{home}/.local/bin:/usr/bin"
+
+
+def test_packages_that_start_programs_find_none_of_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    path = f"{tmp_path}/bin:.::bin:{tmp_path}/sub/.venv/bin:/usr/bin:/bin"
+    monkeypatch.setenv("PATH", path)
+    with safe_programs():
+        with safe_programs():
+            assert os.environ["PATH"] == "/usr/bin:/bin"
+        assert os.environ["PATH"] == "/usr/bin:/bin"
+    assert os.environ["PATH"] == path
+    with safe_programs():
+        os.environ["PATH"] = "/changed"
+    assert os.environ["PATH"] == "/changed"

@@ -12,10 +12,12 @@ import shutil
 import site
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -24,6 +26,7 @@ __all__ = [
     "SYSTEM_DIRECTORIES",
     "ProgramRoot",
     "WorkspaceDirectory",
+    "current_workspace",
     "find_package",
     "find_program",
     "find_programs",
@@ -32,6 +35,7 @@ __all__ = [
     "own_program_paths",
     "own_python",
     "run_program",
+    "safe_programs",
     "safe_search_path",
     "start_program",
 ]
@@ -56,6 +60,18 @@ class WorkspaceDirectory(NamedTuple):
     writable: bool = True
 
 
+def current_workspace() -> tuple[WorkspaceDirectory, ...]:
+    """Return the workspace where nobody has named one: the current directory, and the repository that it belongs to."""
+    try:
+        here = Path.cwd()
+    except OSError:  # it has been removed
+        return ()
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    # Whoever keeps a home directory in a repository has written it.
+    above = (path for path in here.parents if os.path.lexists(path / ".git") and not home.is_relative_to(path))
+    return tuple(map(WorkspaceDirectory, (here, *above)))
+
+
 # ---- starting
 
 
@@ -75,6 +91,43 @@ def run_program(
     _check_program(argv[0], roots)
     run: Any = subprocess.run
     return run(argv, env=env, cwd=cwd, check=False, **options)
+
+
+@contextmanager
+def safe_programs() -> Generator[None]:
+    """While this lasts, packages that start programs by their names (`az`, `gcloud`) find none of the current workspace.
+
+    A command that starts meanwhile gets the same PATH: it may lack the project's programs for a moment.
+    """
+    path = _hidden_path.begin()
+    try:
+        yield
+    finally:
+        _hidden_path.end(path)
+
+
+class _HiddenPath:
+    """PATH while several threads want it without the workspace: the first one changes it, and the last one restores it."""
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._original = Lock(), 0, ""
+
+    def begin(self) -> str:
+        with self._lock:
+            if self._users == 0:
+                self._original = os.environ.get("PATH", os.defpath)
+                os.environ["PATH"] = safe_search_path(current_workspace())
+            self._users += 1
+            return os.environ["PATH"]
+
+    def end(self, path: str) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and os.environ.get("PATH") == path:  # otherwise somebody else has changed it
+                os.environ["PATH"] = self._original
+
+
+_hidden_path = _HiddenPath()
 
 
 def _check_program(path: str, roots: Iterable[ProgramRoot]) -> None:

@@ -19,7 +19,14 @@ from msgspec.structs import replace
 from toolglot.errors import UsageError
 from toolglot.mcp.names import PREFIX, server_prefix
 from toolglot.mcp.servers import McpServer
-from toolglot.programs import SYSTEM_DIRECTORIES, WorkspaceDirectory, find_program, is_outside, safe_search_path
+from toolglot.programs import (
+    SYSTEM_DIRECTORIES,
+    WorkspaceDirectory,
+    current_workspace,
+    find_program,
+    is_outside,
+    safe_search_path,
+)
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
 __all__ = ["prepare_server", "server_directory"]
@@ -33,12 +40,11 @@ def prepare_server(name: str, server: McpServer, workspace: Sequence[WorkspaceDi
     Args:
         name: The server's name.
         server: A server with a command. What is prepared already stays as it is.
-        workspace: The directories of the workspace. Default: the current directory.
+        workspace: The directories of the workspace. Default: the current directory, with its repository.
 
     Raises UsageError if its program is missing, or is in the workspace only.
     """
-    if workspace is None:
-        workspace = _current_directory()
+    workspace = current_workspace() if workspace is None else workspace
     search_path = server.env.get("PATH", os.environ.get("PATH", os.defpath))
     variables = {"PATH": safe_search_path(workspace, search_path)}
     words = [Path(server.command).name, *server.args]
@@ -64,12 +70,6 @@ def server_directory(name: str, workspace: Sequence[WorkspaceDirectory] = (), *,
     with suppress(UsageError):  # the disk is full, or read-only
         return ensure_private_directory(directory)
     return fallback
-
-
-def _current_directory() -> tuple[WorkspaceDirectory, ...]:
-    with suppress(OSError):  # it has been removed
-        return (WorkspaceDirectory(Path.cwd()),)
-    return ()
 
 
 def _find_command(server: McpServer, workspace: Sequence[WorkspaceDirectory], search_path: str) -> str:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest

@@ -9,6 +9,7 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from toolglot.cli.chat.external_editor import open_in_editor
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.errors import UsageError
 from toolglot.textutil import count_shared, pluralize
@@ -136,6 +137,8 @@ class TerminalReader:
             enable_suspend=True,
         )
         self._session.default_buffer.on_text_changed += self._note_insertion
+        # The package would start $EDITOR by its name, and PATH may begin with a directory of the workspace.
+        self._session.default_buffer._open_file_in_editor = open_in_editor  # pyright: ignore[reportPrivateUsage]
         # Use only the lines that are needed; by default the editor fills the screen and pushes the toolbar to the bottom.
         for window in self._session.layout.find_all_windows():
             if isinstance(window.content, BufferControl) and window.content.buffer is self._session.default_buffer:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_error
 from toolglot.errors import AuthenticationFailed, ConnectFailed
+from toolglot.programs import safe_programs
 
 __all__ = ["AdcSignIn"]
 
@@ -60,7 +61,7 @@ def _fetch_blocking() -> Token:
         raise not_signed_in_error(_INSTALL_HINT) from None
     getLogger("google.auth").addHandler(_NULL_HANDLER)
     try:
-        with requests.Session() as session:
+        with safe_programs(), requests.Session() as session:
             credentials, _project = google.default(scopes=[SCOPE], request=transport.Request(session))
             credentials.refresh(transport.Request(session))
     except errors.TransportError:

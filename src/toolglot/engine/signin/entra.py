@@ -15,6 +15,7 @@ from typing import Any
 from toolglot.engine.signin.environment import read_key_variable, secret_values
 from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_error
 from toolglot.errors import AuthenticationFailed
+from toolglot.programs import safe_programs
 from toolglot.redact import redact
 
 __all__ = ["EntraSignIn"]
@@ -68,7 +69,7 @@ def _fetch_blocking() -> Token:
         raise not_signed_in_error(_INSTALL_HINT) from None
     getLogger("azure").addHandler(_NULL_HANDLER)
     try:
-        with _environment_credential(identity) or identity.DefaultAzureCredential() as credential:
+        with safe_programs(), _environment_credential(identity) or identity.DefaultAzureCredential() as credential:
             token = credential.get_token(SCOPE)
     except (errors.AzureError, ValueError, OSError) as error:
         message, kind = redact(str(error), secret_values()).strip(), type(error).__name__

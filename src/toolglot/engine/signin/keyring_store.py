@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from logging import getLogger
 from typing import Any
 
+from toolglot.programs import safe_programs
 from toolglot.providers.catalog import PROFILES, SURFACES
 
 __all__ = ["delete_key", "has_backend", "is_installed", "keyring_account", "load_key", "store_key"]
@@ -66,7 +67,8 @@ def _call_keyring(method: str, *arguments: str) -> Any:
         # The null backends raise or warn on every access; treat them as an empty keyring instead.
         if method != "get_keyring" and type(keyring.get_keyring()).__module__ in _NULL_BACKENDS:
             return None
-        return getattr(keyring, method)(*arguments)
+        with safe_programs():  # some backends ask a program, such as `pass`
+            return getattr(keyring, method)(*arguments)
     except Exception as error:  # backends raise whatever their system does
         log.debug("the system keyring failed: %s", type(error).__name__)
         return None
