@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from toolglot.redact import REDACTED, redact
+from toolglot.redact import REDACTED, find_secrets, redact, redact_words
 
 SECRETS = [
     "sk-abcdefgh12345678",
@@ -108,3 +108,25 @@ def test_hostile_text_takes_no_longer() -> None:
     """Each chunk of the key, everywhere: what is found is looked at once."""
     for chunk in (KEY[:10], KEY[10:20], KEY[:19], KEY[1:20]):
         assert len(redact(chunk * 20_000, [KEY])) > 19_000 * 10
+
+
+@pytest.mark.parametrize(("words", "secrets"), [
+    (["--api-key", "argsecret12345"], ["argsecret12345"]),
+    (["--my-own_token2key", "a b c"], ["a b c"]),
+    (["-y", "--token=abcdef", "x"], ["abcdef"]),
+    (["Authorization:", "Bearer", "abc123defg"], ["abc123defg"]),
+    (["https://me:passw0rd@x/", "https://x/?auth=abcdefgh"], ["me:passw0rd", "abcdefgh"]),
+    (["sh", "-c", "serve --password abcdef --verbose"], ["abcdef"]),
+    (["--use-token", "--verbose"], []),
+    (["--max-tokens", "5", "--keyring", "x", "monkey", "y"], []),
+    (["", "--token", ""], []),
+    ([], []),
+])  # fmt: skip
+def test_the_words_of_a_command(words: list[str], secrets: list[str]) -> None:
+    shown = redact_words(words)
+    assert find_secrets(words) == secrets
+    assert [secret for secret in secrets if secret in " ".join(shown)] == []
+    assert len(shown) == len(words)
+    assert redact_words(shown) == shown
+    if not secrets:
+        assert shown == words

@@ -8,7 +8,7 @@ received a key and wants to show it can always encode it in a way that nobody ex
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ REDACTED = "[hidden]"
 _MIN_SECRET_LENGTH = 6  # a shorter one may be an ordinary word
 _MIN_PREFIX_LENGTH = 8  # of a secret at the end of a truncated text
 _MIN_PART_LENGTH = 12  # of a part of a secret elsewhere
+_SCHEMES = frozenset({"bearer", "basic", "token"})  # of an Authorization header: no secret, the word after it is
 _RANDOM_TEXT = re.compile(r"[\w.~+/=-]+", re.ASCII)  # no URL, no sentence: parts of those may be anywhere
 # A key starts where a word does, also after an escape of JSON (\n, \u00e4) or of a URL (%3D).
 _KEY_BOUNDARY = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
@@ -58,10 +59,11 @@ _NAMED_SECRET_PATTERN = re.compile(
           | secret | passw(?:or)?d | passphrase | credential ) (?: s | s?[_-]\w{1,20} | \d{1,3} )?
         | authorization
         | token (?: [_-] (?! count|type|ur[il]|env|limit|budget|usage|endpoint ) \w{1,20} | \d{1,3} )?
-        | (?<=[?&]) (?: key | sig | signature | x-amz-signature | x-goog-signature )
+        | (?<=[?&]) (?: key | sig | signature | auth | x-amz-signature | x-goog-signature )
       )
       (?: (?: \\?["'] )? \s{0,3} (?: := | => | [=:] ) \s{0,3} | \\?["'] , \s{0,3} )
-      | (?<![\w-]) --? [a-z-]{0,20}? (?: key | token | secret | passw(?:or)?d ) \s{1,3} (?!-)
+      | (?<![\w-]) --? [\w-]{0,40}? (?: key | token | secret | passw(?:or)?d | pwd | passphrase | credentials? | auth | pat )
+        \s{1,3} (?!-)
     )
     (?: (?P<more> b? (?P<quote> \\?["'] ) (?: (?: bearer|basic|token ) \s{1,3} )? ) (?: (?!(?P=quote)) (?: \\. | [^\n] ) )+
       | (?P<scheme> (?: (?: bearer|basic|token ) \s{1,3} )? ) (?! (?: none|null|true|false ) \b ) [^\s"'&,;)\\]+ )
@@ -84,8 +86,39 @@ def redact(text: str, secrets: Iterable[str] = (), *, by_name: bool = False) -> 
     text = _KEY_PATTERN.sub(REDACTED, text)
     if not by_name:
         return text
-    names = ("name", "more", "scheme", "cookie")
-    return _NAMED_SECRET_PATTERN.sub(lambda match: "".join(match[name] or "" for name in names) + REDACTED, text)
+    return _NAMED_SECRET_PATTERN.sub(lambda match: _shown_part(match) + REDACTED, text)
+
+
+def redact_words(words: Sequence[str]) -> list[str]:
+    """Hide secrets in the words of a command or a list, also a whole word because of the one before it: `--api-key`, `KEY`."""
+    return [
+        REDACTED if _is_named_by(previous, word) else redact(word, by_name=True)
+        for previous, word in zip(("", *words), words, strict=False)
+    ]
+
+
+def find_secrets(words: Sequence[str]) -> list[str]:
+    """Return what `redact_words` hides."""
+    secrets: list[str] = []
+    for previous, word in zip(("", *words), words, strict=False):
+        if _is_named_by(previous, word):
+            secrets.append(word)
+            continue
+        secrets += (match[0] for match in _KEY_PATTERN.finditer(word))
+        secrets += (match[0].removeprefix(_shown_part(match)) for match in _NAMED_SECRET_PATTERN.finditer(word))
+    return secrets
+
+
+def _is_named_by(previous: str, word: str) -> bool:
+    """Whether a word is a secret because of the one before it."""
+    if word.lower() in _SCHEMES:
+        return False
+    return not redact(f"{previous} {word}", by_name=True).endswith(f" {redact(word, by_name=True)}")
+
+
+def _shown_part(match: re.Match[str]) -> str:
+    """Return what stays of a named secret: everything before its value."""
+    return "".join(match[group] or "" for group in ("name", "more", "scheme", "cookie"))
 
 
 def _quoted_forms(secret: str) -> set[str]:

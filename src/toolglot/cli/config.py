@@ -12,7 +12,7 @@ from toolglot.cli.printer import Printer, print_json
 from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, find_project_file, read_configuration
 from toolglot.config.trust import trust_file
 from toolglot.jsontext import dumps_text
-from toolglot.redact import REDACTED, redact
+from toolglot.redact import REDACTED, redact, redact_words
 from toolglot.sanitize import shorten
 from toolglot.user_dirs import config_file, data_directory, state_directory
 
@@ -74,7 +74,7 @@ def hide_secrets(key: str, value: Any) -> Any:
     if isinstance(value, str):
         return REDACTED if _SECRET_KEY.match(key) else redact(value, by_name=True)
     if isinstance(value, list | tuple):
-        return [hide_secrets(key, item) for item in cast(tuple[Any, ...], value)]
+        return redact_words(cast(tuple[str, ...], value))  # every list setting is a list of strings
     return value
 
 

@@ -15,10 +15,11 @@ from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, FACADE, LOGGING, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line, print_note
 from toolglot.cli.startup import CliSetup, Flags, prepare
-from toolglot.engine.signin.environment import hide_environment, read_key_variable, remember_key
+from toolglot.engine.signin.environment import hide_environment, read_key_variable
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.facades.catalog import facade_for_model, find_facade
 from toolglot.facades.view import Facade
+from toolglot.known_keys import remember_key
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 

@@ -53,11 +53,12 @@ class CliServers:
         self._notes = [*catalog.notes]
         servers: dict[str, McpServer] = {}
         for name, server in (extra or {}).items():
-            remember_secrets(server.env, server.headers)
+            remember_secrets(server)
             servers[name], use = catalog.confine(server, root.absolute())
-            self._notes += (
-                [f"the MCP server {name} runs in the sandbox: {use} is in the workspace, which is not trusted"] if use else []
-            )
+            if use:
+                self._notes.append(
+                    f"the MCP server {name} runs in the sandbox: {use} is in the workspace, which is not trusted"
+                )
         wanted = None if only is None else set(only)
         entries = [entry for entry in catalog.servers if entry.name not in servers and (wanted is None or entry.name in wanted)]
         for entry in entries:

@@ -29,11 +29,12 @@ from toolglot.config.trust import has_decision, refuse_trust, trust_directory
 from toolglot.definitions import MCP_TAG
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.engine import Engine
-from toolglot.engine.signin.environment import hide_environment, remember_key, secret_values
+from toolglot.engine.signin.environment import hide_environment, secret_values
 from toolglot.engine.signin.keyring_store import keyring_account
 from toolglot.errors import InvalidTool, ToolglotError, UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
+from toolglot.known_keys import remember_key
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.mcp.names import PREFIX as MCP_PREFIX
 from toolglot.mcp.servers import McpServer

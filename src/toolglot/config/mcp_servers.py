@@ -10,7 +10,7 @@ expanded when a server is started, so that nothing else ever sees their values.
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,13 @@ from toolglot.config.mcp_files import PROJECT_FILES, ServerFile, ServerInput, re
 from toolglot.config.server_code import list_code_paths, list_relied_paths
 from toolglot.config.settings import ServerSettings
 from toolglot.config.trust import is_trusted
-from toolglot.engine.signin.environment import KEY_VARIABLES, read_key_variable, remember_key
+from toolglot.engine.signin.environment import KEY_VARIABLES, read_key_variable
 from toolglot.errors import UsageError
+from toolglot.known_keys import remember_key
 from toolglot.mcp.launch import server_directory
 from toolglot.mcp.servers import McpOAuth, McpServer
 from toolglot.programs import WorkspaceDirectory, is_startable
-from toolglot.redact import redact
+from toolglot.redact import find_secrets, redact, redact_words
 from toolglot.user_dirs import config_file
 
 __all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers", "remember_secrets"]
@@ -120,7 +121,9 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def target(self) -> str:
         """Its command or URL for display, without secrets."""
-        return redact(self.settings.url or shlex.join((self.settings.command, *self.settings.args)), by_name=True)
+        if self.settings.url:
+            return redact(self.settings.url, by_name=True)
+        return shlex.join(redact_words((self.settings.command, *self.settings.args)))
 
     @property
     def claim(self) -> str:
@@ -157,7 +160,6 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"the env file {str(path)!r} of the MCP server {self.name} cannot be read: {e}") from None
             env = {name: value for name, value in variables.items() if name not in self.forbidden_variables} | env
         headers = {name: expand(value) for name, value in settings.headers.items()}
-        remember_secrets(env, headers)
         oauth = replace(settings.oauth, **{n: expand(getattr(settings.oauth, n)) for n in ("client_id", "client_secret")})
         values: dict[str, Any] = {
             **asdict(settings),
@@ -171,9 +173,11 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             "oauth": None if oauth == McpOAuth() else oauth,
         }
         try:
-            return McpServer(**values)
+            server = McpServer(**values)
         except UsageError as e:
             raise UsageError(f"the MCP server {self.name} ({self.origin}) is not valid: {e}") from None
+        remember_secrets(server)
+        return server
 
 
 class ServerCatalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -433,11 +437,13 @@ class _Expander:
         return self._inputs[id]
 
 
-def remember_secrets(env: Mapping[str, str], headers: Mapping[str, str]) -> None:
-    """Redact possible secrets wherever text is shown: headers, and variables whose names or values look like secrets."""
-    for value in headers.values():
+def remember_secrets(server: McpServer) -> None:
+    """Redact possible secrets wherever text is shown: headers, variables whose names or values look like secrets, arguments."""
+    for value in server.headers.values():
         scheme, space, token = value.partition(" ")
         remember_key(token if space and scheme.isalpha() else value)
-    for name, value in env.items():
+    for name, value in server.env.items():
         if _SECRET_NAME.search(name) or redact(value) != value:
             remember_key(value)
+    for value in find_secrets((server.command, *server.args, server.url)):
+        remember_key(value)

@@ -8,6 +8,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.errors import ToolError, UsageError
+from toolglot.known_keys import known_keys
 from toolglot.mcp.answers import failure_cause
 from toolglot.mcp.content import Part, convert_messages, convert_resource, convert_result
 from toolglot.mcp.remote_call import CallWaits, RemoteCall
@@ -107,7 +108,7 @@ class ServerCalls:
             raise
         except Exception as e:  # a result that is not valid MCP, or too many questions
             message = f"{self._link.name} may have run the call, but {truncate(explain_error(e), 300)}."
-            raise ToolError(redact(message, self._link.server.secrets), code="mcp_error") from None
+            raise ToolError(redact(message, {*self._link.server.secrets, *known_keys()}), code="mcp_error") from None
         finally:
             self._running.remove(call)
 
@@ -183,7 +184,7 @@ class ServerCalls:
         if addresses:
             message += f" The user must open this URL first: {', '.join(addresses)}"
         kind = "validation" if error.code == INVALID_PARAMS else "execution"
-        return ToolError(redact(message, self._link.server.secrets), kind=kind, code="mcp_error")
+        return ToolError(redact(message, {*self._link.server.secrets, *known_keys()}), kind=kind, code="mcp_error")
 
     @staticmethod
     async def accept_result(name: str, result: "mcp_types.CallToolResult") -> None:

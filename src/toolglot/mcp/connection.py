@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import dumps_text
+from toolglot.known_keys import known_keys
 from toolglot.mcp.answers import failure_cause
 from toolglot.mcp.calls import ServerCalls, explain_error, first_error
 from toolglot.mcp.http_transport import http_transport
@@ -264,7 +265,8 @@ class Connection:
         has_exited = reason.startswith("it exited")
         if self.server.command and self._tail.last_line:
             reason += f"; last output: {self._tail.last_line}"
-        reason = truncate(redact(reason.replace("\n", " "), self.server.secrets, by_name=True), 600)
+        secrets = {*self.server.secrets, *known_keys()}  # an argument may come from a variable of the user with a key
+        reason = truncate(redact(reason.replace("\n", " "), secrets, by_name=True), 600)
         return f"{reason} {_SANDBOX_HINT}" if has_exited and self.server.sandbox else reason
 
     # ---- tools, prompts and resources

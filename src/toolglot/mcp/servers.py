@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from toolglot.errors import UsageError
+from toolglot.redact import find_secrets, redact
 from toolglot.value_checks import check_values
 
 __all__ = ["McpOAuth", "McpServer"]
@@ -73,9 +74,12 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
             reason = "both are set" if self.url else "neither is set"
             raise UsageError(f"an MCP server needs either a command or a url, and {reason}; set one of them")
         if self.url and not self.url.lower().startswith(("http://", "https://")):
-            raise UsageError(f"the url of an MCP server must begin with http:// or https://, not {self.url[:40]!r}")
+            raise UsageError(
+                f"the url of an MCP server must begin with http:// or https://, not {redact(self.url, by_name=True)[:40]!r}"
+            )
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that are never shown: the variables, the headers and the client secret."""
-        return (*self.env.values(), *self.headers.values(), *((self.oauth.client_secret,) if self.oauth else ()))
+        """Values that are never shown: the variables, the headers, the client secret, and keys in the arguments or the URL."""
+        client_secret = (self.oauth.client_secret,) if self.oauth else ()
+        return (*self.env.values(), *self.headers.values(), *client_secret, *find_secrets((self.command, *self.args, self.url)))

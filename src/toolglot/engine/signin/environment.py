@@ -5,13 +5,13 @@ not inherit them; `read_key_variable` still returns them.
 """
 
 import os
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
+from toolglot.known_keys import add_key_source, known_keys
 from toolglot.providers.catalog import PROFILES
 
-__all__ = ["add_key_variables", "hide_environment", "read_key_variable", "remember_key", "secret_values"]
+__all__ = ["add_key_variables", "hide_environment", "read_key_variable", "secret_values"]
 
 # What an Entra sign-in reads, besides the providers' keys.
 ENTRA_SECRETS = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERTIFICATE_PASSWORD")
@@ -20,8 +20,6 @@ KEY_VARIABLES = frozenset({*ENTRA_SECRETS, *(name for row in PROFILES.values() f
 _extra_names: set[str] = set()
 _kept_names: frozenset[str] | None = None  # once the environment is hidden
 _hidden_keys: dict[str, str] = {}
-# Keys from elsewhere (keyring, sign-ins). Bounded, because tokens are renewed for as long as the process lives.
-_used_keys: deque[str] = deque(maxlen=64)
 
 
 def hide_environment(keep: Iterable[str] = (), extra: Iterable[str] = ()) -> None:
@@ -70,13 +68,15 @@ def read_key_variable(name: str) -> str | None:
     return os.environ.get(name, "").strip() or _hidden_keys.get(name, "").strip() or None
 
 
+def _read_key_variables() -> list[str]:
+    """The keys in variables, hidden or not."""
+    values = (read_key_variable(name) for name in KEY_VARIABLES | _extra_names)
+    return [value for value in values if value]
+
+
 def secret_values() -> frozenset[str]:
     """Every known key, to be redacted wherever text is shown."""
-    values = (read_key_variable(name) for name in KEY_VARIABLES | _extra_names)
-    return frozenset({*_used_keys.copy(), *(value for value in values if value)})  # a copy: other threads append
+    return known_keys()
 
 
-def remember_key(key: str) -> None:
-    """Add a key that is in use to `secret_values`."""
-    if key not in _used_keys:
-        _used_keys.append(key)
+add_key_source(_read_key_variables)
