@@ -36,7 +36,7 @@ from toolglot.simulator.faults import FAULTS
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 
-_RULE_LABELS = {"free": "yes", "add": "only new ones", "trusted": "no"}
+_RULE_LABELS = {"free": "yes", "trusted": "no"}
 _SIGN_IN_NAMES = {
     "entra": "Microsoft Entra (`az login`, a managed identity, a service principal)",
     "adc": "Google (`gcloud auth application-default login`, `GOOGLE_APPLICATION_CREDENTIALS`)",

@@ -10,6 +10,7 @@ from cli_kit import Capture, Outcome, Patch, json_lines, run_cli
 
 from toolglot.cli.options import complete_model
 from toolglot.cli.startup import Flags, prepare
+from toolglot.config.trust import trust_directory
 from toolglot.messages import Message, Text, save
 
 ROOT = Path(__file__).parents[2]
@@ -207,6 +208,7 @@ def test_a_chat_shows_and_never_obeys() -> None:
 def test_a_shell_completes_only_names(hostile_directory: Path) -> None:
     aliases = '[aliases]\n"$(evil)" = "simulator"\n"a;b" = "simulator"\nfast = "simulator"\n'
     (hostile_directory / "toolglot.toml").write_text(aliases, encoding="utf-8")
+    trust_directory(hostile_directory)
     names = complete_model(None, None, "")  # pyright: ignore[reportArgumentType]
     assert "fast" in names
     assert not [name for name in names if not re.fullmatch(r"[\w.@+:/-]+", name)]

@@ -309,7 +309,7 @@ class TestConfiguration:
         (directory / "toolglot.toml").write_text('tools = ["evil:tools"]\nmodel = "simulator:gemini"\n')
         code, out, err = run("say hi", TOOLGLOT_MODEL="")
         assert (code, out) == (0, "hi\n")
-        assert "toolglot: ignoring tools in" in err
+        assert "toolglot: ignoring tools, model in" in err
         assert not (directory / "loaded").exists()
         assert run_cli("trust").code == 0
         assert run("say hi", TOOLGLOT_MODEL="")[::2] == (0, "")
@@ -335,6 +335,12 @@ class TestConfiguration:
 
     def test_alias_is_a_model(self, directory: Path) -> None:
         (directory / "toolglot.toml").write_text('[aliases]\nwork = "simulator:ollama"\n')
+        for command in (("run", "-m", "work", "hi"), ("tools", "my_tools:all", "-m", "work")):
+            outcome = run_cli(*command)
+            assert outcome.code == 2
+            assert "ignoring aliases.work in" in outcome.err
+            assert "(run `toolglot trust`)" in outcome.err
+        assert run_cli("trust", ".").code == 0
         outcome = run("say hi", "-m", "work", "--json")
         assert outcome.code == 0
         assert outcome.records()[0]["model"] == "simulator:ollama/qwen3"

@@ -237,7 +237,7 @@ class TestTrust:
         for _ in range(2):
             cli_setup = prepare(Flags(), confirm=confirm)
             assert names(cli_setup.tools) == (["plain"] if answer else [])
-            assert cli_setup.setup.settings.system == "be brief"
+            assert cli_setup.setup.settings.system == ("be brief" if answer else None)
         assert confirm.questions == ["Do you trust this directory?"]
         shown = "".join(capsys.readouterr().out.replace("↪", "").split())
         assert f"toolglot.tomlin{home}wantstoset" in shown
@@ -246,7 +246,7 @@ class TestTrust:
         assert prepare(Flags(system="flag"), confirm=confirm).setup.settings.system == "flag"
 
     @pytest.mark.parametrize(
-        ("project", "note"), [(PROJECT, "ignoring tools in"), (f'facade = "mine.toml"\n{PROJECT}', "ignoring facade, tools in")]
+        ("project", "note"), [(PROJECT, "ignoring tools, system in"), ('model = "simulator:gemini"', "ignoring model in")]
     )
     def test_ignored_settings_are_reported_if_nobody_can_be_asked(
         self, project: str, note: str, home: Path, capsys: Capture
@@ -259,8 +259,8 @@ class TestTrust:
         assert err.count("\n") == 1
 
     def test_harmless_project_needs_no_trust(self, home: Path) -> None:
-        (home / "toolglot.toml").write_text('system = "be brief"\n')
-        assert prepare(Flags(), confirm=lambda _: pytest.fail("asked")).setup.settings.system == "be brief"
+        (home / "toolglot.toml").write_text('generation.effort = "low"\n')
+        assert prepare(Flags(), confirm=lambda _: pytest.fail("asked")).setup.settings.generation.effort == "low"
 
     @pytest.mark.parametrize("hostile", [r"\u001b[2K\rAll is well", r"a\nAll is well", r"\u202eb"])
     def test_question_cannot_be_manipulated(self, home: Path, hostile: str) -> None:

@@ -20,7 +20,7 @@ base_url = "https://me:passw0rd@proxy"
 headers = {{ x-own = "opaque-thing", base_url = "other-thing" }}
 """
 PROJECT = """
-model = "simulator:gemini"
+defer = ["all"]
 tools = ["evil:tools"]
 [providers.anthropic.headers]
 x-more = "third-thing"
@@ -39,7 +39,7 @@ class TestShow:
         found = home.read(USER, PROJECT)
         show_configuration(found, json=False)
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0].split(maxsplit=2) == ["model", '"simulator:gemini"', f"(project file {home.project_file})"]
+        assert lines[1].split(maxsplit=2) == ["defer", '["all"]', f"(project file {home.project_file})"]
         assert any(line.split(maxsplit=2) == ["policy.max_iterations", "5", f"(user file {home.user_file})"] for line in lines)
         assert any(line.split() == ["generation.top_p", "unset"] for line in lines)
         shown = [line.split()[0] for line in lines if line.strip() and not line.startswith(("  ", "ignored"))]
@@ -49,10 +49,11 @@ class TestShow:
 
     def test_what_was_held_back_is_at_the_end_with_what_to_do(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         show_configuration(home.read(USER, PROJECT), json=False)
-        title, tools, header = capsys.readouterr().out.splitlines()[-3:]
+        title, tools, header, alias = capsys.readouterr().out.splitlines()[-4:]
         assert title == f"ignored because {home.project} is not trusted (run `toolglot trust`):"
         assert tools == '  tools = ["evil:tools"]: only a trusted directory may set it'
         assert header == '  providers.anthropic.headers.x-more = "[hidden]": only a trusted directory may set it'
+        assert alias.startswith("  aliases.")
 
     @pytest.mark.parametrize("as_json", [True, False])
     @pytest.mark.parametrize("trusted", [True, False])
@@ -70,11 +71,8 @@ class TestShow:
         show_configuration(found, json=True)
         document = json.loads(capsys.readouterr().out)
         assert [one["key"] for one in document["values"]] == [one.key for one in found.values]
-        assert document["values"][0] == {
-            "key": "model",
-            "value": "simulator:gemini",
-            "origin": f"project file {home.project_file}",
-        }
+        origin = f"project file {home.project_file}"
+        assert {"key": "defer", "value": ["all"], "origin": origin} in document["values"]
         reason = "only a trusted directory may set it"
         assert document["held_back"][0] == {"key": "tools", "value": ["evil:tools"], "why": reason}
         assert (document["project"], document["trusted"]) == (str(home.project), False)

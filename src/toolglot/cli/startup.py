@@ -20,7 +20,7 @@ from toolglot.cli.printer import Printer, print_note
 from toolglot.cli.servers import CliServers, UseServers
 from toolglot.cli.styled import CONTINUATION, Line
 from toolglot.config.instructions import Instructions, load_instructions
-from toolglot.config.layers import PROJECT_FILE, Configuration, read_configuration
+from toolglot.config.layers import PROJECT_FILE, Configuration, describe_withheld, read_configuration
 from toolglot.config.loading import load_tools
 from toolglot.config.mcp_servers import ServerCatalog, find_servers
 from toolglot.config.settings import Settings
@@ -251,8 +251,7 @@ def _open_project(
     claims: list[tuple[Path, str, list[str]]] = []  # a directory, what it has, and what that says
     if project is not None and withheld:
         values = [f"  {setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld]
-        keys = ", ".join(setting.key for setting in withheld)
-        claims.append((project, f"{keys} in {project}/{PROJECT_FILE}", [f"{PROJECT_FILE} in {project} wants to set", *values]))
+        claims.append((project, describe_withheld(configuration), [f"{PROJECT_FILE} in {project} wants to set", *values]))
     for path, owner in instructions.withheld.items():
         claims.append((owner, str(path), [f"{path} has instructions for the model"]))
     for entry in (each for each in catalog.withheld if not each.is_setting):  # those are among the settings

@@ -13,9 +13,9 @@ import click
 from toolglot.cli.check import load_tools_or_definitions
 from toolglot.cli.models import expand_fields, find_profile
 from toolglot.cli.options import CODE_MODE, DEFER, MCP, WIRE, complete_model
-from toolglot.cli.printer import Printer, format_json, write_json_line
+from toolglot.cli.printer import Printer, format_json, print_note, write_json_line
 from toolglot.cli.startup import Flags, prepare
-from toolglot.config.layers import read_configuration
+from toolglot.config.layers import describe_withheld, read_configuration
 from toolglot.config.loading import load_facade_by_name
 from toolglot.config.setup import Setup
 from toolglot.errors import UsageError
@@ -28,6 +28,7 @@ from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import BUILTIN_TAG, Options, Request, ToolDefinition
+from toolglot.sanitize import escape_line
 from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.spec import SPECS
@@ -72,6 +73,8 @@ def tools(
     unusable: dict[str, str] = {}
     if tools:
         loaded = [item for name in tools for item in load_tools_or_definitions(name)]
+        if ignored := describe_withheld(read_configuration()):  # an alias, for example
+            print_note(f"ignoring {escape_line(ignored)}: the directory is not trusted (run `toolglot trust`)")
     else:
         flags = Flags(mcp_config=mcp_config, no_mcp=no_mcp)
         with prepare(flags, want_builtin=True, use_servers="wait") as cli_setup:

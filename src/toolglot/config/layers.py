@@ -42,6 +42,7 @@ __all__ = [
     "SettingValue",
     "WithheldSetting",
     "apply_rule",
+    "describe_withheld",
     "find_project_file",
     "list_project_directories",
     "read_configuration",
@@ -146,6 +147,13 @@ def read_configuration(
         code_directories=layers.code_directories,
         project_servers=frozenset(layers.project_servers),
     )
+
+
+def describe_withheld(configuration: Configuration) -> str:
+    """Name the withheld settings and their file; "" if there are none."""
+    if configuration.project is None or not configuration.withheld:
+        return ""
+    return f"{', '.join(setting.key for setting in configuration.withheld)} in {configuration.project}/{PROJECT_FILE}"
 
 
 def find_project_file(directory: Path | None = None) -> Path | None:
@@ -266,8 +274,6 @@ def apply_rule(field: SettingField, value: Any, current: Any) -> tuple[Any, str]
     if field.trust == "free" or value == current:
         return value, ""
     match field.trust:
-        case "add":
-            return (value, "") if current is msgspec.UNSET else (current, "only a trusted directory may replace your value")
         case "superset":
             # Unset, built-in tools ask before everything except reading: any list could only name fewer effects.
             if current is None:

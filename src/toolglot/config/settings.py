@@ -34,11 +34,11 @@ __all__ = [
 
 NoLimit = Literal["none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-TrustRule = Literal["free", "add", "lower", "subset", "superset", "enable", "trusted"]
+TrustRule = Literal["free", "lower", "subset", "superset", "enable", "trusted"]
 """How a project's file may change a setting before its directory is trusted.
 
-free: anything · add: set it if it is unset · lower: decrease a limit · subset: remove names from a list · superset: add names
-to a list · enable: switch it on · trusted: nothing.
+free: anything · lower: decrease a limit · subset: remove names from a list · superset: add names to a list · enable: switch it
+on · trusted: nothing. What is said to the model, and who receives the user's data, needs trust.
 """
 
 
@@ -247,13 +247,13 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
-    model: Annotated[str | None, _FREE] = None
+    model: str | None = None
     """PROVIDER:MODEL, or an alias. Unset: the simulator; on the command line, the first provider with a key."""
-    aliases: Annotated[dict[str, str], Setting(trust="add")] = {}
-    """Short names for models. An untrusted project cannot change yours."""
-    fallbacks: Annotated[tuple[str, ...], _FREE] = ()
+    aliases: dict[str, str] = {}
+    """Short names for models."""
+    fallbacks: tuple[str, ...] = ()
     """Models to switch to if the chosen one is overloaded or fails."""
-    system: Annotated[str | None, Setting(trust="free", allows_empty=True)] = None
+    system: Annotated[str | None, Setting(allows_empty=True)] = None
     """Instructions for the model."""
     tools: tuple[str, ...] = ()
     """Tools to load: a file, a module, module:object, or the name of a plug-in. Files are relative to the configuration file;

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Unpack, cast
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.config.layers import Configuration, read_configuration
+from toolglot.config.layers import Configuration, describe_withheld, read_configuration
 from toolglot.config.loading import load_facade_by_name, load_tools
 from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
 from toolglot.engine.auth import key_from_variable
@@ -42,6 +42,7 @@ from toolglot.providers.catalog import (
     suggest_model,
 )
 from toolglot.request import Options, ToolDefinition
+from toolglot.sanitize import escape_line
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, RequestRate, ToolConfig
 from toolglot.tools.registry import ToolRegistry
@@ -73,6 +74,8 @@ def from_config(
     Raises UsageError.
     """
     configuration = read_configuration(directory=directory, flags=flags)
+    if ignored := describe_withheld(configuration):
+        log.warning("ignoring %s: the directory is not trusted (run `toolglot trust`)", escape_line(ignored))
     loaded = load_configured_tools(configuration)
     if loaded:
         options["tools"] = [*loaded, *options.get("tools", ())]
