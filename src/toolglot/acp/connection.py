@@ -4,7 +4,6 @@ Every failed request returns one sentence; details are in the log.
 """
 
 from collections.abc import Awaitable, Callable
-from logging import getLogger
 from typing import Any, cast
 
 from acp.agent.router import build_agent_router
@@ -28,10 +27,11 @@ from acp.utils import normalize_result, serialize_params
 
 from toolglot.acp.transport import LineTransport
 from toolglot.errors import ToolglotError, UsageError
+from toolglot.loggers import get_logger
 
 __all__ = ["EditorConnection", "SignInRequired"]
 
-log = getLogger("toolglot.acp")
+log = get_logger("toolglot.acp")
 _INVALID_PARAMS, _INTERNAL_ERROR, _AUTH_REQUIRED = -32602, -32603, -32000
 _UNEXPECTED_ANSWER = "its answer has an unexpected structure"
 Handler = Callable[[str, Any, bool], Awaitable[Any]]

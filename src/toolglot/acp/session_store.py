@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from logging import getLogger
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,11 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.errors import MalformedData, UsageError
+from toolglot.loggers import get_logger
 from toolglot.user_dirs import write_private
 
 __all__ = ["SessionFile", "SessionInfo", "SessionStore"]
 
-log = getLogger("toolglot.acp")
+log = get_logger("toolglot.acp")
 _SUFFIX = ".session"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MAX_HEAD = 64_000

@@ -3,7 +3,6 @@
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from logging import getLogger
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -12,12 +11,13 @@ from toolglot.approvals import Allow, ApprovalRequest, Decision, Deny
 from toolglot.errors import MalformedRequest, ToolglotError
 from toolglot.events import RunEvent, RunStop
 from toolglot.jsontext import dumps, loads
+from toolglot.loggers import get_logger
 from toolglot.losses import Loss
 from toolglot.messages import Media, MediaKind, Message, ToolResult
 
 __all__ = ["STOP_MESSAGES", "FrontEndRequest", "StreamEncoder", "encode_run"]
 
-log = getLogger("toolglot.bridges")
+log = get_logger("toolglot.bridges")
 Event = dict[str, Any]
 STOP_MESSAGES: dict[RunStop, str] = {
     "length": "the reply was truncated by the length limit",

@@ -7,7 +7,6 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from logging import getLogger
 from typing import Any, Unpack, cast
 from uuid import uuid4
 
@@ -22,6 +21,7 @@ from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.errors import UsageError
 from toolglot.events import EngineEvent, ReplyDone, ReplyStarted, RequestDelayed, Retrying, ToolCallReady
 from toolglot.jsontext import dumps, dumps_text, loads, loads_object
+from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AnyTools
 from toolglot.messages import Media, Message, Origin, Reply, ResultBlock, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Options, Request
@@ -50,7 +50,7 @@ except ImportError as e:
 
 __all__ = ["ToolglotModel", "ToolglotProvider", "export_tools", "import_tools"]
 
-log = getLogger("toolglot.bridges")
+log = get_logger("toolglot.bridges")
 _PREFIX = "toolglot:"
 """Prefix of `encrypted_content` in a reasoning item that holds another provider's original reply."""
 _RESPONSES_FIELDS = (

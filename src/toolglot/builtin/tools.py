@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib import import_module
-from logging import getLogger
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -38,6 +37,7 @@ from toolglot.builtin.web.config import NO_SEARCH_SERVICE, WebConfig
 from toolglot.builtin.web.tools import web_tools
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import find_base_tools
+from toolglot.loggers import get_logger
 from toolglot.request import BUILTIN_TAG
 from toolglot.skills import Skill
 from toolglot.tools.tool import Tool
@@ -46,7 +46,7 @@ from toolglot.value_checks import as_items, check_arguments, check_values
 
 __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools", "find_unusable"]
 
-log = getLogger("toolglot.builtin")
+log = get_logger("toolglot.builtin")
 
 
 class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,19 +12,18 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from toolglot.cli.printer import supports_color
 from toolglot.errors import UsageError
 from toolglot.jsontext import dumps, dumps_text
-from toolglot.redact import REDACTED, redact
+from toolglot.loggers import STANDARD_ATTRIBUTES, hide_keys
 
 Secrets = Callable[[], Iterable[str]]
 LEVELS = ("debug", "info", "warning", "error")
 THIRD_PARTY_LOGGERS = ("aiohttp", "asyncio", "mcp", "client")  # enabled at debug only; "client" is MCP's, too
-_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Fields that the message already contains, or that only machines read: left out of lines on stderr.
 _REDUNDANT_FIELDS = frozenset({"model", "seconds", "stop", "error", "attempt", "bytes", "method", "stream", "tool", "kind"})
 
@@ -101,35 +100,24 @@ def _record_fields(record: logging.LogRecord, secrets: Iterable[str]) -> dict[st
     """Return time, level, logger and message, then all extra fields, and the exception as text, without secrets."""
     secrets = tuple(secrets)
 
-    def hide(value: Any, name: str = "") -> Any:
-        match value:
-            case str():
-                # A field whose name says that it is secret is hidden whatever its value looks like.
-                is_secret = name and REDACTED in redact(f"{name}: x", by_name=True)
-                return REDACTED if is_secret else redact(value, secrets, by_name=True)
-            case dict():
-                return {hide(str(key)): hide(item, str(key)) for key, item in cast(dict[Any, Any], value).items()}
-            case list():
-                return [hide(item) for item in cast(list[Any], value)]
-            case _:
-                return value
-
     try:
         message = record.getMessage()
     except Exception:  # the arguments do not match the format string
         message = str(record.msg)
     time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    fields = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": hide(message)}
+    fields = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": hide_keys(message, secrets)}
     for name, value in vars(record).items():
-        if name not in _STANDARD_ATTRIBUTES and name not in fields:
+        if name not in STANDARD_ATTRIBUTES and name not in fields:
             try:
-                fields[name] = hide(msgspec.to_builtins(value, str_keys=True, enc_hook=str), name)
+                fields[name] = hide_keys(msgspec.to_builtins(value, str_keys=True, enc_hook=str), secrets, name)
             except Exception:  # a cycle, or keys that are not text
-                fields[name] = hide(repr(value), name)
+                fields[name] = hide_keys(repr(value), secrets, name)
     if record.exc_info and record.exc_info[0] is not None:
-        fields["exception"] = hide("".join(traceback.format_exception(*record.exc_info)).rstrip())
+        fields["exception"] = hide_keys("".join(traceback.format_exception(*record.exc_info)).rstrip(), secrets)
+    elif record.exc_text:  # our own loggers have hidden a key in it
+        fields["exception"] = hide_keys(record.exc_text, secrets)
     if record.stack_info:
-        fields["stack"] = hide(record.stack_info)
+        fields["stack"] = hide_keys(record.stack_info, secrets)
     return fields
 
 

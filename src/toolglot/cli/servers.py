@@ -9,7 +9,7 @@ import click
 
 from toolglot.cli.printer import print_note
 from toolglot.config.mcp_files import ServerInput
-from toolglot.config.mcp_servers import AskInput, ServerCatalog, ServerEntry, remember_secrets
+from toolglot.config.mcp_servers import AskInput, ServerCatalog, ServerEntry
 from toolglot.config.settings import Settings
 from toolglot.errors import UnknownName, UsageError
 from toolglot.mcp.launch import prepare_server
@@ -53,7 +53,6 @@ class CliServers:
         self._notes = [*catalog.notes]
         servers: dict[str, McpServer] = {}
         for name, server in (extra or {}).items():
-            remember_secrets(server)
             servers[name], use = catalog.confine(server, root.absolute())
             if use:
                 self._notes.append(

@@ -27,18 +27,17 @@ from toolglot.engine.signin.environment import KEY_VARIABLES, read_key_variable
 from toolglot.errors import UsageError
 from toolglot.known_keys import remember_key
 from toolglot.mcp.launch import server_directory
-from toolglot.mcp.servers import McpOAuth, McpServer
+from toolglot.mcp.servers import SECRET_NAME, McpOAuth, McpServer, remember_secrets
 from toolglot.programs import WorkspaceDirectory, is_startable
-from toolglot.redact import find_secrets, redact, redact_words
+from toolglot.redact import redact, redact_words
 from toolglot.user_dirs import config_file
 
-__all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers", "remember_secrets"]
+__all__ = ["AskInput", "ServerCatalog", "ServerEntry", "find_servers"]
 
 AskInput = Callable[[ServerInput], str | None]
 """Asks the user for a VS Code input; None: not answered."""
 _VARIABLE = re.compile(r"\$?\$\{([^${}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH|DSN", re.IGNORECASE)
 _DEFAULTS = ServerSettings()
 
 
@@ -413,7 +412,7 @@ class _Expander:
                 "add it to policy.keep_env to allow that"
             )
         if value := read_key_variable(name):
-            if _SECRET_NAME.search(name):
+            if SECRET_NAME.search(name):
                 remember_key(value)
             return value
         if ":-" in word:
@@ -435,15 +434,3 @@ class _Expander:
                 remember_key(answer)
             self._inputs[id] = answer
         return self._inputs[id]
-
-
-def remember_secrets(server: McpServer) -> None:
-    """Redact possible secrets wherever text is shown: headers, variables whose names or values look like secrets, arguments."""
-    for value in server.headers.values():
-        scheme, space, token = value.partition(" ")
-        remember_key(token if space and scheme.isalpha() else value)
-    for name, value in server.env.items():
-        if _SECRET_NAME.search(name) or redact(value) != value:
-            remember_key(value)
-    for value in find_secrets((server.command, *server.args, server.url)):
-        remember_key(value)

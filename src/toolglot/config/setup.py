@@ -7,7 +7,6 @@ it was set for. All engines of a setup share one transport.
 import os
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from logging import getLogger
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
@@ -25,6 +24,7 @@ from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, is_facade_name
 from toolglot.facades.view import Facade
+from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AgentOptions
 from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.model_view import Language
@@ -52,7 +52,7 @@ from toolglot.user_dirs import ensure_private_directory, state_directory
 
 __all__ = ["Setup", "find_unmatched", "find_unmatched_rules", "from_config", "load_configured_tools"]
 
-log = getLogger("toolglot.config")
+log = get_logger("toolglot.config")
 SIMULATOR = "simulator"
 AUDIT_FILE = "audit.jsonl"
 Number = TypeVar("Number", int, float)

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from logging import DEBUG, INFO, getLogger
+from logging import DEBUG, INFO
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 from uuid import uuid4
@@ -43,6 +43,7 @@ from toolglot.errors import (
     UsageError,
 )
 from toolglot.events import EngineEvent, Event, ReplyStarted, RequestDelayed, Retrying
+from toolglot.loggers import get_logger
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Reply
 from toolglot.providers.heal import heal_profile
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools"]
 
-log = getLogger("toolglot.engine")
+log = get_logger("toolglot.engine")
 DEFAULT_RETRY = RetryConfig()
 _MAX_ERROR_BYTES = 1_000_000
 _MAX_REPLY_BYTES = 128 * 1024 * 1024  # unpacked; a stream of 128,000 tokens has about 50 MB

@@ -8,7 +8,6 @@ through unchanged. If a function of a table fails, the model reads an error, or 
 import re
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property, partial
-from logging import getLogger
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from toolglot.facades.equivalence import SUBSTITUTES, Arguments, alternatives
 from toolglot.facades.validation import check_facade, is_bundled
 from toolglot.facades.view import Facade, RenderContext, View
 from toolglot.jsontext import dumps, json_type_name
+from toolglot.loggers import get_logger
 from toolglot.losses import Loss, Repair
 from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG, ToolDefinition
@@ -28,7 +28,7 @@ from toolglot.tools.calls import InterpretedCall
 
 __all__ = ["BoundFacade", "split_base_tools"]
 
-log = getLogger("toolglot.facades")
+log = get_logger("toolglot.facades")
 
 
 def split_base_tools(

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from inspect import isawaitable
-from logging import getLogger
 from types import NoneType, UnionType
 from typing import Any, Generic, Self, Unpack, cast, get_args
 
@@ -18,6 +17,7 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, is_facade_name
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
+from toolglot.loggers import get_logger
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
@@ -44,7 +44,7 @@ from toolglot.value_checks import as_items, check_arguments
 
 __all__ = ["ARGUMENTS", "AgentCore", "AgentOptions", "PromptContext", "SystemPrompt"]
 
-log = getLogger("toolglot.loop")
+log = get_logger("toolglot.loop")
 _SHARED_ENGINE_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are not specific to a provider
 _NO_HOOKS = HookChain()
 _DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(cache=True), ContextPolicy()

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from functools import cache
-from logging import getLogger
 
 from msgspec.structs import replace
 
@@ -13,13 +12,14 @@ from toolglot.builtin.code_mode.run_code import ScriptHost
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_for_model, find_facade, strip_model_prefix
 from toolglot.facades.view import Facade
+from toolglot.loggers import get_logger
 from toolglot.request import ToolDefinition
 from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.tool import Tool
 
 __all__ = ["choose_language", "list_direct_tools", "list_inner_tools", "make_code_tool"]
 
-log = getLogger("toolglot.loop")
+log = get_logger("toolglot.loop")
 
 
 def choose_language(code_mode: bool | Language | None, facade: str | Facade | None, model: str) -> Language | None:

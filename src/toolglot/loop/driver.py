@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from logging import getLogger
 from operator import add
 from typing import Any, TypeVar, cast
 
@@ -36,6 +35,7 @@ from toolglot.events import (
     ToolFinished,
     ToolOutcome,
 )
+from toolglot.loggers import get_logger
 from toolglot.loop.context_window import count_phrase
 from toolglot.loop.eager_tools import EagerTools
 from toolglot.loop.request_builder import RequestBuilder
@@ -50,7 +50,7 @@ from toolglot.tools.turn import run_turn
 
 __all__ = ["Driver"]
 
-log = getLogger("toolglot.loop")
+log = get_logger("toolglot.loop")
 T = TypeVar("T")
 Emit = Callable[[Any], None] | None
 

@@ -5,7 +5,6 @@ Pure: nothing is sent and nothing runs here, so that a request can be previewed,
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from logging import getLogger
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from toolglot.facades.bound_facade import BoundFacade, split_base_tools
 from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade
 from toolglot.facades.view import Facade
+from toolglot.loggers import get_logger
 from toolglot.loop.deferral import Defer, Deferral, plan_deferral
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
 from toolglot.losses import Loss, Repair
@@ -32,7 +32,7 @@ __all__ = ["Language", "ModelView"]
 
 Language = Literal["javascript", "python"]
 
-log = getLogger("toolglot.loop")
+log = get_logger("toolglot.loop")
 _DEFAULT_CONFIG = ToolConfig()
 _SEARCH_PLACEHOLDER = ToolDefinition(SEARCH_TOOLS, tags=frozenset({BUILTIN_TAG}))  # which a facade may have a view of
 _CODE_PLACEHOLDER = ToolDefinition(RUN_CODE, tags=frozenset({BUILTIN_TAG}))  # as above

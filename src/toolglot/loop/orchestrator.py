@@ -5,13 +5,13 @@ result = agent.run_sync("Weather in Paris?")
 agent.switch("gemini:gemini-3-pro-preview")
 """
 
-from logging import getLogger
 from typing import Unpack, cast
 
 from toolglot.approvals import ApprovalRequest
 from toolglot.engine.engine import Engine
 from toolglot.errors import MalformedData, UsageError
 from toolglot.jsontext import digest
+from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AgentOptions, PromptContext
 from toolglot.loop.agent_runs import AgentRuns
 from toolglot.loop.background_loop import run_sync
@@ -30,7 +30,7 @@ from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
 __all__ = ["Orchestrator", "PromptContext"]
 
-log = getLogger("toolglot.loop")
+log = get_logger("toolglot.loop")
 
 
 class Orchestrator(AgentRuns[Data, OutputValue]):

@@ -1,13 +1,13 @@
 """The requests of one run: each goes to the model that the agent has then, and fits its context window."""
 
 from inspect import isawaitable
-from logging import getLogger
 
 from msgspec.structs import replace
 
 from toolglot.engine.engine import EngineState
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ContextTruncated
+from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AgentCore
 from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
 from toolglot.loop.conversation_state import ConversationState
@@ -20,7 +20,7 @@ from toolglot.request import Output, Request, ToolChoice, ToolDefinition
 
 __all__ = ["RequestBuilder"]
 
-log = getLogger("toolglot.loop")
+log = get_logger("toolglot.loop")
 
 
 class RequestBuilder:

@@ -9,14 +9,14 @@ import re
 import secrets
 import tempfile
 from contextlib import suppress
-from logging import getLogger
 
 from toolglot.errors import UsageError
+from toolglot.loggers import get_logger
 from toolglot.user_dirs import data_directory, ensure_private_directory
 
 __all__ = ["CHANGED_SINCE_SAVED", "is_intact", "sign"]
 
-log = getLogger("toolglot.loop")
+log = get_logger("toolglot.loop")
 CHANGED_SINCE_SAVED = "the saved run was changed, or was saved with another approval key"
 _KEY_FILE, _KEY_LENGTH = "approval.key", 64  # hexadecimal digits
 _MAC = re.compile(rb',"mac":"([0-9a-f]{64})"\}\Z')

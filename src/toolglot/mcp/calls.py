@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from logging import getLogger
 from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.errors import ToolError, UsageError
 from toolglot.known_keys import known_keys
+from toolglot.loggers import get_logger
 from toolglot.mcp.answers import failure_cause
 from toolglot.mcp.content import Part, convert_messages, convert_resource, convert_result
 from toolglot.mcp.remote_call import CallWaits, RemoteCall
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerCalls", "explain_error", "first_error"]
 
-log = getLogger("toolglot.mcp")
+log = get_logger("toolglot.mcp")
 _current_call: ContextVar[RemoteCall | None] = ContextVar("toolglot_mcp_call", default=None)
 _URL_ELICITATION_REQUIRED = -32042
 _CAUSE_SECONDS = 0.5

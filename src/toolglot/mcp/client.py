@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from toolglot.errors import UnknownName, UsageError
+from toolglot.loggers import get_logger
 from toolglot.mcp.content import Part
 from toolglot.mcp.listing import McpPrompt, McpResource, McpServerStatus
 from toolglot.mcp.server_thread import ServerThread
-from toolglot.mcp.servers import McpServer
+from toolglot.mcp.servers import McpServer, remember_secrets
 from toolglot.messages import Message
 from toolglot.textutil import pluralize
 from toolglot.tools.tool import Tool
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["McpServers"]
 
-log = getLogger("toolglot.mcp")
+log = get_logger("toolglot.mcp")
 for _name in ("mcp", "client"):  # the SDK's loggers: if logging is not configured, their tracebacks would be printed
     getLogger(_name).addHandler(NullHandler())
 
@@ -71,6 +72,8 @@ class McpServers:
             )
         if servers and find_spec("mcp") is None:
             raise UsageError("MCP servers need the mcp package; install it with: pip install 'toolglot[mcp]'")
+        for server in servers.values():
+            remember_secrets(server)
         self._thread = ServerThread()
         self._lock = threading.Lock()
         self._tasks: list[asyncio.Task[None]] = []

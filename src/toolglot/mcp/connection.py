@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
-from logging import DEBUG, INFO, WARNING, getLogger
+from logging import DEBUG, INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.known_keys import known_keys
+from toolglot.loggers import get_logger
 from toolglot.mcp.answers import failure_cause
 from toolglot.mcp.calls import ServerCalls, explain_error, first_error
 from toolglot.mcp.http_transport import http_transport
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection"]
 
-log = getLogger("toolglot.mcp")
+log = get_logger("toolglot.mcp")
 _MAX_ATTEMPTS = 5  # reconnection attempts; after these, only a call or the user starts another
 _BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 30.0  # a server that ran this long may be restarted at once

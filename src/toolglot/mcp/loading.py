@@ -1,16 +1,16 @@
 """MCP servers from files, for programs."""
 
 from importlib import import_module
-from logging import getLogger
 from pathlib import Path
 from typing import Any
 
 from toolglot.errors import UsageError
+from toolglot.loggers import get_logger
 from toolglot.mcp.servers import McpServer
 
 __all__ = ["load_servers"]
 
-log = getLogger("toolglot.mcp")
+log = get_logger("toolglot.mcp")
 
 
 def load_servers(*files: str | Path, directory: Path | None = None) -> dict[str, McpServer]:

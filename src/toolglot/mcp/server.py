@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from itertools import count
-from logging import getLogger
 from typing import Any
 
 import mcp_types as types
@@ -32,6 +31,7 @@ from toolglot.facades.bound_facade import BoundFacade, split_base_tools
 from toolglot.facades.catalog import find_base_tools
 from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps_text
+from toolglot.loggers import get_logger
 from toolglot.mcp.server_session import ToolSession, progress_reporter
 from toolglot.mcp.server_types import FREEFORM_PARAMETER, approval_form, legal_name, to_mcp_result, to_mcp_tool
 from toolglot.messages import Text, ToolCall
@@ -48,7 +48,7 @@ from toolglot.tools.tool import Tool
 
 __all__ = ["McpToolServer", "current_request"]
 
-log = getLogger("toolglot.mcp")
+log = get_logger("toolglot.mcp")
 current_request: ContextVar[ServerRequestContext[None]] = ContextVar("toolglot_mcp_request")
 """While a tool runs, the client's request: its session, headers and `_meta`."""
 PAGE_SIZE = 100

@@ -7,14 +7,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from logging import getLogger
 from typing import Any, TypeVar
 
 from toolglot.errors import UsageError
+from toolglot.loggers import get_logger
 
 __all__ = ["ServerThread"]
 
-log = getLogger("toolglot.mcp")
+log = get_logger("toolglot.mcp")
 T = TypeVar("T")
 _CLOSE_SECONDS = 10.0
 _CLOSED = "these MCP servers are closed; create new McpServers"

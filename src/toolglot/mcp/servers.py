@@ -1,16 +1,20 @@
 """DATA: the configuration of an MCP server. The settings `[mcp.servers.NAME]` have the same fields."""
 
+import re
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from toolglot.errors import UsageError
+from toolglot.known_keys import remember_key
 from toolglot.redact import find_secrets, redact
 from toolglot.value_checks import check_values
 
-__all__ = ["McpOAuth", "McpServer"]
+__all__ = ["SECRET_NAME", "McpOAuth", "McpServer", "remember_secrets"]
 
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH|DSN", re.IGNORECASE)
+"""Names of variables whose values are probably secret."""
 _Seconds = Annotated[float, Meta(gt=0)]
 
 
@@ -83,3 +87,16 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
         """Values that are never shown: the variables, the headers, the client secret, and keys in the arguments or the URL."""
         client_secret = (self.oauth.client_secret,) if self.oauth else ()
         return (*self.env.values(), *self.headers.values(), *client_secret, *find_secrets((self.command, *self.args, self.url)))
+
+
+def remember_secrets(server: McpServer) -> None:
+    """Hide possible secrets wherever text is shown: headers, arguments, variables whose names or values look like secrets."""
+    for value in server.headers.values():
+        scheme, space, token = value.partition(" ")
+        remember_key(token if space and scheme.isalpha() else value)
+    for name, value in server.env.items():
+        if SECRET_NAME.search(name) or redact(value) != value:
+            remember_key(value)
+    client_secret = [server.oauth.client_secret] if server.oauth is not None and server.oauth.client_secret else []
+    for value in (*client_secret, *find_secrets((server.command, *server.args, server.url))):
+        remember_key(value)

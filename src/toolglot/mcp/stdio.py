@@ -11,12 +11,12 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from toolglot.errors import UsageError
+from toolglot.loggers import get_logger
 from toolglot.mcp.answers import find_answered_id, read_messages, report_overlong
 from toolglot.mcp.launch import prepare_server
 from toolglot.mcp.servers import McpServer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_MESSAGE", "OutputTail", "stdio_transport"]
 
-log = getLogger("toolglot.mcp")
+log = get_logger("toolglot.mcp")
 MAX_MESSAGE = 32 << 20
 """Maximum bytes in one message from a server."""
 _MAX_TAIL_LINES, _MAX_TAIL_LINE = 20, 300

@@ -6,7 +6,6 @@ cannot reach it under a name of its own (DNS rebinding).
 """
 
 import asyncio
-import logging
 import re
 import socket
 import struct
@@ -14,6 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from toolglot.loggers import get_logger
 from toolglot.simulator.core import Simulator, Stall
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_log = logging.getLogger("toolglot.simulator")
+_log = get_logger("toolglot.simulator")
 _MAX_BODY_BYTES, _MAX_HELD_BYTES = 64 * 1024 * 1024, 128 * 1024 * 1024  # of one request, and of all that are read at once
 _READ_SECONDS = 60.0  # for a client to send a request
 _LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:\d+)?", re.IGNORECASE)

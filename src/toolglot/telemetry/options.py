@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Callable
 from functools import cache
-from logging import getLogger
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from toolglot.errors import UsageError
+from toolglot.loggers import get_logger
 from toolglot.value_checks import check_values
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContentMode", "Telemetry", "check_available", "start_run"]
 
-log = getLogger("toolglot.telemetry")
+log = get_logger("toolglot.telemetry")
 _OLDEST = (1, 35)  # as in pyproject.toml; a program may have an older version installed
 ContentMode = Literal["NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT"]
 """Where the content of messages and calls is recorded."""

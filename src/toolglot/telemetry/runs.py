@@ -9,7 +9,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import lru_cache, partial
-from logging import getLogger
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from opentelemetry import _logs, metrics, trace
@@ -17,6 +16,7 @@ from opentelemetry.context import Context, attach, detach
 
 from toolglot.approvals import ApprovalRequest
 from toolglot.events import ContextTruncated, EngineEvent, ModelSwitched, RunEvent, RunResult, ToolOutcome
+from toolglot.loggers import get_logger
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Message, ToolCall
 from toolglot.request import Request, ToolDefinition
@@ -26,7 +26,7 @@ from toolglot.telemetry.spans import AgentSpan, Answer, ChatSpan, EngineFacts, S
 
 __all__ = ["RunTelemetry"]
 
-log = getLogger("toolglot.telemetry")
+log = get_logger("toolglot.telemetry")
 T = TypeVar("T")
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _EVENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import isawaitable
-from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,6 +23,7 @@ from toolglot.approvals import Ruling
 from toolglot.errors import ToolError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.jsontext import dumps_verbatim
+from toolglot.loggers import get_logger
 from toolglot.losses import Repair
 from toolglot.messages import Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CallBatch", "CallWork", "Emit", "PreparedCall", "error_outcome"]
 
-log = getLogger("toolglot.tools")
+log = get_logger("toolglot.tools")
 Emit = Callable[[ToolStarted | ToolProgress | ToolFinished], None]
 CANCEL_GRACE = 0.1
 """Seconds that a cancelled function has to clean up before it is abandoned."""

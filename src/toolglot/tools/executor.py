@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from logging import DEBUG, getLogger
+from logging import DEBUG
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -20,6 +20,7 @@ from toolglot.definitions import ToolDefinition
 from toolglot.errors import ToolError, UnknownName, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.jsontext import digest, dumps_text
+from toolglot.loggers import get_logger
 from toolglot.losses import Repair
 from toolglot.messages import Message, ToolCall, ToolResult
 from toolglot.schema.arguments import deep_copy
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolExecutor"]
 
-log = getLogger("toolglot.tools")
+log = get_logger("toolglot.tools")
 
 
 _DEFAULT_CONFIG = ToolConfig()

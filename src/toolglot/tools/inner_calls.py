@@ -7,7 +7,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from inspect import isawaitable
-from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from toolglot.approvals import Allow, ApprovalRequest, Approve, Deny, Ruling, read_decision
 from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
+from toolglot.loggers import get_logger
 from toolglot.messages import ToolCall
 from toolglot.tools.context import CallSuspended
 from toolglot.tools.execution import CallBatch
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InnerCallQueue", "InnerCalls", "ask_approver", "release_suspended"]
 
-log = getLogger("toolglot.tools")
+log = get_logger("toolglot.tools")
 
 
 async def ask_approver(approve: Approve | None, request: ApprovalRequest) -> Allow | Deny | None:

@@ -3,7 +3,6 @@
 import time
 import weakref
 from functools import partial
-from logging import getLogger
 from typing import Annotated, Any, Literal
 
 from toolglot.base_errors import invalid_argument
@@ -13,6 +12,7 @@ from toolglot.builtin.code_mode.script import Part, Script, StoredValues, append
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.definitions import BUILTIN_TAG
 from toolglot.errors import ToolError
+from toolglot.loggers import get_logger
 from toolglot.messages import Text
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import CallSuspended, Context
@@ -22,7 +22,7 @@ from toolglot.tools.tool import Tool
 
 __all__ = ["ScriptHost"]
 
-log = getLogger("toolglot.builtin")
+log = get_logger("toolglot.builtin")
 
 DEFAULT_SECONDS, MAX_SECONDS = 10.0, 3600.0
 DEFAULT_OUTPUT, MAX_OUTPUT = 40_000, 200_000

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from logging import getLogger
 from pathlib import Path
 from typing import Protocol
 
@@ -21,10 +20,11 @@ from toolglot.builtin.shell.protected_paths import (
     take_snapshot,
 )
 from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.loggers import get_logger
 
 __all__ = ["GuardPlan", "GuardedProcess", "NameGuard"]
 
-log = getLogger("toolglot.builtin")
+log = get_logger("toolglot.builtin")
 
 _WATCH_SECONDS, _MAX_WATCH_SECONDS = 1.0, 5.0
 _MAX_MOUNTS = 60  # of a root; for each of them a descriptor is open until the command has started

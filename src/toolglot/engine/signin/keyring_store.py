@@ -7,15 +7,15 @@ its message may contain the key.
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from logging import getLogger
 from typing import Any
 
+from toolglot.loggers import get_logger
 from toolglot.programs import safe_programs
 from toolglot.providers.catalog import PROFILES, SURFACES
 
 __all__ = ["delete_key", "has_backend", "is_installed", "keyring_account", "load_key", "store_key"]
 
-log = getLogger("toolglot.engine")
+log = get_logger("toolglot.engine")
 SERVICE = "toolglot"
 _NULL_BACKENDS = ("keyring.backends.fail", "keyring.backends.null")
 
