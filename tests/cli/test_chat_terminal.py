@@ -236,8 +236,14 @@ class TestKeys:
             chat.wait_for("stopped; the conversation")
             chat.wait_ready()
             assert "the text you typed ahead was discarded" in chat.everything
+            chat.press("ctrl-c")  # stopping the turn was not the first one
+            chat.wait_for("press Ctrl-C again to exit")
+            chat.hear("say still here")
+            chat.press("ctrl-c")
+            chat.wait_for("press Ctrl-C again to exit", times=2)
             chat.press("ctrl-c")
             assert chat.wait_exit() == 0
+            assert chat.says("still here") == 1
             assert not re.search("^(one|two|three)$", chat.everything, re.MULTILINE)
 
 

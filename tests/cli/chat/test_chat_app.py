@@ -225,10 +225,35 @@ class TestCtrlC:
         assert not unanswered(over.agent.conversation)
         assert over.agent.conversation[-1].text == "hello"
 
-    def test_and_once_more_at_the_prompt_leaves(self) -> None:
+    def test_to_stop_a_turn_is_not_half_of_an_exit(self) -> None:
         over = self.pressed_in_a_tool(KeyboardInterrupt(), SAY)
-        assert over.code == 0
+        assert over.agent.conversation[-1].text == "hello"
+        assert sum("press Ctrl-C again to exit" in line for line in over.lines) == 1
+        over = self.pressed_in_a_tool(KeyboardInterrupt(), KeyboardInterrupt(), SAY)
         assert over.reader.lines == [SAY]
+
+    @pytest.mark.parametrize("is_signal", [False, True])
+    @pytest.mark.parametrize(("seconds", "leaves"), [(0.0, True), (1.9, True), (2.0, False), (3600.0, False)])
+    def test_a_second_one_counts_for_two_seconds(self, seconds: float, leaves: bool, is_signal: bool) -> None:
+        now = 1000.0
+
+        def press(chat: Chat) -> str:
+            chat.clock = lambda: now
+            if not is_signal:
+                raise KeyboardInterrupt
+            chat.keyboard.is_terminal = True
+            chat._interrupt()  # pyright: ignore[reportPrivateUsage] - as the signal does
+            return ""
+
+        def press_again(chat: Chat) -> str:
+            nonlocal now
+            now += seconds
+            return press(chat)
+
+        over = talk(press, press_again, "", SAY)
+        assert (over.reader.lines == []) is not leaves
+        assert sum("press Ctrl-C again to exit" in line for line in over.lines) == (1 if leaves else 2)
+        assert over.code == (130 if leaves and is_signal else 0)
 
     def test_while_an_answer_streams_it_stops_it(self) -> None:
         shown: list[str] = []

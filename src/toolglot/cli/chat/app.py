@@ -1,11 +1,13 @@
 """The chat loop: read a prompt, run a turn, show it, until the user leaves.
 
-Whatever happens in a turn, the chat continues and the conversation stays valid. Ctrl-C stops the turn; pressing it again exits.
+Whatever happens in a turn, the chat continues and the conversation stays valid. Ctrl-C stops the turn; at the prompt, it exits
+if it is pressed twice within two seconds.
 """
 
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
@@ -38,6 +40,7 @@ from toolglot.messages import Media, Text
 from toolglot.sanitize import escape_line, shorten
 
 _MAX_EDITED = 300  # characters of arguments that can be edited on a line
+_EXIT_SECONDS = 2.0  # in which a second Ctrl-C exits
 
 
 class Chat:
@@ -59,7 +62,8 @@ class Chat:
         self.is_leaving = False
         self._turn_task: asyncio.Task[None] | None = None
         self._main_task: asyncio.Task[Any] | None = None
-        self._was_interrupted = False  # Ctrl-C was the last thing that the user pressed
+        self.clock: Callable[[], float] = time.monotonic
+        self._exits_until = float("-inf")  # when Ctrl-C exits
         self._context_usage = ""
         self.question_lock = asyncio.Lock()
         """Held while the user is asked something."""
@@ -87,17 +91,13 @@ class Chat:
         try:
             text = await self.reader.read()
         except KeyboardInterrupt:
-            if self._was_interrupted:
-                self.is_leaving = True
-            else:
-                self._was_interrupted = True
-                self.screen.note("press Ctrl-C again to exit", "dim")
+            self.is_leaving = self._is_second_interrupt()
             return
         except ToolglotError as e:
             self.screen.note(str(e), "red")
             return
         if text.strip():
-            self._was_interrupted = False
+            self._exits_until = float("-inf")
             await self._handle_input(text)
 
     async def _handle_input(self, text: str) -> None:
@@ -280,13 +280,19 @@ class Chat:
 
     def _interrupt(self) -> None:
         """Handle Ctrl-C: stop the turn. If there is none, exit; on a terminal, only the second time."""
-        was_interrupted, self._was_interrupted = self._was_interrupted, True
         if self._turn_task is not None and not self._turn_task.done():
             self._turn_task.cancel()
-        elif self.keyboard.is_terminal and not was_interrupted:
-            self.screen.note("press Ctrl-C again to exit", "dim")
-        else:
+        elif not self.keyboard.is_terminal or self._is_second_interrupt():
             self._terminate()
+
+    def _is_second_interrupt(self) -> bool:
+        """Whether Ctrl-C was pressed at the prompt a moment ago, too; if not, say that a second time exits."""
+        now = self.clock()
+        if now < self._exits_until:
+            return True
+        self._exits_until = now + _EXIT_SECONDS
+        self.screen.note("press Ctrl-C again to exit", "dim")
+        return False
 
     def _terminate(self) -> None:
         if self._main_task is not None:
