@@ -1,6 +1,10 @@
 """Scripts that call tools: what they can do, what they show, and what contains them."""
 
 import asyncio
+import gc
+import logging
+import subprocess
+import threading
 import time
 from typing import Any
 
@@ -463,3 +467,44 @@ def test_results_become_values() -> None:
 
     assert value(content=(), data={"a": 1}) == {"a": 1}
     assert value(content=(Media("image", url="https://a/b.png"),)) == {"image_url": "https://a/b.png"}
+
+
+async def test_scripts_end_silently_with_their_conversation(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever is at work when a conversation is collected, perhaps another one, must not be told about its scripts."""
+    scripts = Scripts()
+    assert (await scripts.run("for (;;) {}", seconds=0.0))[0].startswith("Script running")
+    running = scripts.host._scripts["1"]  # pyright: ignore[reportPrivateUsage]
+    del scripts
+    gc.collect()
+    assert running.state == "stopped"
+    child = running._process._process  # pyright: ignore[reportPrivateUsage]
+    assert child is None or await asyncio.to_thread(child.wait, 10) != 0
+    assert [record.message for record in caplog.records if record.levelno >= logging.INFO] == []
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_script_may_be_collected_while_its_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The garbage collector runs anywhere: also in the thread that starts a process, while that holds the lock."""
+    ended = threading.Event()
+    is_known = threading.Event()
+    started: list[ScriptProcess] = []
+    popen = subprocess.Popen
+
+    def collect(*arguments: Any, **options: Any) -> Any:
+        assert is_known.wait(10)
+        started[0].kill()  # as the finalizer of its conversation does
+        return popen(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", collect)
+
+    def ignore(message: ScriptMessage) -> None:
+        pass
+
+    def end(reason: str) -> None:
+        ended.set()
+
+    started.append(ScriptProcess("javascript", "for (;;) {}", tools=[], stored={}, on_message=ignore, on_end=end))
+    is_known.set()
+    assert await asyncio.to_thread(ended.wait, 10)

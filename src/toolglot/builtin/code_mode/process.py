@@ -142,7 +142,8 @@ class ScriptProcess:
         self._on_message, self._on_end = on_message, on_end
         self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
+        # The garbage collector may end a forgotten script at any place, also in a thread that holds the lock.
+        self._lock = threading.RLock()
         self._is_killed = False
         # The kernel ends bubblewrap together with the thread that started it, so this one lives as long as the process.
         threading.Thread(target=self._run, name="toolglot-script", daemon=True).start()

@@ -12,7 +12,6 @@ from toolglot.builtin.code_mode.script import Part, Script, StoredValues, append
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.definitions import BUILTIN_TAG
 from toolglot.errors import ToolError
-from toolglot.loggers import get_logger
 from toolglot.messages import Text
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import CallSuspended, Context
@@ -21,8 +20,6 @@ from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
 __all__ = ["ScriptHost"]
-
-log = get_logger("toolglot.builtin")
 
 DEFAULT_SECONDS, MAX_SECONDS = 10.0, 3600.0
 DEFAULT_OUTPUT, MAX_OUTPUT = 40_000, 200_000
@@ -151,10 +148,12 @@ def explain_risk(arguments: dict[str, Any]) -> str:
 
 
 def stop_scripts(scripts: dict[str, Script]) -> None:
-    """Stop all of them: their conversation is gone."""
+    """Stop all of them: their conversation is gone.
+
+    The garbage collector calls this whenever it likes, so nobody is told: whoever is at work may be another conversation.
+    """
     for script in scripts.values():
         script.stop()
-        log.warning("script %s was terminated: only a conversation keeps scripts running", script.id)
 
 
 def _make_output(script: Script, seconds: float, limit: int) -> ToolOutput:
