@@ -29,8 +29,8 @@ $(READY): $(RUNTIME)
 	@touch $@
 
 $(DOCS_READY): $(RUNTIME)
-	@echo "installing the site generator …"
-	@$(PIP) --group docs
+	@echo "installing the site generator, and what the documented modules import …"
+	@$(PIP) --group docs --editable '.[mcp]'
 	@touch $@
 
 demo: $(RUNTIME) ## run a conversation with tools on every API format: no key, no network

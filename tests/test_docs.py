@@ -11,12 +11,15 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import toolglot
 import toolglot.bridges
@@ -123,6 +126,72 @@ def test_the_lines_of_a_batch_are_as_documented(tmp_path: Path) -> None:
 def test_generated_parts_are_current() -> None:
     done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def list_installed_by_make_docs() -> set[str]:
+    """The packages that `make docs` installs in a fresh clone, with all that they require."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^\$\(DOCS_READY\):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    (group,) = re.findall(r"--group (\w+)", recipe)
+    extras = [extra for names in re.findall(r"--editable '\.\[([\w,]+)\]'", recipe) for extra in names.split(",")]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    published = project["project"]
+    lines = [*published["dependencies"], *project["dependency-groups"][group]]
+    lines += [line for extra in extras for line in published["optional-dependencies"][extra]]
+    packages, waiting = {"pip", "toolglot"}, [Requirement(line) for line in lines]
+    while waiting:
+        requirement = waiting.pop()
+        applies = requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        name = canonicalize_name(requirement.name)
+        if not applies or name in packages:
+            continue
+        packages.add(name)
+        extras = [*extras, *requirement.extras]
+        with contextlib.suppress(metadata.PackageNotFoundError):  # what nothing else needs may be missing here
+            waiting += map(Requirement, metadata.requires(name) or ())
+    return packages
+
+
+@pytest.mark.untraced
+def test_make_docs_installs_what_the_generator_imports() -> None:
+    """In a fresh clone there is nothing else, so the modules of all other packages are taken away."""
+    installed = list_installed_by_make_docs()
+    others = [
+        module
+        for module, packages in metadata.packages_distributions().items()
+        if installed.isdisjoint(map(canonicalize_name, packages))
+    ]
+    assert {"pytest", "acp", "mini_racer"} & {*others}, "nothing was taken away"
+    code = """if True:
+        import runpy, sys
+        script, *modules = sys.argv[1:]
+        sys.modules.update({name: None for name in modules if name not in sys.modules})  # as if they were not installed
+        sys.path.insert(0, script.rpartition("/")[0])
+        sys.argv = [script, "--check"]
+        runpy.run_path(script, run_name="__main__")
+    """
+    command = [sys.executable, "-c", code, str(ROOT / "docs" / "generate.py"), *others]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("make") or not shutil.which("git"), reason="make or git is not installed")
+def test_make_docs_works_in_a_fresh_clone(tmp_path: Path) -> None:
+    """With an environment of its own, which pip fills: this needs a package index."""
+    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / name)
+    environ = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    command = ["make", "docs", f"PYTHON={sys.executable}"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No issues found" in done.stdout
+    assert (tmp_path / "site" / "index.html").is_file()
+    generated = {page.relative_to(tmp_path): page.read_bytes() for page in (tmp_path / "docs").rglob("*.md")}
+    assert generated == {page.relative_to(ROOT): page.read_bytes() for page in (ROOT / "docs").rglob("*.md")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
