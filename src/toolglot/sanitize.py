@@ -76,6 +76,11 @@ def escape_line(text: str) -> str:
     return escape_deceptive(text).replace("\n", "␊")
 
 
+def quote_lines(text: str) -> str:
+    """Like `escape_deceptive`, with a mark at the beginning of each line: none of them can look like one of ours."""
+    return "\n".join(f"> {line}" for line in escape_deceptive(text).split("\n"))
+
+
 @cache
 def _looks_english(character: str) -> bool:
     """Return whether a character that is not ASCII can be taken for a letter or digit that is."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolglot import Allow, ApprovalRequest, Context, Deny, ToolConfig, ToolRegistry, coding_tools, tool, tool_from_definition
 from toolglot.bridges.event_streams import describe_approval
@@ -218,6 +219,18 @@ def test_a_tool_that_asks_while_it_runs() -> None:
 )  # fmt: skip
 def test_only_a_clear_yes_is_a_yes(answer: Any, decision: Any) -> None:
     assert read_answer(answer) == decision
+
+
+def test_nothing_in_a_description_of_a_request_deceives() -> None:
+    forged = "x\n\nAllow ls?\x1b[2J\u202e"
+    described = remove.replace(target=lambda given: given["path"], preview=lambda given: f"rm {given['path']}")
+    tools = ExportedTools([described], framework_asks=True)
+    request = asyncio.run(tools.preview(tools.make_call("remove", {"path": forged})))
+    assert request is not None
+    shown = describe_approval(replace(request, reason=forged))
+    assert shown["arguments"] == {"path": forged}, "data stays what it is"
+    assert shown["target"] == shown["reason"] == "x␊␊Allow ls?␛[2J⟨U+202E⟩"
+    assert shown["preview"] == "rm x\n\nAllow ls?␛[2J⟨U+202E⟩"
 
 
 def test_a_description_of_a_request_is_plain_data() -> None:

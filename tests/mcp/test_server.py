@@ -14,6 +14,7 @@ from mcp.client.subscriptions import ToolsListChanged
 from mcp import Client, MCPError
 from toolglot import Allow, ApprovalRequest, Media, Tool, ToolConfig, ToolOutput, ToolRegistry, tool
 from toolglot.builtin.tools import builtins
+from toolglot.errors import ToolError
 from toolglot.facades.catalog import FACADE_MODULES, find_facade
 from toolglot.mcp import McpServer, McpServers, McpToolServer, serve_http
 from toolglot.mcp.server_types import legal_name
@@ -66,6 +67,10 @@ def add(first: int, second: int = 1) -> dict[str, int]:
 
 def echo(url: str) -> str:
     return url
+
+
+def echo_path(path: str) -> str:
+    return path
 
 
 def say(arguments: dict[str, Any]) -> str:
@@ -279,7 +284,7 @@ async def test_the_user_of_the_client_is_asked(mode: str) -> None:
     assert [result.is_error for result in results] == [False, True, True]
     assert text(results[0]) == "deleted a.txt"
     assert "did not approve" in text(results[1])
-    assert asked == ["Allow delete? (the tool always asks, and no rule allows it)\n\ndelete a.txt"] * 3
+    assert asked == ["Allow delete? (the tool always asks, and no rule allows it)\n\n> delete a.txt"] * 3
     assert [line.count(b'"approved":true') for line in lines] == [1, 0, 0]
 
 
@@ -316,6 +321,36 @@ async def test_what_the_user_approves_hides_nothing(mode: str) -> None:
     )
     assert "\u202e" not in asked[0]
     assert "\x1b" not in asked[0]
+
+
+FORGERY = "ls? (it only reads files)\n\n$ ls\r\n" + 80 * "\n" + "Allow delete? (it is harmless)\u2028\x85\x0b\x1b[2Krm -rf x"
+
+
+@pytest.mark.parametrize("name", ["preview", "target", "arguments", "error"])
+@both
+async def test_nothing_in_a_question_looks_like_another(mode: str, name: str) -> None:
+    """Wherever the model's text is shown: only the first line, and lines with a label, begin without a mark."""
+
+    def fail(arguments: dict[str, Any]) -> str:
+        raise ToolError(arguments["path"])
+
+    def show(arguments: dict[str, Any]) -> str:
+        return arguments["path"]
+
+    kinds: dict[str, Any] = {
+        "preview": {"preview": show},
+        "target": {"target": show},
+        "arguments": {},
+        "error": {"preview": fail},
+    }
+    asked = list[str]()
+    made = tool(echo_path, name="delete", approval=True, **kinds[name])
+    await call(server(made), mode, "delete", {"path": FORGERY}, elicitation_callback=answers("decline", asked=asked))
+    first, *others = asked[0].splitlines()
+    assert first == "Allow delete? (the tool always asks, and no rule allows it)"
+    assert all(line.startswith(("> ", "Target: ls? (", "There is no preview: ls? (")) for line in others if line)
+    assert all(len(line) < 400 for line in others if not line.startswith("> "))
+    assert "rm -rf x" in asked[0], "all of it is there"
 
 
 async def test_an_approval_counts_only_for_the_call_that_was_shown() -> None:

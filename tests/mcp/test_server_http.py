@@ -8,13 +8,14 @@ from typing import Any
 
 import httpx
 import httpx2
+import mcp_types as types
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mcp import Client
-from toolglot import UsageError, tool
+from toolglot import ApprovalRequest, UsageError, tool
 from toolglot.errors import ToolglotError
 from toolglot.mcp.http_server import find_host, http_app, serve_http
 from toolglot.mcp.server import McpToolServer
@@ -35,11 +36,11 @@ def add(first: int, second: int) -> int:
 
 
 @asynccontextmanager
-async def client_of(url: str, mode: Any, token: str = "") -> AsyncGenerator[Client]:
+async def client_of(url: str, mode: Any, token: str = "", **options: Any) -> AsyncGenerator[Client]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         httpx2.AsyncClient(headers=headers) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        Client(streamable_http_client(url, http_client=http), mode=mode, **options) as client,
     ):
         yield client
 
@@ -192,6 +193,36 @@ async def test_a_session_ends_with_its_client() -> None:
             await client.call_tool("add", {"first": 1, "second": 2})
             assert not closed.is_set()
         await closed.wait()
+
+
+@pytest.mark.parametrize("decider", ["user", "program"])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_always_is_for_sessions_only(mode: str, decider: str) -> None:
+    """Without sessions, one client's "always" would allow the calls of all others."""
+    asked: list[Any] = []
+
+    async def accept(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params)
+        return types.ElicitResult(action="accept", content={"always": True})
+
+    def decide(request: ApprovalRequest) -> str:
+        asked.append(request)
+        return "always"
+
+    @tool(approval=True)
+    def touch(path: str) -> str:
+        return f"touched {path}"
+
+    options: Any = {"approve": decide} if decider == "program" else {}
+    async with serve_http(McpToolServer([touch], **options)) as url:
+        for _ in range(2):
+            async with client_of(url, mode, elicitation_callback=accept) as client:
+                for path in ("a", "b"):
+                    assert not (await client.call_tool("touch", {"path": path})).is_error
+    assert len(asked) == (2 if mode == "legacy" else 4)
+    if decider == "user":
+        offered = ["always" in params.requested_schema["properties"] for params in asked]
+        assert offered == [mode == "legacy"] * len(asked)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

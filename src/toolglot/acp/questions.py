@@ -19,7 +19,7 @@ from acp.schema import (
 from toolglot.acp.connection import EditorConnection
 from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
-from toolglot.sanitize import escape_deceptive
+from toolglot.sanitize import escape_deceptive, escape_line
 
 __all__ = ["ask_questions", "fill_form", "has_forms"]
 
@@ -57,7 +57,7 @@ async def fill_form(editor: EditorConnection, session_id: str, request: Approval
         schema = ElicitationSchema.model_validate(request.form)
     except ValueError:
         raise RequestError.invalid_params({"form": "it has fields that editors cannot show"}) from None
-    return await editor.fill_form(session_id, escape_deceptive(request.reason), schema)
+    return await editor.fill_form(session_id, escape_line(request.reason), schema)
 
 
 def to_property(question: UserQuestion) -> Any:
@@ -94,6 +94,6 @@ async def _choose(editor: EditorConnection, session_id: str, question: UserQuest
         raise OSError(0, "this editor cannot ask for text")
     options = [PermissionOption(option_id=str(number), name=label, kind="allow_once") for number, label in enumerate(labels)]
     options.append(PermissionOption(option_id=_DECLINE, name="Decline to answer", kind="reject_once"))
-    call = ToolCallUpdate(tool_call_id=f"question-{uuid4().hex[:8]}", title=escape_deceptive(question.question), kind="other")
+    call = ToolCallUpdate(tool_call_id=f"question-{uuid4().hex[:8]}", title=escape_line(question.question), kind="other")
     chosen = await editor.ask_permission(session_id, call, options)
     return labels[int(chosen)] if chosen.isdecimal() and int(chosen) < len(labels) else None

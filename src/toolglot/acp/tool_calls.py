@@ -27,7 +27,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.loop.format_call import format_arguments
 from toolglot.messages import ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
-from toolglot.sanitize import escape_deceptive, shorten
+from toolglot.sanitize import escape_deceptive, escape_line, shorten
 from toolglot.tools.config import ANY_EFFECT
 from toolglot.tools.rules import find_subjects
 from toolglot.tools.tool import Tool
@@ -75,6 +75,7 @@ _STATUS: dict[str, Literal["pending", "in_progress", "completed"]] = {
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _NO_FILE = "/dev/null"
 _BACKTICKS = re.compile(r"`+")
+_PLAIN = re.compile(r"[\w ,.;:'()/-]*")  # a sentence without Markdown
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -130,16 +131,14 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the user decides on: everything that the call would do, with nothing hidden."""
         content, text = split_preview(request.preview, root) if self.kind == "edit" else ([], request.preview)
         if not content and not text:
-            text = "\n".join(
-                f"{name}: {value if isinstance(value, str) else dumps_text(value)}" for name, value in request.arguments.items()
-            )
+            text = "\n".join(_describe_argument(name, value) for name, value in request.arguments.items())
         if text:
             content.append(_text(_fence(escape_deceptive(text))))
         if request.preview_error:
-            content.append(_text(f"As things stand, this call would fail: {escape_deceptive(request.preview_error)}"))
+            content.append(_text(f"As things stand, this call would fail:\n{_fence(escape_deceptive(request.preview_error))}"))
         if request.reason:
             reason = escape_deceptive(request.reason)
-            if not request.effects:  # an MCP server's text, in which nothing may look like ours
+            if not request.effects or not _PLAIN.fullmatch(reason):  # a server's text, in which nothing may look like ours
                 reason = _fence(reason)
             content.append(_text(f"⚠️ {reason}" if request.each_time and request.effects else reason))
         return ToolCallUpdate(status="pending", content=[*content], **self._fields())
@@ -184,6 +183,13 @@ def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall
     ]
     raw_input = native.arguments if native.arguments is not None else native.raw
     return CallView(id=call.id, title=title, kind=kind, locations=locations, raw_input=raw_input)
+
+
+def _describe_argument(name: str, value: Any) -> str:
+    """Return an argument as text. Lines of a long value are indented: none of them can look like another argument."""
+    text = value if isinstance(value, str) else dumps_text(value)
+    name = escape_line(name)
+    return f"{name}: {text}" if "\n" not in text else f"{name}:\n" + "\n".join(f"    {line}" for line in text.split("\n"))
 
 
 def describe_question(request: ApprovalRequest) -> CallView:

@@ -65,11 +65,14 @@ from toolglot.messages import (
     tool_results,
     user,
 )
+from toolglot.sanitize import escape_line
+from toolglot.textutil import truncate
 
 __all__ = ["AgUiEncoder", "encode_events", "read_request"]
 
 _PROTOCOL_VERSION = "1.0"
 _LATER_REASONING = "toolglot_reasoning"
+_MAX_HEADING = 300  # characters; the metadata has all of it
 _NOTICES = (Retrying, RequestDelayed, ModelSwitched, ContextTruncated)
 
 
@@ -226,7 +229,7 @@ class AgUiEncoder:
                 {
                     "id": request.fingerprint,
                     "reason": "tool_call" if request.form is None else "input_required",
-                    "message": f"Allow {request.tool}? {request.reason}".rstrip(),
+                    "message": truncate(escape_line(f"Allow {request.tool}? {request.reason}".rstrip()), _MAX_HEADING),
                     "toolCallId": request.call.caller or request.call.id,  # the client does not know calls made by code
                     "responseSchema": _decision_schema(request.form),
                     "metadata": {"toolglot": describe_approval(request)},

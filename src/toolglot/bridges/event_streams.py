@@ -14,6 +14,7 @@ from toolglot.jsontext import dumps, loads
 from toolglot.loggers import get_logger
 from toolglot.losses import Loss
 from toolglot.messages import Media, MediaKind, Message, ToolResult
+from toolglot.sanitize import escape_deceptive, escape_line
 
 __all__ = ["STOP_MESSAGES", "FrontEndRequest", "StreamEncoder", "encode_run"]
 
@@ -143,14 +144,14 @@ def make_decision(approved: object, arguments: object = None, reason: object = N
 
 
 def describe_approval(request: ApprovalRequest) -> dict[str, Any]:
-    """Return what a user needs to see to decide on a call."""
+    """Return what a user needs to see to decide on a call. Where a front end shows it, nothing in it may deceive."""
     fields = {
         "tool": request.tool,
         "arguments": request.arguments,
-        "target": request.target,
+        "target": escape_line(request.target),
         "effects": sorted(request.effects),
-        "preview": request.preview or request.preview_error,
-        "reason": request.reason,
+        "preview": escape_deceptive(request.preview or request.preview_error),
+        "reason": escape_line(request.reason),
         "form": request.form,
     }
     return {name: value for name, value in fields.items() if value}

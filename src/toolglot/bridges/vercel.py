@@ -52,6 +52,7 @@ from toolglot.events import (
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
 from toolglot.messages import Block, Conversation, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, tool_results
+from toolglot.sanitize import escape_line
 
 __all__ = ["HEADERS", "VercelEncoder", "encode_events", "read_request", "rewind"]
 
@@ -143,7 +144,7 @@ class VercelEncoder:
                         "approvalId": request.fingerprint,
                         "toolCallId": request.call.caller or request.call.id,  # the client does not know calls made by code
                         "approvalDescriptor": describe_approval(request),
-                        **({"reason": request.reason} if request.reason else {}),
+                        **({"reason": escape_line(request.reason)} if request.reason else {}),
                     }
                     for request in requests
                 ]

@@ -2,7 +2,8 @@
 
 The official SDK implements the protocol; this module provides the tools and runs their calls, each validated, approved, limited
 and recorded as in an agent. Every connection has its own executor, so that clients do not share what they have read, started or
-always allowed. Stateless requests share one, because they cannot be told apart.
+always allowed. Stateless requests share one, because they cannot be told apart; over HTTP they may come from different clients,
+so there is no "always".
 """
 
 import asyncio
@@ -56,6 +57,9 @@ _TTL_MS = 60_000  # how long a client may cache the list of tools
 _MAX_CURSOR_DIGITS = 9  # Python refuses to parse numbers with thousands of digits
 _APPROVAL_KEY = "approval"  # the key of the question in an input_required result
 _DEFAULT_CONFIG = ToolConfig()
+_SessionKey = Connection | str
+"""What requests with the same state have in common: a connection, or, for stateless ones, "http" or "local". Only those over
+HTTP come from different clients."""
 
 
 class _Question(msgspec.Struct):
@@ -136,7 +140,7 @@ class McpToolServer:
         self._offer: _Offer | None = None
         self.bus = InMemorySubscriptionBus()
         """Notifies stateless clients of changes: `await server.bus.publish(…)`. Tool changes are published automatically."""
-        self._sessions: dict[Connection | None, asyncio.Task[ToolSession]] = {}  # None: shared by all stateless requests
+        self._sessions: dict[_SessionKey, asyncio.Task[ToolSession]] = {}
         self._call_numbers = count(1)
         self._running = set[asyncio.Task[Any]]()
         self._lifespans = 0  # several transports may serve it
@@ -175,8 +179,8 @@ class McpToolServer:
         finally:
             unwatch()
             self._lifespans -= 1
-            for connection in [*self._sessions] if not self._lifespans else ():
-                await self._close_session(connection)
+            for key in [*self._sessions] if not self._lifespans else ():
+                await self._close_session(key)
 
     # ---- listing tools
 
@@ -234,7 +238,7 @@ class McpToolServer:
 
     def _announce_change(self) -> None:
         """Notify all clients that the tools have changed."""
-        connections = [connection for connection in self._sessions if connection is not None]
+        connections = [key for key in self._sessions if isinstance(key, Connection)]
         for notice in (self.bus.publish(ToolsListChanged()), *(each.send_tool_list_changed() for each in connections)):
             self._running.add(task := asyncio.ensure_future(notice))
             task.add_done_callback(self._running.discard)
@@ -243,30 +247,32 @@ class McpToolServer:
 
     def _find_session(self, context: ServerRequestContext[None]) -> "asyncio.Task[ToolSession]":
         """Return the session of a request; the first request opens it."""
-        connection: Connection | None = None
+        key: _SessionKey = "local" if context.request is None else "http"
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             # The only object that lives as long as the client's session; the SDK exposes it nowhere else.
-            connection = context.session._connection  # pyright: ignore[reportPrivateUsage]
-        opening = self._sessions.get(connection)
+            key = context.session._connection  # pyright: ignore[reportPrivateUsage]
+        opening = self._sessions.get(key)
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
-            opening = self._sessions[connection] = asyncio.create_task(self._open_session(connection is not None))
+            opening = self._sessions[key] = asyncio.create_task(self._open_session(key))
             # Marks the exception as retrieved: those who wait for the task get it.
             opening.add_done_callback(lambda task: task.cancelled() or task.exception())
-            if connection is not None:
-                connection.exit_stack.push_async_callback(self._close_session, connection)
+            if isinstance(key, Connection):
+                key.exit_stack.push_async_callback(self._close_session, key)
         return opening
 
-    async def _open_session(self, is_connection: bool) -> ToolSession:
+    async def _open_session(self, key: _SessionKey) -> ToolSession:
         resources, registry = ExitStack(), self.registry
-        if self._open_tools is not None and is_connection:
+        if self._open_tools is not None and isinstance(key, Connection):
             try:
                 registry = ToolRegistry(await asyncio.to_thread(resources.enter_context, self._open_tools()))
             except ToolglotError as e:
                 raise MCPError(types.INTERNAL_ERROR, f"the tools cannot be used: {e}") from None
-        return ToolSession(self._create_executor(registry), resources)
+        executor = self._create_executor(registry)
+        executor.policy.can_allow_always = key != "http"
+        return ToolSession(executor, resources)
 
-    async def _close_session(self, connection: Connection | None) -> None:
-        if (opening := self._sessions.pop(connection, None)) is not None:
+    async def _close_session(self, key: _SessionKey) -> None:
+        if (opening := self._sessions.pop(key, None)) is not None:
             try:
                 await (await opening).close()
             except Exception as e:
@@ -322,7 +328,7 @@ class McpToolServer:
                     session.release(call.id)
                     outcome = self._refuse(executor, interpreted, outcome)
                     break
-                form = approval_form(outcome)
+                form = approval_form(outcome, offers_always=executor.policy.can_allow_always)
                 if is_modern:
                     session.expect_answer(call.id)
                     state = dumps_text({"call_id": call.id, "fingerprint": outcome.fingerprint})

@@ -11,7 +11,8 @@ from toolglot.approvals import ApprovalRequest, Effect
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Foreign, Media, Text, ToolResult, ToolsChanged
 from toolglot.request import ToolDefinition
-from toolglot.sanitize import escape_deceptive
+from toolglot.sanitize import escape_line, quote_lines
+from toolglot.textutil import truncate
 from toolglot.tools.tool import Tool
 from toolglot.wire.tool_encoding import FREEFORM_SCHEMA, describe_tool
 
@@ -20,6 +21,8 @@ __all__ = ["approval_form", "legal_name", "to_mcp_result", "to_mcp_tool"]
 FREEFORM_PARAMETER = next(iter(FREEFORM_SCHEMA["properties"]))
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _HASH_LENGTH = 8
+_MAX_NAME, _MAX_HEADING = 100, 300
+"""Characters of a tool's name, and of other text on a line of its own, in a question."""
 _CONTENT_TYPES: dict[str, type[types.ContentBlock]] = {
     "text": types.TextContent,
     "image": types.ImageContent,
@@ -104,20 +107,29 @@ def _to_mcp_content(result: ToolResult) -> Iterator[types.ContentBlock]:
                 yield types.TextContent(text=dumps_text(block.item))
 
 
-def approval_form(request: ApprovalRequest) -> types.ElicitRequestFormParams:
-    """Return the form in which a client asks its user about a call, with everything that the call would do."""
-    target = f" on {request.target}" if request.target and request.target not in request.preview else ""
-    lines = [f"Allow {request.tool}{target}? ({request.reason})"]
-    lines += [request.preview or dumps_text(request.arguments)]
+def approval_form(request: ApprovalRequest, *, offers_always: bool = True) -> types.ElicitRequestFormParams:
+    """Return the form in which a client asks its user about a call, with everything that the call would do.
+
+    The model wrote most of this text: nothing in it may be hidden or look like another question. So only the first line, and
+    lines with a label of ours, are not quoted.
+    """
+    reason = escape_line(request.reason)
+    parts = [f"Allow {truncate(escape_line(request.tool), _MAX_NAME)}? ({truncate(reason, _MAX_HEADING)})"]
+    if len(reason) > _MAX_HEADING:  # a server's question, for example, which must be shown in full
+        parts.append(quote_lines(request.reason))
+    is_previewed = all(line in request.preview for line in request.target.split("\n"))
+    if request.target and not is_previewed:
+        parts.append(f"Target: {truncate(escape_line(request.target), _MAX_HEADING)}")
+    parts.append(quote_lines(request.preview or dumps_text(request.arguments)))
     if request.preview_error:
-        lines.append(f"There is no preview: {request.preview_error}")
-    # The model wrote this text: it must not hide anything from the user, or look like something else.
-    message = escape_deceptive("\n\n".join(lines))
+        parts.append(f"There is no preview: {truncate(escape_line(request.preview_error), _MAX_HEADING)}")
+    message = "\n\n".join(parts)
     always = {
         "type": "boolean",
         "title": "Always",
         "description": f"Do not ask about {request.tool} again in this session.",
         "default": False,
     }
-    schema: dict[str, Any] = {"type": "object", "properties": {} if request.each_time else {"always": always}}
+    properties = {"always": always} if offers_always and not request.each_time else {}
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
     return types.ElicitRequestFormParams(message=message, requested_schema=schema)

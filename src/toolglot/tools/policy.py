@@ -82,7 +82,7 @@ class ToolPolicy:
 
     __slots__ = (
         *("_always_allowed", "_denials", "_find_base_tools", "_is_loop_tool", "_recent", "_rules", "_start_times", "_warned"),
-        *("can_ask", "config", "uses"),
+        *("can_allow_always", "can_ask", "config", "uses"),
     )
 
     def __init__(
@@ -98,6 +98,8 @@ class ToolPolicy:
         self._rules: tuple[ToolConfig, RuleSet] | None = None
         self.can_ask = can_ask
         """Whether there is somebody who approves calls."""
+        self.can_allow_always = True
+        """Whether "always" means more than "yes": not where calls come from clients that cannot be told apart."""
         self.uses: dict[tuple[str, str], int] = {}
         """Calls that were started, by namespace and name of the tool."""
         self._start_times: dict[tuple[str, str], list[float]] = {}
@@ -122,6 +124,8 @@ class ToolPolicy:
 
     def allow_always(self, tool: Tool) -> None:
         """Ask for no more approvals of this tool."""
+        if not self.can_allow_always:
+            return
         self._always_allowed |= {tool.key}
 
     # ---- decisions; `name` is what the model calls the tool
