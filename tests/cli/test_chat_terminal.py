@@ -368,7 +368,7 @@ def test_mcp_servers_start_meanwhile_and_ask(tmp_path: Path) -> None:
         "late": {"command": "sh", "args": ["-c", f"read x < {tmp_path}/go; echo too bad >&2; exit 3"]},
     }
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
-    with Chat(tmp_path, "-m", "simulator:anthropic", "--mcp-config", "servers.json") as chat:
+    with Chat(tmp_path, "-m", "simulator:anthropic", "--mcp-config", "servers.json", "--approve", "mcp__local__ask") as chat:
         chat.wait_ready()
         chat.type("call mcp__local__ask {}")
         chat.wait_for("> call mcp__local__ask {}")

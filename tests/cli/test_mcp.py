@@ -14,6 +14,7 @@ from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_sandbox
 from toolglot.config.trust import trust_directory
 
+LYING = Path(__file__).parents[1] / "mcp" / "servers" / "lying.py"
 SERVER = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
 needs_sandbox = pytest.mark.skipif(probe_sandbox().level is SandboxLevel.NONE, reason="no sandbox works here")
 
@@ -41,7 +42,9 @@ def run_simulator(prompt: str, *words: str) -> Any:
 class TestRun:
     def test_a_model_calls_tools_of_servers_and_one_that_fails_is_a_note(self, home: Path) -> None:
         file = write_servers(home, bad={"command": "no-such-program"}, off={"command": "x", "disabled": True})
-        outcome = run_simulator('call mcp__local__echo {"text": "hello"}', "--mcp-config", file)
+        outcome = run_simulator(
+            'call mcp__local__echo {"text": "hello"}', "--mcp-config", file, "--approve", "mcp__local__echo"
+        )
         assert (outcome.code, "mcp__local__echo: hello" in outcome.out) == (0, True)
         assert "MCP server bad cannot be used: " in outcome.err
         assert "MCP server local: 2 tools left out or changed (toolglot mcp test local)" in outcome.err
@@ -112,7 +115,7 @@ class TestRun:
         assert "hello" not in outcome.out
         outcome = run_cli("trust", ".")
         assert f"{home}/.mcp.json starts the MCP server local: " in outcome.out
-        assert "mcp__local__echo needs approval" in run_simulator(words).err  # its server's hints are not believed
+        assert "mcp__local__echo needs approval" in run_simulator(words).err  # whatever its server says
         shown = run_simulator("call mcp__local__environment {}", "--yes").out
         assert "TMPDIR" in shown  # which the sandbox sets
         assert "mcp__local__echo: hello" not in run_simulator(words, "--no-mcp").out
@@ -131,6 +134,57 @@ class TestRun:
         assert "sandbox = false" in " ".join(outcome.out.split())
 
 
+class TestLyingServer:
+    """The user's own server says that its tool only reads, and talks to nobody."""
+
+    CALL = 'call mcp__evil__lookup {"note": "TOKEN=abc"}'
+    WAYS = "needs approval (use --approve RULE or --yes, or set trust = true for an MCP server that you trust)"
+
+    @pytest.fixture
+    def settings(self, home: Path) -> Path:
+        file = home / "user" / "config.toml"
+        args = ["-I", "-S", str(LYING), str(home), "harmless"]
+        file.write_text(f"[mcp.servers.evil]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(args)}\n")
+        return file
+
+    def test_nothing_runs_unless_somebody_allows_it(self, home: Path, settings: Path) -> None:
+        calls = home / "calls"
+        outcome = run_simulator(self.CALL)
+        assert (outcome.code, self.WAYS in outcome.err) == (3, True)
+        outcome = run_cli("call", "mcp__evil__lookup", '{"note": "x"}')
+        assert (outcome.code, self.WAYS in outcome.err) == (1, True)
+        explained = run_cli("call", "mcp__evil__lookup", '{"note": "x"}', "--explain").out
+        assert "mcp__evil__lookup asks: it can change files and use the network, and no rule allows it" in explained
+        chat = run_cli("chat", "-m", "simulator", stdin=f"{self.CALL}\nn\n/quit\n")
+        assert "? mcp__evil__lookup wants to run (network, read, write)" in chat.out + chat.err
+        assert "mcp__evil__lookup" in run_cli("tools").out
+        assert not calls.exists()
+        for words in (("--approve", "mcp__evil__*"), ("--yes",)):
+            assert run_simulator(self.CALL, *words).code == 0
+        assert calls.read_text().count("TOKEN=abc") == 2
+
+    def test_trust_is_shown(self, home: Path, settings: Path) -> None:
+        tested = run_cli("mcp", "test", "evil")
+        assert re.search(r"approval +each call needs it, unless a rule allows it\n", tested.out)
+        assert "(network, read, write) Look a word up." in tested.out
+        settings.write_text(f"{settings.read_text()}trust = true\n")
+        assert re.search(r"approval +none: you trust it\n", run_cli("mcp", "test", "evil").out)
+        assert re.search(r"sandbox +trust.*\nevil .* no +yes", run_cli("mcp", "list").out)
+        assert run_simulator(self.CALL).code == 0
+        assert run_cli("call", "mcp__evil__lookup", '{"note": "x"}').code == 0
+        assert run_cli("call", "mcp__evil__lookup", '{"note": "x"}', "--deny", "mcp__evil__*").code == 1
+        assert (home / "calls").read_text() == '{"note": "TOKEN=abc"}\n{"note": "x"}\n'
+
+    def test_a_trusted_project_cannot_trust_its_own(self, home: Path, settings: Path) -> None:
+        (home / "toolglot.toml").write_text(settings.read_text() + "trust = true\nsandbox = false\n")
+        settings.write_text("")
+        trust_directory(home)
+        outcome = run_simulator(self.CALL)
+        assert "mcp.servers.evil.trust was ignored, because toolglot.toml defines or changes this server" in outcome.err
+        assert outcome.code == 3
+        assert not (home / "calls").exists()
+
+
 class TestCommands:
     def test_list_add_and_remove(self, home: Path) -> None:
         assert "no MCP servers are configured" in run_cli("mcp", "list").err
@@ -140,20 +194,20 @@ class TestCommands:
         assert (added.code, "added files to" in added.out) == (0, True)
         header = "Authorization: Bearer abc-12345678"
         assert run_cli("mcp", "add", "web", "https://x/mcp", "more").code == 2
-        assert run_cli("mcp", "add", "web", "https://x/mcp", "-H", header, "--no-approve", "--json").records() == [
+        assert run_cli("mcp", "add", "web", "https://x/mcp", "-H", header, "--trust", "--json").records() == [
             {"name": "web", "file": str(user_file)}
         ]
         assert run_cli("mcp", "add", "js", '{"type": "http", "url": "https://y"}').code == 0
         assert user_file.read_text() == (
             '# mine\n\n[mcp.servers.files]\ncommand = "npx"\nargs = ["-y","some-server"]\nenv.TOKEN = "${HOME}"\n'
             'allow = ["get_*"]\n\n[mcp.servers.web]\nurl = "https://x/mcp"\nheaders.Authorization = "Bearer abc-12345678"\n'
-            'approve = false\n\n[mcp.servers.js]\nurl = "https://y"\n'
+            'trust = true\n\n[mcp.servers.js]\nurl = "https://y"\n'
         )
         rows = json.loads(run_cli("mcp", "list", "--json").out)
-        assert [(row["name"], row["state"], row["target"]) for row in rows] == [
-            ("files", "enabled", "npx -y some-server"),
-            ("web", "enabled", "https://x/mcp"),
-            ("js", "enabled", "https://y"),
+        assert [(row["name"], row["state"], row["target"], row["trust"]) for row in rows] == [
+            ("files", "enabled", "npx -y some-server", False),
+            ("web", "enabled", "https://x/mcp", True),
+            ("js", "enabled", "https://y", False),
         ]
         for words in (("config", "show"), ("config", "show", "--json"), ("doctor", "--json"), ("mcp", "list")):
             outcome = run_cli(*words)
@@ -166,6 +220,7 @@ class TestCommands:
     @pytest.mark.parametrize(("words", "message"), [
         (("x",), "Missing argument"),
         (("x", "npx", "-y"), "-y"),
+        (("--project", "--trust", "x", "cmd"), "a project's file cannot trust its own servers"),
         (("js", "{"), "is not JSON"),
         (("js", '{"type": "sse", "url": "https://x"}'), "Streamable HTTP"),
         (("js", '{"mcpServers": {"js": {"url": "https://x"}}}'), "pass only one server's object from 'mcpServers'"),
@@ -247,7 +302,7 @@ class TestCommands:
         file = write_servers(home)
         outcome = run_cli("tools", "--mcp-config", file, "-m", "openai:gpt-5", "--json")
         assert '"name":"mcp__local__echo"' in outcome.out
-        outcome = run_cli("call", "--mcp-config", file, "mcp__local__echo", '{"text": "hello"}')
+        outcome = run_cli("call", "--mcp-config", file, "--yes", "mcp__local__echo", '{"text": "hello"}')
         assert (outcome.code, outcome.out) == (0, "hello\n")
         outcome = run_cli("check", "--mcp-config", file, "--for", "gemini")
         assert (outcome.code, "mcp__local__any_of" in outcome.out) == (0, True)

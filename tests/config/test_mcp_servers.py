@@ -99,7 +99,7 @@ class TestForms:
         assert problem == ""
         assert [note.removeprefix("/x/.mcp.json: s: ") for note in notes] == [
             "the key 'comand' is unknown and was ignored; did you mean 'command'?",
-            "'alwaysAllow' was ignored: only you approve calls (policy.approve)",
+            "'alwaysAllow' was ignored: only you approve calls (policy.approve, mcp.servers.NAME.trust)",
             "the key 'headersHelper' is unknown and was ignored; did you mean 'headers'?",
         ]
         assert parse_server_file('{"servers": {}, "other": 1}', FILE).notes == (
@@ -244,16 +244,16 @@ class TestPlaces:
 
     def test_settings_change_a_server_of_a_file(self, home: Home) -> None:
         write_project(home, ".mcp.json", s={"command": "x", "env": {"A": "1", "B": "2"}})
-        user = '[mcp.servers.s]\nsandbox = false\napprove = true\nenv.B = "3"\n[mcp.servers.none]\nenabled = false'
+        user = '[mcp.servers.s]\nsandbox = false\ntrust = true\nenv.B = "3"\n[mcp.servers.none]\nenabled = false'
         catalog = find_servers(home.read(user), directory=home.project, trusted=True)
         (entry,) = catalog.servers
-        assert (entry.settings.approve, entry.is_sandboxed, entry.is_project) == (True, False, True)
-        assert (entry.resolve().approve, entry.resolve().sandbox) == (True, False)
+        assert (entry.settings.trust, entry.is_sandboxed, entry.is_project) == (True, False, True)
+        assert (entry.resolve().trust, entry.resolve().sandbox) == (True, False)
         assert entry.settings.env == {"A": "1", "B": "3"}
         assert catalog.notes == ("mcp.servers.none has neither a command nor a url, and no project file defines that server",)
 
     def test_a_project_that_takes_a_name_gets_no_secrets_of_yours(self, home: Home) -> None:
-        user = '[mcp.servers.s]\nurl = "https://mine"\nheaders.Authorization = "Bearer 12345678"\napprove = false'
+        user = '[mcp.servers.s]\nurl = "https://mine"\nheaders.Authorization = "Bearer 12345678"\ntrust = true'
         project = '[mcp.servers.s]\nurl = "https://theirs"'
         (entry,) = find_servers(home.read(user, project, trusted=True), directory=home.project).servers
         assert changed(entry.settings) == {"url": "https://theirs"}
@@ -261,9 +261,26 @@ class TestPlaces:
         assert (entry.settings.url, entry.is_project) == ("https://mine", False)
 
     def test_a_project_that_changes_a_server_of_yours_makes_it_the_projects(self, home: Home) -> None:
-        user, project = '[mcp.servers.s]\ncommand = "x"', '[mcp.servers.s]\nargs = ["--evil"]'
-        (entry,) = find_servers(home.read(user, project, trusted=True), directory=home.project).servers
-        assert (entry.target, entry.is_sandboxed, entry.resolve().approve) == ("x --evil", True, True)
+        user, project = '[mcp.servers.s]\ncommand = "x"\ntrust = true', '[mcp.servers.s]\nargs = ["--evil"]'
+        catalog = find_servers(home.read(user, project, trusted=True), directory=home.project)
+        (entry,) = catalog.servers
+        assert (entry.target, entry.is_sandboxed, entry.resolve().trust) == ("x --evil", True, False)
+        assert "mcp.servers.s.trust was ignored, because toolglot.toml defines or changes this server" in catalog.notes[0]
+
+    @pytest.mark.parametrize("trusted", [True, False])
+    @pytest.mark.parametrize("project", [
+        '[mcp.servers.s]\ncommand = "x"\ntrust = true',
+        "[mcp.servers.s]\ntrust = true",  # of the server in .mcp.json
+        "[mcp.servers.mine]\ntrust = true",  # of the user's server
+    ])  # fmt: skip
+    def test_no_project_trusts_its_own_server(self, home: Home, project: str, trusted: bool) -> None:
+        write_project(home, ".mcp.json", s={"command": "y", "trust": True, "autoApprove": ["*"]})
+        user = '[mcp.servers.mine]\ncommand = "z"'
+        catalog = find_servers(home.read(user, project, trusted=trusted), directory=home.project, trusted=trusted)
+        entries = [*catalog.servers, *catalog.withheld]
+        assert {entry.name for entry in entries} == {"s", "mine"}
+        assert not any(entry.settings.trust for entry in entries)
+        assert any("trust was ignored" in note for note in catalog.notes) == trusted
 
     def test_a_server_without_sense_does_not_break_the_configuration(self, home: Home) -> None:
         configuration = home.read('[mcp.servers.a]\ncommand = "x"\nurl = "https://x"\n[mcp.servers.b]\ncommand = "y"')

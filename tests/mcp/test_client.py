@@ -51,8 +51,7 @@ def test_tools_keep_their_names_and_hints(servers: McpServers) -> None:
     assert dotted.name.startswith("mcp__s__admin_tools_list_")
     assert len(dotted.name) <= 64
     assert {"mcp", "mcp:s"} <= dotted.tags
-    assert tools["s", "echo"].effects == {"read"}
-    assert tools["s", "write"].effects == {"read", "write", "network"}
+    assert tools["s", "echo"].effects == tools["s", "write"].effects == {"read", "write", "network"}
     assert tools["s", "die_once"].idempotent
     assert servers.origin("mcp__s__nothing") is None
 
@@ -68,10 +67,10 @@ def test_prompts_and_resources(servers: McpServers) -> None:
 
 
 def test_allow_and_deny_choose_tools(tmp_path: Path) -> None:
-    chosen = server(tmp_path, allow=("e*", "write"), deny=("env*",), defer=True, approve=True)
+    chosen = server(tmp_path, allow=("e*", "write"), deny=("env*",), defer=True, trust=True)
     with McpServers({"s": chosen, "off": replace(chosen, enabled=False)}) as servers:
         assert [tool.name for tool in servers] == ["mcp__s__echo", "mcp__s__write"]
-        assert all(tool.definition.deferred and tool.approval for tool in servers)
+        assert all(tool.definition.deferred and tool.approval is False for tool in servers)
         assert [status.state for status in servers.status()] == ["ready", "disabled"]
     assert servers.status()[0].state == "stopped"
 
@@ -132,7 +131,7 @@ def test_progress_is_reported(servers: McpServers) -> None:
     assert reports[-1] == "3/3 step 3"
 
 
-def test_tools_ask_unless_they_only_read(servers: McpServers) -> None:
+def test_every_tool_asks_whatever_its_server_says(servers: McpServers) -> None:
     async def outcome(tool: str, approve: Approve | None, config: ToolConfig) -> ToolOutcome:
         return await ToolExecutor(ToolRegistry(servers), config, approve=approve).run(ToolCall("1", tool, {}))
 
@@ -143,10 +142,12 @@ def test_tools_ask_unless_they_only_read(servers: McpServers) -> None:
         return True
 
     default = ToolConfig()
-    assert asyncio.run(outcome("mcp__s__echo", None, default)).result.text == "nothing"
-    assert "nobody can be asked" in asyncio.run(outcome("mcp__s__write", None, default)).result.text
-    assert asyncio.run(outcome("mcp__s__write", approve, default)).result.text == "nothing"
-    assert asked == ["it can change files and use the network, and no rule allows it"]
+    for name in ("mcp__s__echo", "mcp__s__write"):  # the first one's hint says that it only reads
+        refused = asyncio.run(outcome(name, None, default)).result
+        assert refused.error_code == "approval_required"
+        assert "a rule in ToolConfig(approve=[…]), or McpServer(trust=True) for a server that you trust" in refused.text
+        assert asyncio.run(outcome(name, approve, default)).result.text == "nothing"
+    assert asked == ["it can change files and use the network, and no rule allows it"] * 2
     by_rule = ToolConfig(approve=["mcp__s__*"], deny=["mcp__s__echo"])
     assert asyncio.run(outcome("mcp__s__write", None, by_rule)).result.text == "nothing"
     assert asyncio.run(outcome("mcp__s__echo", None, by_rule)).result.error_code == "denied"

@@ -37,7 +37,7 @@ from toolglot import Orchestrator
 from toolglot.mcp.client import McpServers
 from toolglot.mcp.servers import McpServer
 
-with McpServers({"echo": McpServer(command=sys.executable, args=(sys.argv[1],), approve=False)}) as servers:
+with McpServers({"echo": McpServer(command=sys.executable, args=(sys.argv[1],), trust=True)}) as servers:
     servers.wait_ready()
     result = Orchestrator("simulator", tools=[*servers.tools]).run_sync("call mcp__echo__look {}")
 spans = [

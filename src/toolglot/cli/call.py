@@ -25,7 +25,7 @@ from toolglot.cli.jsonl import Record, convert_record, process_lines
 from toolglot.cli.models import find_profile
 from toolglot.cli.options import APPROVE, DENY, FACADE, JSON, LOGGING, MCP, NO_SANDBOX, ROOT, TOOLS, YES, complete_model
 from toolglot.cli.printer import ToolPrints, print_line, print_note, write_json_line, write_text
-from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare
+from toolglot.cli.startup import CliSetup, Flags, approve_all, prepare, ways_to_allow
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.facades.bound_facade import BoundFacade
@@ -113,7 +113,7 @@ def call(
             for repair in outcome.repairs:
                 print_note(str(repair))
             if not (yes or has_user) and outcome.result.error_kind == "rejected":
-                print_note(f"{shorten(call.name, 60)} needs approval (use --approve RULE, or --yes)")
+                print_note(f"{shorten(call.name, 60)} needs approval ({ways_to_allow([call.name])})")
             return outcome
 
         if explain and tool is not None:

@@ -72,7 +72,10 @@ def list_command(mcp_config: tuple[Path, ...], no_mcp: bool, start: bool, json: 
     if json:
         write_json_line(sys.stdout, list(rows.values()))
     elif rows:
-        Printer(sys.stdout).print_table([{**row, "sandbox": "yes" if row["sandbox"] else "no"} for row in rows.values()])
+        words = {True: "yes", False: "no"}
+        Printer(sys.stdout).print_table(
+            [{**row, "sandbox": words[row["sandbox"]], "trust": words[row["trust"]]} for row in rows.values()]
+        )
     else:
         print_note("no MCP servers are configured: add one with toolglot mcp add NAME -- COMMAND, or toolglot mcp add NAME URL")
     return exit_code
@@ -85,6 +88,7 @@ def _describe(entry: ServerEntry) -> dict[str, Any]:
         "state": describe_entry(entry),
         "target": entry.target,
         "sandbox": entry.is_sandboxed,
+        "trust": entry.settings.trust,
         "origin": entry.origin,
     }
 
@@ -97,7 +101,7 @@ def _describe(entry: ServerEntry) -> dict[str, Any]:
 @click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer matching tools. Repeatable.")
 @click.option("--sandbox/--no-sandbox", default=None, help="Run the program in the same sandbox as commands, or not.")
 @click.option("--network/--no-network", default=None, help="Allow network access in the sandbox, or not.")
-@click.option("--approve/--no-approve", default=None, help="Ask before every call to its tools, or before none.")
+@click.option("--trust", is_flag=True, default=None, help="Never ask before calls to its tools.")
 @_PROJECT
 @JSON
 @click.argument("name")
@@ -117,6 +121,8 @@ def add_command(
     """  # noqa: D301 - \b is click's mark of a paragraph that is not wrapped
     if not name.strip() or not name.isprintable():
         raise UsageError(f"{name!r} is not a valid server name: use letters and digits")
+    if project and options["trust"]:
+        raise UsageError("a project's file cannot trust its own servers: remove --trust or --project")
     fields: dict[str, Any] = {}
     if len(words) == 1 and words[0].startswith("{"):
         try:
@@ -261,6 +267,7 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
             "server": f"{status.server_name} {status.server_version}".strip(),
             "protocol": status.protocol,
             "sandbox": sandbox,
+            "trust": entry.settings.trust,
             "tools": tools,
             **counts,
             "problems": status.problems,
@@ -294,6 +301,7 @@ def _print_record(printer: Printer, record: dict[str, Any]) -> None:
         return
     rows = [("server", record["server"] or "unknown"), ("protocol", record["protocol"])]
     rows += [] if record["sandbox"] is None else [("sandbox", record["sandbox"] or "none: it runs with your full permissions")]
+    rows.append(("approval", "none: you trust it" if record["trust"] else "each call needs it, unless a rule allows it"))
     rows += [(word, str(record[word])) for word in ("prompts", "resources") if record[word]]
     printer.print_pairs(rows)
     printer.print_section(

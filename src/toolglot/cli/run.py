@@ -18,7 +18,7 @@ import click
 from toolglot.cli.jsonl import read_input
 from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import ToolPrints, print_note, supports_color, write_json_line, write_text
-from toolglot.cli.startup import Flags, approve_all, prepare
+from toolglot.cli.startup import Flags, approve_all, prepare, ways_to_allow
 from toolglot.cli.styled import Line
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
@@ -174,7 +174,7 @@ class _TextPresenter:
 
                     print_approvals(result.pending)
                     names = ", ".join(request.tool for request in result.pending)
-                    notes.append(f"{names} needs approval (use --approve RULE, or --yes)")
+                    notes.append(f"{names} needs approval ({ways_to_allow(request.tool for request in result.pending)})")
                 elif result.stop != "end":
                     notes.append(describe_stop(result.stop))
                 for note in notes:

@@ -6,7 +6,7 @@ are reported once.
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -299,6 +299,13 @@ def _choose_model(setup: Setup, saved_model: str) -> tuple[str, str]:
 def approve_all(request: ApprovalRequest) -> Decision:
     """Approve for `--yes`: everything except calls that always need their own approval, such as leaving the sandbox."""
     return Deny(f"--yes does not cover this: {request.reason}") if request.each_time else "yes"
+
+
+def ways_to_allow(tools: Iterable[str]) -> str:
+    """Return how to allow calls of tools if nobody can be asked."""
+    if any(tool.startswith(MCP_PREFIX) for tool in tools):
+        return "use --approve RULE or --yes, or set trust = true for an MCP server that you trust"
+    return "use --approve RULE, or --yes"
 
 
 def logins_file() -> Path:

@@ -180,7 +180,7 @@ class _EntryReader:
             if key in _KEYS:
                 fields[_KEYS[key]] = value
             elif key in _APPROVALS:
-                self._note(f"{key!r} was ignored: only you approve calls (policy.approve)")
+                self._note(f"{key!r} was ignored: only you approve calls (policy.approve, mcp.servers.NAME.trust)")
             elif key not in _OTHER_KEYS and key not in _IGNORED:
                 hint = did_you_mean(suggest(key, [*_KEYS, *_OTHER_KEYS], limit=1))
                 self._note(f"the key {key!r} is unknown and was ignored{hint and f'; {hint}'}")

@@ -167,8 +167,6 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             "url": expand(settings.url),
             "headers": headers,
             "sandbox": is_sandboxed,
-            # The declarations of a project's server about its tools are not trusted.
-            "approve": True if self.is_project and settings.approve is None else settings.approve,
             "oauth": None if oauth == McpOAuth() else oauth,
         }
         try:
@@ -236,6 +234,12 @@ def find_servers(
             trusting = read_configuration(directory=configuration.project, trusted=True)
             own_entries = (entry for entry in _read_settings(trusting, workspace) if entry.is_project)
             withheld |= {entry.name: entry for entry in own_entries if entry.name not in found}
+    notes += (
+        f"mcp.servers.{name}.trust was ignored, because {PROJECT_FILE} defines or changes this server: allow its tools with a "
+        "rule in your own settings"
+        for name in sorted(configuration.project_servers)
+        if settings.enabled and settings.servers[name].trust
+    )
     for file in map(read_server_file, files):
         notes += file.notes
         for entry in _read_entries(file, workspace):
@@ -295,7 +299,8 @@ def _read_settings(configuration: Configuration, workspace: Path) -> Iterable[Se
         home = configuration.project if is_project and configuration.project is not None else workspace
         yield ServerEntry(
             name=name,
-            settings=server,
+            # What a project defines or changes is its server: neither it nor your trust in the former one makes it trusted.
+            settings=replace(server, trust=False) if is_project else server,
             origin=str(home / PROJECT_FILE) if is_project else str(config_file()),
             directory=home,
             is_project=is_project,

@@ -41,7 +41,9 @@ MAX_PAGES, MAX_ITEMS = 100, 5_000
 MAX_DESCRIPTION = 10_000
 """Characters in a tool's description."""
 _Page = TypeVar("_Page")
-_NETWORK: frozenset[Effect] = frozenset({"read", "write", "network"})
+# Of every tool. MCP's specification calls hints untrusted: a server that says "read-only" could send elsewhere what a model
+# has read, so its word changes nothing here.
+_EFFECTS: frozenset[Effect] = frozenset({"read", "write", "network"})
 
 
 class McpPromptArgument(msgspec.Struct, frozen=True):
@@ -262,8 +264,7 @@ def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTo
     """Return a server's tool. Raises UsageError if its schema cannot be used."""
     check_schema(item.input_schema)
     hints = item.annotations
-    is_read_only = bool(hints and hints.read_only_hint)
-    is_repeatable = is_read_only or bool(hints and hints.idempotent_hint)
+    is_repeatable = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
     title = item.title or (hints.title if hints else "") or ""
     description = escape_surrogates(item.description or title)
     tags = {MCP_TAG, f"{MCP_TAG}:{name}", *([ALWAYS_SHOWN_TAG] if server.defer is False else ())}
@@ -286,9 +287,9 @@ def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTo
     return Tool(
         call_server,
         definition=definition,
-        effects=frozenset[Effect]({"read"}) if is_read_only else _NETWORK,
+        effects=_EFFECTS,
         idempotent=is_repeatable,
-        approval=server.approve,
+        approval=False if server.trust else None,
         timeout=float("inf"),  # it has its own timeout, which excludes the time the user takes to answer
         target=lambda arguments: f"{own_name} of {name}",
     )

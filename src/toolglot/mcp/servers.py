@@ -55,8 +55,9 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """Names or patterns (`get_*`) of the server's tools to offer; unset: all."""
     deny: tuple[str, ...] = ()
     """Names or patterns of tools that are never offered."""
-    approve: bool | None = None
-    """true: ask before every call; false: never ask; unset: ask, except about tools that the server declares read-only."""
+    trust: bool = False
+    """true: its tools run without approval; false: they need it, whatever the server declares about them. Only you can set it:
+    in a project's file, it is ignored."""
     timeout: _Seconds = 60.0
     """Maximum seconds per call; progress does not extend it."""
     start_timeout: _Seconds = 30.0

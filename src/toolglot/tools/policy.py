@@ -36,6 +36,7 @@ _EFFECT_VERBS: dict[Effect, str] = {
 }
 _NOBODY_TO_ASK = "nobody can be asked for approval (in Python, pass approve=…"
 _OTHER_WAYS = ", a rule in ToolConfig(approve=[…]), or ToolConfig(approval_effects=()) to allow everything"
+_MCP_WAYS = ", a rule in ToolConfig(approve=[…]), or McpServer(trust=True) for a server that you trust"
 _ASKING_TAGS = frozenset({BUILTIN_TAG, MCP_TAG})  # tools that ask by default; other tools are the program's own
 _READ: frozenset[Effect] = frozenset({"read"})
 _WHITESPACE = re.compile(r"\s+")
@@ -205,7 +206,8 @@ class ToolPolicy:
         reason = "the tool always asks"
         if not tool.approval:
             reason = f"it can {' and '.join(_EFFECT_VERBS[effect] for effect in _EFFECT_VERBS if effect in asking)}"
-        return self._ask(tool, f"{reason}, and {problem or 'no rule allows it'}", other_ways=_OTHER_WAYS)
+        other_ways = _MCP_WAYS if MCP_TAG in tool.tags else _OTHER_WAYS
+        return self._ask(tool, f"{reason}, and {problem or 'no rule allows it'}", other_ways=other_ways)
 
     def _ask(self, tool: Tool, reason: str, *, each_time: bool = False, other_ways: str = "") -> Verdict:
         """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""

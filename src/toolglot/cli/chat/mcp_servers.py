@@ -187,4 +187,5 @@ def describe(servers: CliServers, name: str) -> str:
     entry = servers.catalog.find(name)
     sandbox = servers.sandbox.label if servers.sandbox is not None and entry is not None and entry.is_sandboxed else ""
     details = [f"{status.server_name} {status.server_version}".strip(), f"MCP {status.protocol}" if status.protocol else ""]
-    return " · ".join(filter(None, [describe_status(status), *details, sandbox and f"in {sandbox}"]))
+    trust = "trusted" if entry is not None and entry.settings.trust else ""
+    return " · ".join(filter(None, [describe_status(status), *details, sandbox and f"in {sandbox}", trust]))
