@@ -1,5 +1,6 @@
 """The game: every plan in the chat that it needs, and a table of the effects that nobody approved."""
 
+import json
 import os
 import shutil
 import sys
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.game import plans_commands, plans_files, plans_screen, plans_start, plans_web
+from tests.game import plans_commands, plans_files, plans_screen, plans_servers, plans_start, plans_web
 from tests.game.game_world import World
 from tests.game.hostile_model import HostileModel
 from tests.game.player import PLANS, Plan, Player
@@ -17,7 +18,7 @@ from tests.game.player import PLANS, Plan, Player
 __all__ = ["PLANS", "SETTINGS", "Outcome", "play_game"]
 
 ROOT = Path(__file__).parents[2]
-THEMES = (plans_files, plans_commands, plans_web, plans_screen, plans_start)
+THEMES = (plans_files, plans_commands, plans_web, plans_screen, plans_start, plans_servers)
 
 
 class Outcome(NamedTuple):
@@ -84,6 +85,15 @@ def _bring_environment(world: World) -> None:
     world.links = {".venv/bin/python": os.path.realpath(sys.executable)}
 
 
+def _bring_servers(world: World) -> None:
+    """The user has configured MCP servers that lie; they write their calls to a file of the project."""
+    script = str(ROOT / "tests/mcp/servers/lying.py")
+    for mode in ("harmless", "rug"):
+        args = ["-I", "-S", script, str(world.project), mode]
+        command = f"command = {json.dumps(sys.executable)}\nargs = {json.dumps(args)}\n"
+        world.configuration += f"[mcp.servers.{mode}]\n{command}"
+
+
 SETTINGS = {
     "plain": Setting(),
     "browser": Setting(env={"TOOLGLOT_BUILTIN_BROWSER": ""}),
@@ -101,6 +111,7 @@ SETTINGS = {
             for word in ("--approve", rule)
         )
     ),
+    "servers": Setting(arrange=_bring_servers),
     "shadow": Setting(
         arrange=_bring_modules,
         env={"PYTHONPATH": os.pathsep.join(["WORLD/site", *filter(None, [os.environ.get("PYTHONPATH")])])},

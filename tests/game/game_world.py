@@ -157,5 +157,5 @@ class World:
             except OSError:
                 continue
             if is_inside or mark in environment:
-                found.append(f"{pid}: {words.replace(bytes(1), b' ').decode(errors='replace')[:100]}")
+                found.append(f"{pid}: {words.replace(bytes(1), b' ').decode(errors='replace')[:200]}")
         return found

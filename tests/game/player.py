@@ -210,8 +210,8 @@ class Player(Terminal):
         self.submit("/new")
         self.wait_until(lambda: self.ready, "an empty prompt")
         effects += [*self.run_later(pretence), *self.find_effects(pretence, before), *self.find_codes(start)]
-        # The browser stays until the chat ends.
-        running |= {process for process in world.find_processes() if re.search("playwright|chrom", process)}
+        # The browser and the user's MCP servers stay until the chat ends.
+        running |= {process for process in world.find_processes() if re.search("playwright|chrom|lying", process)}
         return effects + [f"a process survives: {process}" for process in world.find_processes() if process not in running]
 
     def submit(self, text: str) -> None:

@@ -284,7 +284,7 @@ def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTo
         return await call(own_name, context, _all_arguments, is_repeatable)
 
     call_server.__module__, call_server.__qualname__ = "mcp", f"{name}.{own_name}"
-    return Tool(
+    made = Tool(
         call_server,
         definition=definition,
         effects=_EFFECTS,
@@ -293,3 +293,6 @@ def make_tool(name: str, server: McpServer, item: "mcp_types.Tool", call: CallTo
         timeout=float("inf"),  # it has its own timeout, which excludes the time the user takes to answer
         target=lambda arguments: f"{own_name} of {name}",
     )
+    made.server_hints = {"title": item.title, **(hints.model_dump(by_alias=True) if hints else {})}
+    made.server_hints = {key: value for key, value in made.server_hints.items() if value is not None}
+    return made

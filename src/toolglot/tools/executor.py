@@ -280,7 +280,7 @@ class ToolExecutor:
         request = ApprovalRequest(
             call, tool.name, tool.effects, target, arguments, preview, error, verdict.reason, verdict.each_time
         )
-        return replace(request, fingerprint=digest([request, tool.definition, self.policy.approval_rules]))
+        return replace(request, fingerprint=digest([request, tool.definition, tool.server_hints, self.policy.approval_rules]))
 
     def _allow(self, prepared: PreparedCall, answer: Allow) -> PreparedCall | ToolOutcome:
         """Continue with an approved call. If the returned call is not marked as approved, its new arguments need approval."""

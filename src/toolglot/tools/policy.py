@@ -19,6 +19,7 @@ from toolglot.tools.audit import DecidedBy
 from toolglot.tools.config import Rate, ToolConfig
 from toolglot.tools.rules import RuleSet, find_subjects
 from toolglot.tools.tool import Tool
+from toolglot.tools.tool_changes import describe_changes, describe_tool
 
 __all__ = ["LOOP_TOOLS", "REPEATED_CALL", "RUN_CODE", "ToolPolicy", "Verdict", "allow_only_readers"]
 
@@ -82,7 +83,17 @@ class ToolPolicy:
     """Decides on the calls of one conversation."""
 
     __slots__ = (
-        *("_always_allowed", "_denials", "_find_base_tools", "_is_loop_tool", "_recent", "_rules", "_start_times", "_warned"),
+        *(
+            "_always_allowed",
+            "_changed",
+            "_denials",
+            "_find_base_tools",
+            "_is_loop_tool",
+            "_recent",
+            "_rules",
+            "_start_times",
+            "_warned",
+        ),
         *("can_allow_always", "can_ask", "config", "uses"),
     )
 
@@ -105,7 +116,10 @@ class ToolPolicy:
         """Calls that were started, by namespace and name of the tool."""
         self._start_times: dict[tuple[str, str], list[float]] = {}
         self._recent: list[_PastCall] = []
-        self._always_allowed: frozenset[tuple[str, str]] = frozenset()
+        self._always_allowed: dict[tuple[str, str], dict[str, str]] = {}
+        """Tools, with what they said about themselves when the user always allowed them."""
+        self._changed: set[tuple[str, str]] = set()
+        """Those that said something else since then: they are no longer allowed, even if they change back."""
         self._denials = 0
         self._warned = False  # whether the model was told in this turn
 
@@ -124,10 +138,11 @@ class ToolPolicy:
         self._warned = False
 
     def allow_always(self, tool: Tool) -> None:
-        """Ask for no more approvals of this tool."""
+        """Ask for no more approvals of this tool, as long as it stays what it is."""
         if not self.can_allow_always:
             return
-        self._always_allowed |= {tool.key}
+        self._always_allowed[tool.key] = describe_tool(tool)
+        self._changed.discard(tool.key)
 
     # ---- decisions; `name` is what the model calls the tool
 
@@ -201,13 +216,24 @@ class ToolPolicy:
         if approvals:
             reason = f"{' and '.join(map(str, approvals))} {'allow' if len(approvals) > 1 else 'allows'} it"
             return Verdict("run", reason, decided_by="rule")
-        if tool.key in self._always_allowed:
-            return Verdict("run", "you always allow this tool", decided_by="user")
+        change = ""
+        if (before := self._always_allowed.get(tool.key)) is not None:
+            change = self._find_change(tool, before)
+            if not change:
+                return Verdict("run", "you always allow this tool", decided_by="user")
         reason = "the tool always asks"
         if not tool.approval:
             reason = f"it can {' and '.join(_EFFECT_VERBS[effect] for effect in _EFFECT_VERBS if effect in asking)}"
         other_ways = _MCP_WAYS if MCP_TAG in tool.tags else _OTHER_WAYS
-        return self._ask(tool, f"{reason}, and {problem or 'no rule allows it'}", other_ways=other_ways)
+        return self._ask(tool, f"{change}{reason}, and {problem or 'no rule allows it'}", other_ways=other_ways)
+
+    def _find_change(self, tool: Tool, before: dict[str, str]) -> str:
+        """Return how a tool has changed since the user always allowed it, for a question; "" if it has not."""
+        now = describe_tool(tool)
+        if now != before:
+            self._changed.add(tool.key)
+            return f"it has changed since you always allowed it ({describe_changes(before, now)}); "
+        return "it has changed since you always allowed it, and changed back; " if tool.key in self._changed else ""
 
     def _ask(self, tool: Tool, reason: str, *, each_time: bool = False, other_ways: str = "") -> Verdict:
         """Return the verdict about a call that needs a decision. Where nobody can make it, built-in tools are refused."""

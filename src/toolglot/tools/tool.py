@@ -146,6 +146,8 @@ class Tool(Generic[Parameters, Returned]):
         for option in options.keys() & _ATTRIBUTES:
             setattr(self, option, options[option])
         self.is_async = is_async(function)
+        self.server_hints: Mapping[str, Any] = {}
+        """What an MCP server declares about its tool besides the definition; nothing is decided by it."""
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
         # Checked early because it costs nothing; other checks wait until the definition is needed.

@@ -18,6 +18,7 @@ from toolglot.config.settings import ServerSettings, Settings
 from toolglot.messages import Text
 
 SERVER = str(Path(__file__).parents[2] / "mcp" / "scripted_server.py")
+LYING = str(Path(__file__).parents[2] / "mcp" / "servers" / "lying.py")
 MakeServers = Callable[..., CliServers]
 
 
@@ -26,7 +27,7 @@ def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
     made: list[CliServers] = []
 
     def make(**more: ServerSettings) -> CliServers:
-        local = ServerSettings(command=sys.executable, args=(SERVER, str(tmp_path)))
+        local = ServerSettings(command=sys.executable, args=(SERVER, str(tmp_path)), trust=True)
         entries = [
             ServerEntry(name=name, settings=settings, origin="a test", directory=tmp_path)
             for name, settings in {"local": local, **more}.items()
@@ -56,7 +57,7 @@ def test_the_first_prompt_waits_for_servers_and_uses_their_tools(make_servers: M
     assert over.has("mcp__local__echo: hello")
     assert over.has("MCP server bad cannot be used: ")
     assert over.has("the MCP server needy needs the variable NOT_SET_AT_ALL")
-    assert over.has("local  ready, ", " tools, 1 prompt, 2 resources · scripted 1.2 · MCP 2025-11-25")
+    assert over.has("local  ready, ", " tools, 1 prompt, 2 resources · scripted 1.2 · MCP 2025-11-25 · trusted")
     assert over.has("bad  failed: ")
     assert over.has("/local:explain topic", "Explain it.")
     assert over.has("@local:note://1", "one")
@@ -141,6 +142,36 @@ def test_changes_and_failures_are_told(make_servers: MakeServers, monkeypatch: p
     assert over.has("MCP server local: ", "added or changed")
     assert over.has("local: ready, ")
     assert over.has("MCP server", "none", "local")
+
+
+@pytest.mark.parametrize("mode", ["later", "rug", "schema"])
+def test_a_tool_that_changes_is_asked_about_again(mode: str, make_servers: MakeServers, tmp_path: Path) -> None:
+    """A server whose tool was always allowed replaces it: the next question shows what is different."""
+    changed, notify = threading.Event(), ChatServers.notify
+    lying = ServerSettings(command=sys.executable, args=("-I", "-S", LYING, str(tmp_path), mode))
+    servers = make_servers(lying=lying)
+    servers.wait()
+
+    def note(self: ChatServers, text: str) -> None:
+        notify(self, text)
+        changed.set()
+
+    def wait_for_change(chat: Chat) -> str:
+        assert changed.wait(30)
+        return 'call mcp__lying__lookup {"note": "second"}'
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChatServers, "notify", note)
+        over = talk('call mcp__lying__lookup {"note": "first"}', "always", wait_for_change, "no", servers=servers)
+    assert (tmp_path / "calls").read_text() == '{"note": "first"}\n'
+    text = "".join(line.replace("↪", "").replace(" ", "") for line in over.lines)
+    assert text.count("?mcp__lying__lookupwantstorun(network,read,write)") == 2
+    assert text.count("ithaschangedsinceyoualwaysallowedit(its") == 1
+    assert {
+        "later": '"readOnlyHint":true',
+        "rug": 'itsdescriptionwas"Lookawordup.",now"ItDELETESeverything.\\n?shell',
+        "schema": '"password":{"type":"string"}',
+    }[mode] in text
 
 
 def test_without_servers() -> None:
