@@ -425,6 +425,8 @@ class TestRules:
         ({"command": "rm a.txt"}, (), 1, "shell is refused: the rule 'shell(rm *)' denies it\n"),
         ({"command": "rm a.txt", "escalate": True}, ("--yes",), 1, "shell is refused: the rule 'shell(rm *)' denies it\n"),
         ({"command": "ls -l"}, ("--yes", "--deny", "Bash(ls *)"), 1, "shell is refused: the rule 'Bash(ls *)' denies it\n"),
+        ({"command": "ls"}, ("--yes", "--deny", "exec_command"), 1, "shell is refused: the rule 'exec_command' denies it\n"),
+        ({"command": "ls"}, ("--yes", "--deny", "sh*"), 1, "shell is refused: the rule 'sh*' denies it\n"),
     ])  # fmt: skip
     def test_explain_says_what_would_happen_and_does_nothing(
         self, arguments: dict[str, Any], words: tuple[str, ...], code: int, text: str, directory: Path

@@ -132,7 +132,9 @@ def test_a_run_may_use_some_of_the_tools(provider: str, live: bool) -> None:
 @pytest.mark.parametrize("own", [True, False])
 def test_an_unknown_name_in_a_tool_choice_is_an_error_and_leaves_no_prompt(own: bool) -> None:
     tap, choice = Wiretap(), ToolChoice("required", ("lok",))
-    talker = agent("anthropic", tap, tools=[noting([], "look")], config=ToolConfig(tool_choice=choice if own else None))
+    talker = agent("anthropic", tap, tools=[noting([], "look"), noting([], "lok")])
+    talker.config = ToolConfig(tool_choice=choice if own else None)
+    talker.remove_tools(["lok"])
     with pytest.raises(UnknownName, match="unknown tool in tool_choice 'lok'; did you mean 'look'"):
         run(talker.run("go", tool_choice=None if own else choice))
     assert (tap.bodies, len(talker.conversation)) == ([], 0)

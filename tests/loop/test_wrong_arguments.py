@@ -1,7 +1,6 @@
 """Wrong arguments are errors of one sentence that say what to pass, when they are passed."""
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from toolglot import (
     HttpTransport,
     Options,
     Orchestrator,
+    Rate,
     Request,
     RetryConfig,
     Script,
@@ -24,10 +24,12 @@ from toolglot import (
     Text,
     Tool,
     ToolCall,
+    ToolChoice,
     ToolConfig,
     ToolDefinition,
     ToolRegistry,
     ToolResult,
+    UnknownName,
     UsageError,
     coding_tools,
     create_engine,
@@ -134,25 +136,42 @@ def test_a_model_that_names_its_vendor_needs_no_provider() -> None:
     assert asyncio.run(agent.engine.keys.headers()) == {"authorization": "Bearer k"}
 
 
-@pytest.mark.parametrize("field", ["allowed_tools", "max_uses", "rates"])
-def test_a_name_in_the_configuration_that_no_tool_has_is_a_warning(field: str, caplog: pytest.LogCaptureFixture) -> None:
+def name_in_policy(field: str, name: str) -> ToolConfig:
+    """A configuration with a tool's name in one of its fields."""
     values: dict[str, Any] = {
-        "allowed_tools": ["duble"],
-        "max_uses": {"duble": 1},
-        "rates": {"duble": {"calls": 1, "seconds": 1}},
+        "max_uses": {name: 1},
+        "rates": {name: Rate(1, 1)},
+        "approve": [f"{name}(x)"],
+        "tool_choice": ToolChoice("auto", (name,)),
     }
-    agent = Orchestrator("simulator", tools=[double], options=Options(), config=ToolConfig(allowed_tools=["double"]))
+    return ToolConfig(**{field: values.get(field, [name])})
+
+
+POLICY_FIELDS = ["allowed_tools", "max_uses", "rates", "approve", "deny", "tool_choice"]
+
+
+@pytest.mark.parametrize("field", POLICY_FIELDS)
+def test_a_name_in_the_configuration_that_no_tool_has_is_an_error(field: str) -> None:
+    message = f"unknown tool in {field} of ToolConfig 'duble'; did you mean 'double'?"
+    with pytest.raises(UnknownName, match=re.escape(message)):
+        Orchestrator("simulator", tools=[double], config=name_in_policy(field, "duble"))
+    agent = Orchestrator("simulator", tools=[double], options=Options(), config=(kept := name_in_policy(field, "double")))
+    with pytest.raises(UnknownName, match=re.escape(message)):
+        agent.config = name_in_policy(field, "duble")
+    assert agent.config is kept
+
+
+@pytest.mark.parametrize("name", ["double", "shell", "Bash", "exec_command", "mcp__later__add", "mcp__later__*", "dou*", "Ba*"])
+@pytest.mark.parametrize("field", POLICY_FIELDS)
+def test_names_of_built_in_tools_and_of_servers_are_known(field: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    Orchestrator("simulator", tools=[double], config=name_in_policy(field, name))
     assert caplog.messages == []
-    with caplog.at_level(logging.WARNING):
-        agent.config = ToolConfig(**{field: values[field]})
-    assert caplog.messages == [f"{field} of ToolConfig names no tool of this agent: 'duble'; did you mean 'double'?"]
 
 
-def test_a_rule_about_a_tool_that_is_not_there_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    config = ToolConfig(approve=["double", "Bash(ls)"], deny=["duble(1)"])  # a model's own name of a built-in tool is known
-    Orchestrator("simulator", tools=[double], config=config)
-    message = "the rule 'duble(1)' of ToolConfig names no tool of this agent: 'duble'; did you mean 'double'?"
-    assert caplog.messages == [message]
+@pytest.mark.parametrize("field", POLICY_FIELDS)
+def test_a_pattern_that_matches_nothing_yet_is_a_warning(field: str, caplog: pytest.LogCaptureFixture) -> None:
+    Orchestrator("simulator", tools=[double], config=name_in_policy(field, "dubl*"))
+    assert caplog.messages == [f"{field} of ToolConfig names no tool of this agent: 'dubl*'; did you mean 'double'?"]
 
 
 @pytest.mark.parametrize("answer", ["maybe", None])

@@ -11,6 +11,7 @@ import pytest
 from toolglot import Orchestrator, Subject, ToolConfig, UsageError
 from toolglot.tools.command_words import split_command
 from toolglot.tools.policy import ToolPolicy
+from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.rules import RuleSet, parse_rule
 from toolglot.tools.tool import Tool
 
@@ -273,7 +274,7 @@ class TestNames:
         assert not rules.find_approval("read", [path("/work/src/a")])[0]
 
     def test_models_own_names(self) -> None:
-        rules = RuleSet(["Bash(ls *)"], ["Bash(rm *)"], lambda name: ("shell",) if name == "Bash" else ())
+        rules = RuleSet(["Bash(ls *)"], ["Bash(rm *)"], PolicyNames(lambda name: ("shell",) if name == "Bash" else ()))
         assert rules.find_approval("shell", [Subject("command", "ls x")])[0]
         assert rules.find_denial("shell", [Subject("command", "rm x")]) is not None
         assert not rules.find_approval("write", [Subject("command", "ls x")])[0]

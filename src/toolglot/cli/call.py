@@ -138,8 +138,9 @@ def _explain(executor: ToolExecutor, facade: BoundFacade | None, call: ToolCall)
     base, tool = base_call(interpreted), executor.find_tool(interpreted)
     if tool is None:
         raise UsageError(f"cannot explain {call.name}: no tool has this name, or the arguments are not valid")
-    executor.policy.check_allowed(tool, call.name)
     verdict = executor.policy.judge(tool, tool.bind(base).arguments)
+    if verdict.action != "refuse":
+        executor.policy.check_allowed(tool, call.name)
     verb = {"run": "runs", "ask": "asks", "refuse": "is refused"}[verdict.action]
     print_line(f"{tool.name} {verb}: {verdict.reason}")
     return int(verdict.action == "refuse")
@@ -171,7 +172,7 @@ def _explain_missing(name: str, cli_setup: CliSetup, facade: BoundFacade | None)
     _check_callable(name, cli_setup.tools)
     if cli_setup.builtins is not None:
         cli_setup.builtins.check_usable(name)
-    if facade is None and (bases := find_base_tools(name)):
+    if facade is None and (bases := find_base_tools(name)) not in ((), (name,)):
         raise UsageError(f"{name} is a model's name for {' or '.join(bases)}: use that name, or choose the model with -m")
 
 
@@ -225,7 +226,7 @@ def _create_executor(cli_setup: CliSetup, model: str | None, approve: Approve) -
         approve=approve,
         audit=setup.open_audit_log(),
         run_id="call",
-        find_base_tools=lambda name: () if name in registry else find_base_tools(name),
+        find_base_tools=find_base_tools,
     )
     facade = setup.resolve_facade(registry)
     if facade == "auto" and model is None:

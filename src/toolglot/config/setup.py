@@ -6,7 +6,6 @@ it was set for. All engines of a setup share one transport.
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
@@ -22,7 +21,7 @@ from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.signin.environment import secret_values
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, is_facade_name
+from toolglot.facades.catalog import BASE_TOOLS, find_facade, find_named_tools, is_facade_name
 from toolglot.facades.view import Facade
 from toolglot.loggers import get_logger
 from toolglot.loop.agent_core import AgentOptions
@@ -45,8 +44,9 @@ from toolglot.request import Options, ToolDefinition
 from toolglot.sanitize import escape_line
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, RequestRate, ToolConfig
+from toolglot.tools.policy import find_allowed
+from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.rules import ACTS_AS, parse_rule
 from toolglot.type_parameters import Data, OutputValue
 from toolglot.user_dirs import ensure_private_directory, state_directory
 
@@ -181,11 +181,9 @@ class Setup:
         policy, sections = self.settings.policy, _provider_sections(self.settings, self.resolve_model(model))
         requests, tokens = policy.max_requests_per_minute, policy.max_tokens_per_minute
         names = tuple(names)
-        own_filters = (policy, *(section.tools for section in sections))
-        filters = [_to_base_names(each, names) for each in own_filters]
-        allowed_tools = None
-        if any(each.allow is not None or each.deny for each in filters):
-            allowed_tools = frozenset(name for name in names if all(_is_allowed(name, each) for each in filters))
+        filters = (policy, *(section.tools for section in sections))
+        passed = [tools for each in filters if (tools := _filter_tools(names, each)) is not None]
+        allowed_tools = passed[0].intersection(*passed[1:]) if passed else None
         config = ToolConfig(
             parallel=next((section.parallel for section in reversed(sections) if section.parallel is not None), None),
             max_iterations=policy.max_iterations,
@@ -195,7 +193,7 @@ class Setup:
             allowed_tools=allowed_tools,
             approval_effects=policy.ask,
             approve=policy.approve,
-            deny=tuple(rule for each in own_filters for rule in each.deny if parse_rule(rule).pattern),
+            deny=tuple(rule for each in filters for rule in each.deny),
             max_uses=_by_tool(policy.max_uses, names),
             rates={name: Rate(calls, 60) for name, calls in _by_tool(policy.max_per_minute, names).items()},
             request_rates={
@@ -240,9 +238,7 @@ class Setup:
         explicit = {name: options.pop(name) for name in list(options) if name in _AGENT_OPTIONS}
         if not isinstance(tools, ToolRegistry):
             # Hosted tools run at the provider, out of reach of the policy: those it does not allow are left out here.
-            tools = [
-                tool for tool in tools if not isinstance(tool, ToolDefinition) or _is_allowed(tool.name, self.settings.policy)
-            ]
+            tools = [tool for tool in tools if not isinstance(tool, ToolDefinition) or self._allows_hosted(tool.name)]
         fallbacks = explicit.get("fallbacks", self.settings.fallbacks)
         arguments: dict[str, Any] = {
             "system": self.settings.system,
@@ -253,9 +249,13 @@ class Setup:
             **explicit,
             "audit": explicit["audit"] if "audit" in explicit else self.open_audit_log(),
             "fallbacks": tuple(self.engine(engine) if isinstance(engine, str) else engine for engine in fallbacks),
-            "hosted": [name for name in explicit.get("hosted", ()) if _is_allowed(name, self.settings.policy)],
+            "hosted": [name for name in explicit.get("hosted", ()) if self._allows_hosted(name)],
         }
         return _ConfiguredAgent(self.engine(model, **options), setup=self, tools=tools, **arguments)
+
+    def _allows_hosted(self, name: str) -> bool:
+        allowed = _filter_tools((name,), self.settings.policy)
+        return allowed is None or name in allowed
 
     @property
     def defer_rule(self) -> Defer:
@@ -305,9 +305,9 @@ class _ConfiguredAgent(Orchestrator):
         await super().aclose()
         await self._setup.close()
 
-    def _warn_of_unknown_names(self) -> None:
+    def _check_policy_names(self, config: ToolConfig) -> None:
         if "config" in self._explicit_options:  # the others are reported once, in the words of the configuration
-            super()._warn_of_unknown_names()
+            super()._check_policy_names(config)
 
     def _apply_rules(self) -> None:
         if "config" not in self._explicit_options:
@@ -366,8 +366,9 @@ def _merge_provider_sections(settings: Settings, model: str) -> ProviderSettings
 
 def find_unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     """The patterns that match none of the names, and no built-in tool under a model's own name."""
-    names = tuple(names)
-    return tuple(pattern for pattern in patterns if not _matches_any(_base_patterns(pattern.partition("(")[0], names), names))
+    tools = tuple(names)
+    resolver = _policy_names(tools)
+    return tuple(pattern for pattern in patterns if not any(resolver.covers(pattern.partition("(")[0], name) for name in tools))
 
 
 def find_unmatched_rules(settings: Settings, names: Iterable[str]) -> tuple[str, ...]:
@@ -377,44 +378,20 @@ def find_unmatched_rules(settings: Settings, names: Iterable[str]) -> tuple[str,
     return find_unmatched(patterns, (*names, *BASE_TOOLS))
 
 
-def _to_base_names(tool_filter: ToolFilter, names: tuple[str, ...]) -> ToolFilter:
-    """Replace models' own names for built-in tools: denying `Bash` denies `shell`, even if there is also a tool `Bash`."""
-    allow = tool_filter.allow
-    if allow is not None:
-        allow = tuple(name for pattern in allow for name in _base_patterns(pattern, names))
-    patterns = (rule for rule in tool_filter.deny if not parse_rule(rule).pattern)  # the others are rules about calls
-    deny = tuple(name for pattern in patterns for name in (pattern, *_native_names(pattern, names)))
-    return replace(tool_filter, allow=allow, deny=deny)
+def _policy_names(tools: tuple[str, ...]) -> PolicyNames:
+    return PolicyNames(lambda name: find_named_tools(name, tools), lambda name: name in tools)
 
 
-def _by_tool(limits: Mapping[str, int], names: tuple[str, ...]) -> dict[str, int]:
+def _by_tool(limits: Mapping[str, int], tools: tuple[str, ...]) -> dict[str, int]:
     """Return limits by tool name instead of by pattern; if several match, the strictest."""
-    by_name: dict[str, int] = {}
-    for pattern, limit in limits.items():
-        for name in [name for name in names if fnmatchcase(name, pattern)] or _base_patterns(pattern, names):
-            by_name[name] = min(limit, by_name.get(name, limit))
-    return by_name
+    names = _policy_names(tools)
+    found = {tool: names.find_limits(tool, limits) for tool in tools}
+    return {tool: min(own_limits) for tool, own_limits in found.items() if own_limits}
 
 
-def _base_patterns(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The pattern itself if it matches a tool, else the built-in tools that models know under such a name."""
-    return (pattern,) if _matches_any((pattern,), names) else _native_names(pattern, names) or (pattern,)
-
-
-def _native_names(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    # The facade tables are loaded only for programs that use built-in tools.
-    return find_base_tools(pattern) if any(name in BASE_TOOLS for name in names) else ()
-
-
-def _matches_any(patterns: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
-
-
-def _is_allowed(name: str, tool_filter: ToolFilter) -> bool:
-    allow = tool_filter.allow
-    return (allow is None or _matches_any(allow, (name,))) and not _matches_any(
-        tool_filter.deny, (name, *ACTS_AS.get(name, ()))
-    )
+def _filter_tools(tools: tuple[str, ...], tool_filter: ToolFilter) -> frozenset[str] | None:
+    """Return the tools that pass a filter; None: all of them."""
+    return find_allowed(ToolConfig(allowed_tools=tool_filter.allow, deny=tool_filter.deny), tools, _policy_names(tools))
 
 
 def _to_optional_limit(limit: Number | str) -> Number | None:

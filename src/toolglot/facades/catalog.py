@@ -4,6 +4,7 @@ A table is imported when it is first needed.
 """
 
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -28,6 +29,7 @@ __all__ = [
     "facade_id_for_provider",
     "find_base_tools",
     "find_facade",
+    "find_named_tools",
     "is_facade_name",
     "list_facades",
     "strip_model_prefix",
@@ -235,19 +237,37 @@ def list_facades(provider: str = "") -> tuple[Facade, ...]:
     return tuple(facade for facade in facades if not provider or facade.provider == name)
 
 
+@cache
 def find_base_tools(pattern: str) -> tuple[str, ...]:
-    """The base tools that any facade shows under a name that matches a glob (`Bash`, `read_*`)."""
-    return tuple(
-        sorted(
-            {
-                base
-                for facade_id in FACADE_MODULES
-                for view in find_facade(facade_id).views
-                if any(fnmatchcase(name, pattern) for name in (view.name, view.qualified_name, *view.aliases))
-                for base in view.base_tools
-            }
-        )
-    )
+    """The base tools that a name (`shell`, `Bash`) or a glob (`web_*`) stands for; none for other names.
+
+    A base tool's name is only its own, although models may use other base tools by it: `shell` also applies patches in
+    older versions of Codex.
+    """
+    if pattern in BASE_TOOLS:
+        return (pattern,)
+    bases = {base for base in BASE_TOOLS if fnmatchcase(base, pattern)}
+    for facade_id in FACADE_MODULES:
+        bases |= find_viewed_tools(find_facade(facade_id), pattern)
+    return tuple(sorted(bases))
+
+
+def find_viewed_tools(facade: Facade, pattern: str) -> set[str]:
+    """The tools that a facade shows under a native name, or under those that match a glob."""
+    bases = set[str]()
+    for view in facade.views:
+        names = {view.name, view.qualified_name, *view.aliases} - BASE_TOOLS
+        if any(fnmatchcase(name, pattern) for name in names):
+            bases |= {view.cases[""].base} if "" in view.cases else view.base_tools
+    return bases
+
+
+def find_named_tools(pattern: str, tools: Iterable[str], facade: Facade | str = "auto") -> tuple[str, ...]:
+    """Like `find_base_tools`, for an agent with these tools; also finds its own tools by the names of its own facade."""
+    bases = find_viewed_tools(facade, pattern) if isinstance(facade, Facade) else set[str]()
+    if not BASE_TOOLS.isdisjoint(tools):  # the tables are loaded only for programs that use built-in tools
+        bases.update(find_base_tools(pattern))
+    return tuple(sorted(bases))
 
 
 def facade_for_model(model: str) -> Facade:

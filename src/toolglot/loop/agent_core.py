@@ -10,18 +10,19 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.approvals import Approve
+from toolglot.definitions import BUILTIN_TAG, MCP_TAG
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import EngineOptions, create_engine
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, is_facade_name
+from toolglot.facades.catalog import BASE_TOOLS, find_base_tools, find_facade, find_named_tools, is_facade_name
 from toolglot.facades.validation import check_facade
 from toolglot.facades.view import Facade
 from toolglot.loggers import get_logger
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextPolicy, Summarize
 from toolglot.loop.conversation_state import ConversationState
-from toolglot.loop.deferral import Defer, matches_pattern, parse_defer
+from toolglot.loop.deferral import Defer, parse_defer
 from toolglot.loop.model_view import Language, ModelView
 from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
@@ -36,6 +37,7 @@ from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.hosted import HostedTools
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.policy import LOOP_TOOLS, RUN_CODE
+from toolglot.tools.policy_names import has_wildcard, may_come_later
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.rules import parse_rule
 from toolglot.tools.tool import Tool
@@ -73,6 +75,19 @@ def _unknown_option(name: str) -> UsageError:
         if name in kind.__struct_fields__:
             return UsageError(f"unknown agent option {name!r}: pass {parameter}={kind.__name__}({name}=…)")
     return UnknownName("agent option", name, AgentOptions.__annotations__)
+
+
+def _policy_names_by_field(config: ToolConfig) -> dict[str, Iterable[str]]:
+    """Return the names and patterns of tools in a configuration."""
+    choice = config.tool_choice
+    return {
+        "allowed_tools": config.allowed_tools or (),
+        "max_uses": config.max_uses,
+        "rates": config.rates,
+        "approve": [parse_rule(rule).tool for rule in config.approve],
+        "deny": [parse_rule(rule).tool for rule in config.deny],
+        "tool_choice": choice.names if choice is not None else (),
+    }
 
 
 class PromptContext(msgspec.Struct, Generic[Data], frozen=True):
@@ -181,7 +196,7 @@ class AgentCore(Generic[Data, OutputValue]):
             check_facade(facade, self.engine.model, [tool.name for tool in tools])
         self._view: ModelView | None = None
         self._config = config
-        self._warn_of_unknown_names()
+        self._check_policy_names(config)
         self._state = self.new_state(conversation if conversation is not None else Conversation())
 
     # ---- the model
@@ -265,26 +280,44 @@ class AgentCore(Generic[Data, OutputValue]):
     @config.setter
     def config(self, config: ToolConfig) -> None:
         check_arguments({"config": config}, {"config": ARGUMENTS["config"]})
+        self._check_policy_names(config)
         self._config = config
-        self._warn_of_unknown_names()
-        self._state.executor.configure(self._state.settings.apply(config))
+        self._state.executor.configure(self._state.apply_settings(config))
 
-    def _warn_of_unknown_names(self) -> None:
-        """Warn about configured names that match no tool: an allowed tool would be missing, a limit would not apply."""
-        config, names = self._config, self.tool_names
-        fields = {"allowed_tools": config.allowed_tools or (), "max_uses": config.max_uses, "rates": config.rates}
-        for field, used in fields.items():
-            for name in sorted({*used} - {*names, *LOOP_TOOLS}):
-                log.warning("%s of ToolConfig names no tool of this agent: %s", field, UnknownName("tool", name, names).hint)
-        tools = self.registry.definitions()
-        patterns = () if isinstance(self.defer, bool | NoneType) or callable(self.defer) else self.defer
-        for pattern in sorted(patterns):
-            if not any(matches_pattern(tool, pattern) for tool in tools):
-                log.warning("defer names no tool and no tag of this agent: %s", UnknownName("tool", pattern, names).hint)
-        for rule in map(parse_rule, (*config.approve, *config.deny)):
-            if not any(fnmatchcase(name, rule.tool) for name in names) and not find_base_tools(rule.tool):
-                hint = UnknownName("tool", rule.tool, names).hint
-                log.warning("%s of ToolConfig names no tool of this agent: %s", rule, hint)
+    def _check_policy_names(self, config: ToolConfig) -> None:
+        """Raise UnknownName for a name that is no tool: an allowed tool would be missing, a limit would not apply.
+
+        Patterns, and the names in `defer`, may be for tools that come later: without a match, they are a warning.
+        """
+        for field, names in _policy_names_by_field(config).items():
+            for name in sorted({*names}):
+                if self._is_known(name):
+                    continue
+                error = UnknownName(f"tool in {field} of ToolConfig", name, self.tool_names)
+                if not has_wildcard(name):
+                    raise error
+                log.warning("%s of ToolConfig names no tool of this agent: %s", field, error.hint)
+        self._warn_of_unknown_deferred()
+
+    def _warn_of_unknown_deferred(self) -> None:
+        defer = self.defer
+        if isinstance(defer, bool | NoneType) or callable(defer):
+            return
+        tags = {BUILTIN_TAG, MCP_TAG}.union(*(tool.tags for tool in self.registry))
+        for name in sorted({*as_items(defer)} - tags):
+            if not self._is_known(name):
+                hint = UnknownName("tool", name, self.tool_names).hint
+                log.warning("defer names no tool and no tag of this agent: %s", hint)
+
+    def _is_known(self, name: str) -> bool:
+        """Return whether a name or pattern in a policy stands for a tool of this agent, or of an MCP server.
+
+        Names of built-in tools are known to every agent, so that agents with different tools can share a configuration.
+        """
+        tools = (*self.tool_names, *(tool.definition.qualified_name for tool in self.registry), *LOOP_TOOLS)
+        if any(fnmatchcase(tool, name) for tool in tools) or may_come_later(name):
+            return True
+        return bool(find_base_tools(name) or self._find_base_tools(name))
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -357,7 +390,7 @@ class AgentCore(Generic[Data, OutputValue]):
         """Return the system prompt: the caller's text, or what the caller's function returns."""
         prompt = self.system
         if callable(prompt):
-            tools = self.view(config=state.settings.apply(self._config)).tools(self.loop_tools(state))
+            tools = self.view(config=state.apply_settings(self._config)).tools(self.loop_tools(state))
             prompt = prompt(PromptContext(self.engine.name, data, state.conversation, tools))
             if isawaitable(prompt):
                 prompt = await prompt
@@ -382,9 +415,8 @@ class AgentCore(Generic[Data, OutputValue]):
         return ConversationState(conversation, executor)
 
     def _find_base_tools(self, name: str) -> tuple[str, ...]:
-        """Return the built-in tools that models know under a name, for rules."""
-        # The facade tables are loaded only for programs that use built-in tools.
-        return find_base_tools(name) if name not in self.registry and BASE_TOOLS.intersection(self.tool_names) else ()
+        """Return the tools that models know under a name, for policies."""
+        return find_named_tools(name, self.tool_names, self.facade)
 
     def new_run(
         self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, distrust_reason: str = ""

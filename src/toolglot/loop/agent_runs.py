@@ -26,6 +26,7 @@ from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
 from toolglot.tools.inner_calls import release_suspended
 from toolglot.tools.policy import LOOP_TOOLS
+from toolglot.tools.policy_names import PolicyNames, may_come_later
 from toolglot.type_parameters import Data, OtherOutput, OutputValue
 from toolglot.value_checks import check_arguments
 
@@ -214,14 +215,11 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         return state
 
     async def _start(self, state: ConversationState, prompt: Prompt, settings: RunSettings, streaming: bool) -> Driver:
-        messages, config = to_messages(prompt), settings.apply(self.config)
-        for name in (settings.allowed_tools or frozenset()).difference(self.tool_names):
-            raise UnknownName("tool in allowed_tools", name, self.tool_names)
-        if config.enabled and config.tool_choice is not None and config.tool_choice.names:
-            definitions = (*self.registry.definitions(), *self.view().tools())  # by the caller's names, and by the model's
-            known = {*self.tool_names, *(name for item in definitions for name in (item.name, item.qualified_name))}
-            for name in {*config.tool_choice.names}.difference(known, LOOP_TOOLS):
-                raise UnknownName("tool in tool_choice", name, known)
+        messages, names = to_messages(prompt), state.executor.policy.names
+        settings = self._resolve_allowed_tools(settings, names)
+        config = settings.apply(self.config, names)
+        if config.enabled and config.tool_choice is not None:
+            self._check_tool_choice(config.tool_choice, names)
         if state.paused is not None:
             state.paused.interrupt()  # the user moved on, so the waiting calls never run
             state.record_refusals(state.paused)
@@ -237,6 +235,24 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         except BaseException:  # the function that writes the system prompt failed
             state.retract()
             raise
+
+    def _resolve_allowed_tools(self, settings: RunSettings, names: PolicyNames) -> RunSettings:
+        """Return the settings with the agent's own names of the tools that the run may call. Raises UnknownName."""
+        allowed, tools = settings.allowed_tools, self.tool_names
+        if allowed is None:
+            return settings
+        for pattern in allowed:
+            if not any(names.covers(pattern, tool) for tool in tools) and not may_come_later(pattern):
+                raise UnknownName("tool in allowed_tools", pattern, tools)
+        return replace(settings, allowed_tools=frozenset(tool for tool in tools if names.is_listed(tool, allowed)))
+
+    def _check_tool_choice(self, choice: ToolChoice, names: PolicyNames) -> None:
+        """Raise UnknownName for a choice of a tool that there is not, by any of its names."""
+        definitions = (*self.registry.definitions(), *self.view().tools())  # by the caller's names, and by the model's
+        known = {*self.tool_names, *(name for item in definitions for name in (item.name, item.qualified_name))}
+        for name in {*choice.names}.difference(known, LOOP_TOOLS):
+            if not any(names.covers(name, tool) for tool in self.tool_names):
+                raise UnknownName("tool in tool_choice", name, known)
 
     async def _resume(
         self, state: ConversationState, decisions: Decisions, changes: Mapping[str, Any], streaming: bool

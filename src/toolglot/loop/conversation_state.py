@@ -23,6 +23,7 @@ from toolglot.tools.calls import base_call
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.inner_calls import release_suspended
+from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -55,13 +56,16 @@ class RunSettings(msgspec.Struct, frozen=True):
     tool_choice: ToolChoice | None = None
     allowed_tools: frozenset[str] | None = None
 
-    def apply(self, config: ToolConfig) -> ToolConfig:
+    def apply(self, config: ToolConfig, names: PolicyNames) -> ToolConfig:
         """Return how the tools of the run are run. It can allow fewer tools than the agent, not more."""
         allowed = self.allowed_tools
         if allowed is None and self.tool_choice is None:
             return config
-        if allowed is None or config.allowed_tools is not None:
-            allowed = config.allowed_tools if allowed is None else allowed.intersection(config.allowed_tools or ())
+        agents = config.allowed_tools
+        if allowed is None:
+            allowed = agents
+        elif agents is not None:
+            allowed = frozenset(name for name in allowed if names.is_listed(name, agents))
         return replace(config, tool_choice=self.tool_choice or config.tool_choice, allowed_tools=allowed)
 
 
@@ -141,6 +145,10 @@ class ConversationState:
             self.conversation.active_run = None
 
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
+
+    def apply_settings(self, config: ToolConfig) -> ToolConfig:
+        """Return how the tools of the current run are run, for an agent with this configuration."""
+        return self.settings.apply(config, self.executor.policy.names)
 
     def engine_state(self, engine: Engine, config: ToolConfig) -> EngineState:
         """Return the encoding state of the engine that is asked now."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from toolglot.facades.bound_facade import BoundFacade, split_base_tools
-from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade
+from toolglot.facades.catalog import facade_for_model, find_base_tools, find_facade, find_named_tools
 from toolglot.facades.view import Facade
 from toolglot.loggers import get_logger
 from toolglot.loop.deferral import Defer, Deferral, plan_deferral
@@ -22,10 +22,12 @@ from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hosted import HostedTools
-from toolglot.tools.policy import RUN_CODE
+from toolglot.tools.policy import RUN_CODE, find_allowed
+from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.search import SEARCH_TOOLS, describe_names, search_tools_tool
 from toolglot.tools.tool import Tool
+from toolglot.value_checks import as_items
 from toolglot.wire.writer import is_made_by
 
 __all__ = ["Language", "ModelView"]
@@ -82,9 +84,27 @@ class ModelView:
         )
 
     @cached_property
+    def _policy_names(self) -> PolicyNames:
+        registry, facade, tools = self.registry, self._facade, self._tool_names
+        return PolicyNames(lambda name: find_named_tools(name, tools, facade), lambda name: name in registry)
+
+    @cached_property
+    def _tool_names(self) -> tuple[str, ...]:
+        return (*(tool.name for tool in self.registry), *self._hosted.all_names)
+
+    @cached_property
+    def _allowed(self) -> frozenset[str] | None:
+        """The names of the tools that the configuration allows; None: all."""
+        return find_allowed(self.config, self._tool_names, self._policy_names)
+
+    def is_allowed(self, name: str) -> bool:
+        """Return whether the configuration lets the model have a tool."""
+        return self.config.enabled and (self._allowed is None or name in self._allowed)
+
+    @cached_property
     def facade(self) -> BoundFacade | None:
         """The model's own names for the built-in tools, and for the user's that a custom facade names; None without any."""
-        base_tools, other_names = split_base_tools(self.registry.definitions(), self._facade, self.config.allowed_tools)
+        base_tools, other_names = split_base_tools(self.registry.definitions(), self._facade, self._allowed)
         other_names = [*self._hosted.all_names, *other_names]
         if not base_tools:
             return None
@@ -107,13 +127,13 @@ class ModelView:
     @cached_property
     def deferral(self) -> Deferral | None:
         """Which tools the model gets only when it finds them, by their base names; None if it gets all of them."""
-        allowed, definitions = self.config.allowed_tools, self.registry.definitions()
+        definitions = self.registry.definitions()
         if not self.config.enabled or self._defer is False:
             return None
-        usable = (definition for definition in definitions if allowed is None or definition.name in allowed)
+        usable = (definition for definition in definitions if self.is_allowed(definition.name))
         builtin = self._table.deferred_base_tools if self._defer is True else ()
         hosted_count = len(self._hosted.definitions_for(self.profile.wire))
-        deferral = plan_deferral(usable, self.profile, self._defer, builtin, hosted_count)
+        deferral = plan_deferral(usable, self.profile, self._find_deferred(), builtin, hosted_count)
         if deferral is not None and SEARCH_TOOLS in self.registry:
             log.warning("no tools are deferred: a tool of the agent is called %s", SEARCH_TOOLS)
             return None
@@ -121,10 +141,20 @@ class ModelView:
             log.info("%s", deferral.message, extra={"deferred": len(deferral.names), "tokens": deferral.tokens})
         return deferral
 
+    def _find_deferred(self) -> Defer:
+        """Return which tools are deferred, with the agent's tools behind native names added."""
+        defer = self._defer
+        if defer is None or isinstance(defer, bool) or callable(defer):
+            return defer
+        patterns = as_items(defer)
+        return frozenset(
+            {*patterns, *(tool.name for tool in self.registry if self._policy_names.is_listed(tool.name, patterns))}
+        )
+
     @cached_property
     def _own_tools(self) -> tuple[tuple[ToolDefinition, ...], Tool | None]:
         """The agent's tools as the model sees them, deferred ones marked, and the tool that finds those."""
-        facade, allowed, deferral = self.facade, self.config.allowed_tools, self.deferral
+        facade, allowed, deferral = self.facade, self._allowed, self.deferral
         definitions = self.registry.definitions()
         if deferral is not None and self.code_language is None:
             definitions = (*definitions, _SEARCH_PLACEHOLDER)
@@ -176,7 +206,7 @@ class ModelView:
             return self._tools[1]
         if not self.config.enabled:  # a structured output still needs its tool
             return tuple(definition for definition in added if definition.name == FINAL_ANSWER_TOOL)
-        allowed, definitions = self.config.allowed_tools, self._own_tools[0]
+        allowed, definitions = self._allowed, self._own_tools[0]
         code_tool = next((definition for definition in added if definition.name == RUN_CODE), None)
         if code_tool is not None and self.code_language is not None:
             from toolglot.loop.code_mode import list_direct_tools  # not at the top: few agents need it
@@ -206,8 +236,8 @@ class ModelView:
 
     def names_for(self, tool: Tool) -> tuple[str, ...]:
         """Return the names under which the model sees a tool; none if it is not shown."""
-        allowed, facade = self.config.allowed_tools, self.facade
-        if not self.config.enabled or (allowed is not None and tool.name not in allowed):
+        facade = self.facade
+        if not self.is_allowed(tool.name):
             return ()
         if facade is None or tool.name not in facade.base_tools or tool.name in facade.visible_base_tools:
             return (tool.name,)
@@ -220,7 +250,7 @@ class ModelView:
             return choice
         names = choice.names
         if facade is not None:
-            names = tuple(name for base in names for name in facade.native_names(base))
+            names = tuple(dict.fromkeys(own for name in names for own in self.translate_name(name) or (name,)))
         if self.code_language is not None:
             inner_tools = [tool for tool in self.inner_tools if "model" not in tool.callers]
             inner = {name for tool in inner_tools for name in (tool.name, tool.qualified_name)}

@@ -88,7 +88,7 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
         state = self._state_for(conversation)
         if state.paused is None:
             return ()
-        state.executor.configure(config := state.settings.apply(self.config))
+        state.executor.configure(config := state.apply_settings(self.config))
         requests = await state.list_requests(state.paused, self.view(config=config))
         for index, request in requests.items():
             state.paused.wait_for_decision(index, request.fingerprint)

@@ -34,7 +34,7 @@ class RequestBuilder:
         self.estimated_tokens = 0
         """Of the next request, or the last one."""
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int, int] = (None, 0, 0)  # of which tools, after which change
-        self._configs = (agent.config, state.settings.apply(agent.config))  # the agent's, and that of the run
+        self._configs = (agent.config, state.apply_settings(agent.config))  # the agent's, and that of the run
         self.view = agent.view(config=self._configs[1])
         """What the model sees that is asked now, or was asked last. `engine_state` sets it once per request."""
         self.offer: Offer
@@ -46,7 +46,7 @@ class RequestBuilder:
         agent, executor = self.agent, self.state.executor
         executor.model = agent.engine.name
         if self._configs[0] is not agent.config:
-            self._configs = (agent.config, self.state.settings.apply(agent.config))
+            self._configs = (agent.config, self.state.apply_settings(agent.config))
         config = self._configs[1]
         if executor.config is not config:
             executor.configure(config)

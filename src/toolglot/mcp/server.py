@@ -42,7 +42,8 @@ from toolglot.tools.calls import AnyCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import Hooks
-from toolglot.tools.policy import allow_only_readers
+from toolglot.tools.policy import allow_only_readers, find_allowed
+from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
@@ -188,8 +189,11 @@ class McpToolServer:
         offer, version = self._offer, self.registry.version
         if offer is not None and offer.version == version:
             return offer
-        config = allow_only_readers(self._config, self.registry) if self._read_only else self._config
-        allowed, facade = config.allowed_tools, self._facade
+        config, facade, registry = self._config, self._facade, self.registry
+        names = PolicyNames(find_base_tools, lambda name: name in registry)
+        if self._read_only:
+            config = allow_only_readers(config, registry, names)
+        allowed = find_allowed(config, (tool.name for tool in registry), names)
         base_tools, other_names = split_base_tools(self.registry.definitions(), facade, allowed)
         bound = BoundFacade(facade, self._model, base_tools, other_names) if facade is not None and base_tools else None
         visible = self.registry.definitions() if bound is None else bound.visible_tools(self.registry.definitions())
@@ -283,7 +287,7 @@ class McpToolServer:
             registry,
             self._config,
             approve=self._approve,
-            find_base_tools=lambda name: () if name in registry else find_base_tools(name),
+            find_base_tools=find_base_tools,
             **self._executor_options,
         )
 

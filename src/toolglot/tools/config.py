@@ -88,7 +88,7 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_parallel: Annotated[int, Meta(ge=1)] = 8
     """Maximum calls that run in parallel."""
     allowed_tools: Collection[str] | None = None
-    """Names of the tools that may run; others are not shown to the model."""
+    """Names or patterns of the tools that may run, ours or a model's; others are not shown to the model."""
     approval_effects: Collection[Effect] | None = None
     """Effects that need approval; a tool's own `approval` takes precedence. None: built-in tools and those of MCP servers need
     it to write, to run commands and to use the network; without an approver (`approve=`), such calls are refused. Empty: only
@@ -97,7 +97,8 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Rules for calls that run without approval: `shell(git status *)`, `write(src/**)`, `web_open(docs.python.org)`, or a
     tool's name."""
     deny: Sequence[str] = ()
-    """Rules for calls that are refused; they take precedence over `approve`."""
+    """Rules for calls that are refused; they take precedence over `approve`. Tools that are denied altogether are not shown to
+    the model."""
     max_uses: dict[str, int] = {}
     """Maximum calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
     rates: dict[str, Rate] = {}

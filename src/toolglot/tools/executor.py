@@ -34,6 +34,7 @@ from toolglot.tools.inner_calls import InnerCallQueue, InnerCalls, ask_approver
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.options import Describe
 from toolglot.tools.policy import REPEATED_CALL, ToolPolicy, Verdict
+from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, describe_error, read_result_tool
 from toolglot.tools.tool import Tool
@@ -75,7 +76,8 @@ class ToolExecutor:
         self.policy = ToolPolicy(
             config,
             can_ask=approve is not None,
-            find_base_tools=find_base_tools,
+            # `in` the registry: tools are added and removed while the executor lives.
+            names=PolicyNames(find_base_tools, lambda name: name in registry),
             # By identity: a tool of the user may have the same name.
             is_loop_tool=lambda tool: tool is self.loop_tools.get(tool.name) or tool is vars(self).get("read_result_tool"),
         )

@@ -17,11 +17,12 @@ from toolglot.jsontext import dumps
 from toolglot.messages import ToolCall
 from toolglot.tools.audit import DecidedBy
 from toolglot.tools.config import Rate, ToolConfig
-from toolglot.tools.rules import RuleSet, find_subjects
+from toolglot.tools.policy_names import PolicyNames
+from toolglot.tools.rules import Rule, RuleSet, find_subjects
 from toolglot.tools.tool import Tool
 from toolglot.tools.tool_changes import describe_changes, describe_tool
 
-__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "RUN_CODE", "ToolPolicy", "Verdict", "allow_only_readers"]
+__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "RUN_CODE", "ToolPolicy", "Verdict", "allow_only_readers", "find_allowed"]
 
 _HISTORY_SIZE = 48  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many refusals is asked for its final answer
@@ -41,16 +42,31 @@ _MCP_WAYS = ", a rule in ToolConfig(approve=[…]), or McpServer(trust=True) for
 _ASKING_TAGS = frozenset({BUILTIN_TAG, MCP_TAG})  # tools that ask by default; other tools are the program's own
 _READ: frozenset[Effect] = frozenset({"read"})
 _WHITESPACE = re.compile(r"\s+")
+_OWN_NAMES_ONLY = PolicyNames()
 
 
-def allow_only_readers(config: ToolConfig, tools: Iterable[Tool]) -> ToolConfig:
+def find_allowed(config: ToolConfig, tools: Iterable[str], names: PolicyNames) -> frozenset[str] | None:
+    """Return which of these tools a model may be shown and call; None: all of them, and those that are added later."""
+    allowed, rules = config.allowed_tools, RuleSet((), config.deny, names)
+    if allowed is None and all(rule.pattern for rule in rules.deny):
+        return None
+    return frozenset(
+        tool
+        for tool in tools
+        if (allowed is None or names.is_listed(tool, allowed)) and rules.find_complete_denial(tool) is None
+    )
+
+
+def allow_only_readers(config: ToolConfig, tools: Iterable[Tool], policy_names: PolicyNames = _OWN_NAMES_ONLY) -> ToolConfig:
     """Return the rules with all tools forbidden but those whose sole effect is to read."""
     readers, others = set[str](), set[str]()
     for tool in tools:
         (readers if tool.effects == _READ else others).add(tool.name)
     # Tools are allowed by name, which a reader and a writer can share if they are in namespaces.
     names, allowed = readers - others, config.allowed_tools
-    return msgspec.structs.replace(config, allowed_tools=frozenset(names if allowed is None else names.intersection(allowed)))
+    if allowed is not None:
+        names = {name for name in names if policy_names.is_listed(name, allowed)}
+    return msgspec.structs.replace(config, allowed_tools=frozenset(names))
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -83,18 +99,8 @@ class ToolPolicy:
     """Decides on the calls of one conversation."""
 
     __slots__ = (
-        *(
-            "_always_allowed",
-            "_changed",
-            "_denials",
-            "_find_base_tools",
-            "_is_loop_tool",
-            "_recent",
-            "_rules",
-            "_start_times",
-            "_warned",
-        ),
-        *("can_allow_always", "can_ask", "config", "uses"),
+        *("_always_allowed", "_changed", "_denials", "_is_loop_tool", "_recent", "_rules", "_start_times", "_warned"),
+        *("can_allow_always", "can_ask", "config", "names", "uses"),
     )
 
     def __init__(
@@ -102,11 +108,11 @@ class ToolPolicy:
         config: ToolConfig,
         *,
         can_ask: bool = False,
-        find_base_tools: Callable[[str], Iterable[str]] | None = None,
+        names: PolicyNames = _OWN_NAMES_ONLY,
         is_loop_tool: Callable[[Tool], bool] = lambda tool: False,
     ) -> None:
         self.config = config
-        self._find_base_tools, self._is_loop_tool = find_base_tools, is_loop_tool
+        self.names, self._is_loop_tool = names, is_loop_tool
         self._rules: tuple[ToolConfig, RuleSet] | None = None
         self.can_ask = can_ask
         """Whether there is somebody who approves calls."""
@@ -170,13 +176,20 @@ class ToolPolicy:
 
     def check_allowed(self, tool: Tool, name: str) -> None:
         """Raises ToolError for a tool that may not be used at all."""
+        if self._is_loop_tool(tool):
+            return
+        if (rule := self.rules.find_complete_denial(tool.name)) is not None:
+            verdict = _deny(rule)
+            raise ToolError(f"The call did not run: {verdict.reason}.", kind="not_allowed", code=verdict.code, details=verdict)
         allowed = self.config.allowed_tools
-        if not self._is_loop_tool(tool) and not (self.config.enabled and (allowed is None or tool.name in allowed)):
+        if not self.config.enabled or (allowed is not None and not self.names.is_listed(tool.name, allowed)):
             raise _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
 
     def check_limits(self, tool: Tool, name: str, now: float) -> None:
         """Raises ToolError for a tool that was used too often. `now`: seconds of a monotonic clock."""
-        limit = tool.max_uses if tool.max_uses is not None else self.config.max_uses.get(tool.name)
+        limit = tool.max_uses
+        if limit is None and self.config.max_uses:
+            limit = min(self.names.find_limits(tool.name, self.config.max_uses), default=None)
         if limit is not None and self.uses.get(tool.key, 0) >= limit:
             raise _refusal(f"the tool {name!r} has reached its limit of {limit} uses per conversation", "use_limit")
         if (rate := self._find_rate(tool)) is not None:
@@ -188,7 +201,10 @@ class ToolPolicy:
                 raise _refusal(message, "rate_limit")
 
     def _find_rate(self, tool: Tool) -> Rate | None:
-        return tool.rate or self.config.rates.get(tool.name)
+        if tool.rate is not None or not self.config.rates:
+            return tool.rate
+        rates = self.names.find_limits(tool.name, self.config.rates)
+        return min(rates, key=lambda rate: rate.calls / rate.seconds, default=None)
 
     def judge(self, tool: Tool, arguments: dict[str, Any] | None = None) -> Verdict:
         """Decide on a call. `arguments`: as they will be used; without them, the verdict is about the tool in general."""
@@ -199,7 +215,7 @@ class ToolPolicy:
             subjects = find_subjects(tool.scope, arguments)
         denial, is_certain = rules.find_denial(tool.name, subjects) or (None, False)
         if is_certain:
-            return Verdict("refuse", f"{denial} denies it", code="denied", decided_by="rule")
+            return _deny(denial)
         try:
             must_ask = tool.always_ask(arguments) if arguments is not None and tool.always_ask is not None else ""
             is_quiet = tool.quiet if isinstance(tool.quiet, bool) else arguments is not None and tool.quiet(arguments)
@@ -251,7 +267,7 @@ class ToolPolicy:
     def rules(self) -> RuleSet:
         """The rules of the configuration."""
         if self._rules is None or self._rules[0] is not self.config:
-            self._rules = self.config, RuleSet(self.config.approve, self.config.deny, self._find_base_tools)
+            self._rules = self.config, RuleSet(self.config.approve, self.config.deny, self.names)
         return self._rules[1]
 
     @property
@@ -291,6 +307,10 @@ class ToolPolicy:
             if past_key == key:
                 results.append(past.content)
         return results
+
+
+def _deny(rule: Rule | None) -> Verdict:
+    return Verdict("refuse", f"{rule} denies it", code="denied", decided_by="rule")
 
 
 def _refusal(reason: str, code: str, kind: ToolErrorKind = "limit") -> ToolError:

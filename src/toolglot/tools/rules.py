@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import UsageError
 from toolglot.tools.command_words import find_denied_words, match_words, split_command
+from toolglot.tools.policy_names import PolicyNames
 
 __all__ = ["Rule", "RuleSet", "Subject", "find_subjects", "parse_rule"]
 
@@ -25,6 +26,7 @@ _ADDRESS = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>\*|(?:\*\.)?[^\s/:@*?#]+)(?::(?P<port>\d{1,5}))?(?P<path>/[^\s?#]*)?"
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_OWN_NAMES_ONLY = PolicyNames()
 # A tool that can do what the others do: a rule that denies one of them denies it, too.
 ACTS_AS: dict[str, tuple[str, ...]] = {
     "web": ("web_search", "web_open", "web_find"),
@@ -90,44 +92,47 @@ def find_subjects(scope: Callable[[dict[str, Any]], Iterable[Subject]], argument
 
 
 class RuleSet:
-    """The rules of a policy. `find_base_tools`: returns the tools behind a model's native name (`Bash`)."""
+    """The rules of a policy. `names`: resolves the names of tools in them."""
 
-    def __init__(
-        self, approve: Sequence[str], deny: Sequence[str], find_base_tools: Callable[[str], Iterable[str]] | None = None
-    ) -> None:
+    def __init__(self, approve: Sequence[str], deny: Sequence[str], names: PolicyNames = _OWN_NAMES_ONLY) -> None:
         self.approve, self.deny = tuple(map(parse_rule, approve)), tuple(map(parse_rule, deny))
-        self._find_base_tools = cache(find_base_tools) if find_base_tools is not None else None
+        self._names = names
+
+    def find_complete_denial(self, tool: str) -> Rule | None:
+        """Return a rule that denies every call of a tool; None if there is none. The tool is not offered then."""
+        names = (tool, *ACTS_AS.get(tool, ()))
+        denials = (rule for rule in self.deny if not rule.pattern)
+        return next((rule for rule in denials if self._names.covers(rule.tool, *names, denies=True)), None)
 
     def find_denial(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[Rule, bool] | None:
         """Return a rule that denies a call, and whether that is certain; None if there is none."""
+        if (complete := self.find_complete_denial(tool)) is not None:
+            return complete, True
         doubtful: Rule | None = None
-        for rule in self.deny:
-            if not rule.pattern:
-                if self._is_about(rule, tool, *ACTS_AS.get(tool, ())):
-                    return rule, True
-            elif subjects:
+        for rule in (rule for rule in self.deny if rule.pattern):
+            if subjects:
                 about = [
                     subject
                     for subject in subjects
                     # A file that must not be read must not be changed either: a change reveals its contents.
-                    if self._is_about(rule, tool, subject.tool, "read" if subject.tool == "write" else "")
+                    if self._names.covers(rule.tool, tool, subject.tool, "read" if subject.tool == "write" else "", denies=True)
                 ]
                 verdicts = [_matches(rule.pattern, subject, is_denial=True) for subject in about]
                 if True in verdicts:
                     return rule, True
                 doubtful = rule if None in verdicts else doubtful
-            elif self._is_about(rule, tool):  # the tool does not say what the call is about
+            elif self._names.covers(rule.tool, tool, denies=True):  # the tool does not say what the call is about
                 doubtful = rule
         return None if doubtful is None else (doubtful, False)
 
     def find_approval(self, tool: str, subjects: Sequence[Subject] | None) -> tuple[tuple[Rule, ...], str]:
         """Return the rules that together allow a call; if none do, what is not allowed ("" if no rule is for the tool)."""
         for rule in self.approve:
-            if not rule.pattern and self._is_about(rule, tool):
+            if not rule.pattern and self._names.covers(rule.tool, tool):
                 return (rule,), ""
         used: dict[Rule, None] = {}
         for subject in subjects or ():
-            if not (rules := [rule for rule in self.approve if self._is_about(rule, tool, subject.tool)]):
+            if not (rules := [rule for rule in self.approve if self._names.covers(rule.tool, tool, subject.tool)]):
                 return (), ""
             parts, problem = [subject], f"no pattern covers {subject}" if subject.kind == "other" else ""
             if subject.kind == "command":  # each of its commands must be allowed
@@ -143,12 +148,6 @@ class RuleSet:
             if problem:
                 return (), problem
         return tuple(used), ""
-
-    def _is_about(self, rule: Rule, *names: str) -> bool:
-        """Return whether a rule is for one of these tools, under our name or a model's native name."""
-        if any(fnmatchcase(name, rule.tool) for name in names if name):
-            return True
-        return self._find_base_tools is not None and not {*names}.isdisjoint(self._find_base_tools(rule.tool))
 
 
 # ---- subjects and patterns

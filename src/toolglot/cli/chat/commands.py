@@ -172,9 +172,7 @@ def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], 
             remarks += [] if sent.intersection(names) else ["in code"]
         remarks += ["asks first"] if agent.needs_approval(tool) else []
         return names, "".join(f" {remark}" for remark in remarks)
-    allowed = agent.config.allowed_tools
-    is_allowed = agent.config.enabled and (allowed is None or tool.name in allowed)
-    return (), " hidden from this model" if is_allowed else " not allowed"
+    return (), " hidden from this model" if view.is_allowed(tool.name) else " not allowed"
 
 
 def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
