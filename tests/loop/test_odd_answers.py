@@ -144,6 +144,25 @@ async def test_a_fallback_may_be_the_same_model_at_another_address(serve: Serve,
     await other.close()
 
 
+ODD_MEDIA: dict[str, Doc] = {
+    "gemini": {"candidates": [{"content": {"parts": [{"inlineData": {"data": 5}}]}, "finishReason": "STOP"}]},
+    "ollama-chat": {"model": "m", "message": {"role": "assistant", "content": "", "images": [1]}, "done": True},
+}
+
+
+@pytest.mark.parametrize("wire", ODD_MEDIA)
+@LIVE
+async def test_media_of_a_wrong_type_is_retried_and_then_left_to_the_fallback(serve: Serve, wire: str, live: bool) -> None:
+    odd, fine = ODD_MEDIA[wire], answer(wire, "hi", live=live)
+    async with Orchestrator(NAMES[wire], base_url=serve(odd, fine), key="any", retry=AT_ONCE) as agent:
+        assert (await ask(agent, "q", live=live)).text == "hi"
+    other = create_engine(NAMES["openai-chat"], base_url=serve(answer("openai-chat", "hi", live=live)), key="any")
+    async with Orchestrator(NAMES[wire], base_url=serve(odd), key="any", retry=AT_ONCE, fallbacks=[other]) as agent:
+        assert (await ask(agent, "q", live=live)).text == "hi"
+        assert agent.engine is other
+    await other.close()
+
+
 def respond_for_ever(status: str, *, packed: bool) -> Iterator[bytes]:
     encoder = zlib.compressobj(wbits=31)
     yield respond(b"", "application/json", status).replace(

@@ -21,8 +21,9 @@ from toolglot.wire.tracker import ToolCallTracker
 _STREAM_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)?:|\[)")
 _NEXT_DOCUMENT = re.compile(rb"\}\r?\n\s*\{")
 # What a decoder raises if a document does not have the wire's shape. Decoders just read: checking every field of every
-# frame would cost more than decoding it.
-_SHAPE_ERRORS = (AttributeError, KeyError, TypeError, IndexError, RecursionError)
+# frame would cost more than decoding it. A UsageError comes from a block that checks its fields when it is created, such as
+# Media: here the values are the server's, not the caller's.
+_SHAPE_ERRORS = (AttributeError, KeyError, TypeError, IndexError, RecursionError, UsageError)
 
 
 class ReplyDecoder:
