@@ -183,6 +183,23 @@ async def test_what_is_hidden_does_not_come_back_page_by_page() -> None:
     assert "secret" not in page
 
 
+async def test_what_a_hook_removes_from_a_result_cannot_be_read_with_its_rest() -> None:
+    @tool
+    def tell() -> str:
+        """Tells."""
+        return "x" * 500 + "secret" + "x" * 500
+
+    class Redact(Hooks):
+        def after_tool(self, outcome: ToolOutcome) -> ToolOutcome:
+            text = outcome.result.text.replace("secret", "•••")
+            return replace(outcome, result=replace(outcome.result, content=(Text(text),)))
+
+    runner = ToolExecutor(ToolRegistry([tell]), hooks=[Redact()], config=ToolConfig(max_result=300))
+    shown = (await runner.run(ToolCall("c", "tell", {}))).result.text
+    assert len(shown) < 500, "what a hook returns is limited as well"
+    assert runner.store.texts == ["x" * 500 + "•••" + "x" * 500]
+
+
 def test_an_outcome_that_a_hook_turned_into_an_error_is_one_everywhere() -> None:
     lines: list[bytes] = []
 

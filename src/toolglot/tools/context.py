@@ -38,7 +38,7 @@ class InnerTools(Protocol):
     def call(
         self, call: ToolCall, ruling: Ruling | None = None, on_asking: Callable[[bool], None] = ...
     ) -> Awaitable[ToolOutcome | ApprovalRequest]:
-        """Run a call; return the approval request if it must wait for a decision.
+        """Run a call and return its outcome with the whole result, or the approval request if it must wait for a decision.
 
         `on_asking`: called before the approver may be asked about the call, and again afterwards.
         """

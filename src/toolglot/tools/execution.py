@@ -110,7 +110,10 @@ def add_reminder(outcome: ToolOutcome, reminder: str) -> ToolOutcome:
 
 
 class CallBatch:
-    """Runs calls in parallel, at most `max_parallel` at a time."""
+    """Runs calls in parallel, at most `max_parallel` at a time.
+
+    Results are limited for the model and whoever watches. `is_for_code`: `on_done` gets them whole, as code computes on them.
+    """
 
     def __init__(
         self,
@@ -120,8 +123,10 @@ class CallBatch:
         messages: Sequence[Message] = (),
         on_start: Callable[[int], None] | None = None,
         on_done: Callable[[int, ToolOutcome], None],
+        is_for_code: bool = False,
     ) -> None:
         self.executor, self.emit, self.messages = executor, emit, messages
+        self.is_for_code = is_for_code
         self._on_start, self._on_done = on_start, on_done
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[int, PreparedCall]] = deque()
@@ -150,16 +155,16 @@ class CallBatch:
             await self._cancel_all()
             raise
 
-    def add(self, index: int, outcome: ToolOutcome) -> None:
-        """Take the outcome of a call."""
-        self._on_done(index, outcome)
+    def add(self, index: int, outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
+        """Take the outcome of a call. `whole`: the same with its whole result, if it was limited."""
+        self._on_done(index, whole if self.is_for_code and whole is not None else outcome)
         if self.emit is not None and outcome.suspended is None:
             self.emit(ToolFinished(outcome))
 
-    def complete(self, execution: "Execution", outcome: ToolOutcome) -> None:
+    def complete(self, execution: "Execution", outcome: ToolOutcome, whole: ToolOutcome | None = None) -> None:
         """Take the outcome of an execution, and start the next call."""
         self._running.discard(execution)
-        self.add(execution.index, outcome)
+        self.add(execution.index, outcome, whole)
         self._start_more()
 
     def fail(self, error: BaseException) -> None:
@@ -239,6 +244,7 @@ class Execution:
     async def _run(self) -> None:
         batch, prepared = self._batch, self._prepared
         executor = batch.executor
+        whole: ToolOutcome | None = None
         outcome: ToolOutcome | None = None
         try:
             if (telemetry := executor.telemetry) is not None:
@@ -249,13 +255,15 @@ class Execution:
             if batch.emit is not None:
                 batch.emit(ToolStarted(prepared.call))
             try:
-                outcome = await self._run_attempts()
-                if executor.hooks.after_tool and outcome.suspended is None:
-                    outcome = await apply_hooks(executor.hooks.after_tool, outcome)
+                whole = await self._run_attempts()
+                if executor.hooks.after_tool and whole.suspended is None:
+                    whole = await apply_hooks(executor.hooks.after_tool, whole)
             finally:  # also when it was cancelled or a hook failed: it has run
+                # After the hooks: what they remove must not be readable with `read_result`.
+                outcome = None if whole is None else self._limit_result(whole)
                 self._record(outcome)
             if not self.is_abandoned and outcome is not None:
-                batch.complete(self, add_reminder(outcome, prepared.reminder))
+                batch.complete(self, add_reminder(outcome, prepared.reminder), whole)
         except Exception as error:
             batch.fail(error)
         except BaseException as error:
@@ -328,8 +336,14 @@ class Execution:
         if prepared.is_changed:
             note = f"[The user changed the arguments of this call to {dumps_verbatim(prepared.arguments)}]\n"
             result = replace(result, content=(Text(escape_surrogates(note)), *result.content))
-        result = limit_result(result, tool.max_result or executor.config.max_result, executor.store)
         return ToolOutcome(call, result, executor.clock() - self._started_at, attempt, prepared.repairs, details=details)
+
+    def _limit_result(self, outcome: ToolOutcome) -> ToolOutcome:
+        executor = self._batch.executor
+        limit = self._prepared.tool.max_result or executor.config.max_result
+        store = None if self._batch.is_for_code else executor.store
+        result = limit_result(outcome.result, limit, store)
+        return outcome if result is outcome.result else replace(outcome, result=result)
 
     def _render(self, result: ToolResult, details: Any) -> ToolResult:
         prepared = self._prepared

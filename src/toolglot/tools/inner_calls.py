@@ -139,7 +139,12 @@ class InnerCalls:
                     on_asking(False)
 
             batch = CallBatch(
-                executor, emit=self._batch.emit, messages=self._batch.messages, on_start=start, on_done=outcomes.__setitem__
+                executor,
+                emit=self._batch.emit,
+                messages=self._batch.messages,
+                on_start=start,
+                on_done=outcomes.__setitem__,
+                is_for_code=True,
             )
             try:
                 await run_turn(

@@ -307,8 +307,11 @@ class ResultStore:
         raise ToolError(f"there is no result {handle!r} (any more): run the tool again{available}", kind="not_found")
 
 
-def limit_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResult:
-    """Truncate a result to `limit` characters of text: the start, a line on how to read the rest, and the end."""
+def limit_result(result: ToolResult, limit: int, store: ResultStore | None) -> ToolResult:
+    """Truncate a result to `limit` characters of text: the start, a line on how to read the rest, and the end.
+
+    `store`: keeps the whole text; None if nobody will read the rest.
+    """
     if len(result.content) == 1 and result.data is None:  # the usual case: one text that fits
         block = result.content[0]
         if isinstance(block, Text) and len(block.text) <= limit:
@@ -326,20 +329,24 @@ def limit_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResu
             return result
         return msgspec.structs.replace(result, content=tuple(content), data=result.data if fits else None)
     first = next(index for index, block in enumerate(content) if isinstance(block, Text))
-    content[first] = Text(_truncate(text, limit, store.put(text)))
+    content[first] = Text(_truncate(text, limit, store.put(text) if store is not None else ""))
     kept = (block for index, block in enumerate(content) if index == first or not isinstance(block, Text))
     return msgspec.structs.replace(result, content=tuple(kept), data=None)
 
 
 def _truncate(text: str, limit: int, handle: str) -> str:
-    """Return the start and the end of a text, cut at line ends where possible, with a note on how to read the middle."""
+    """Return the start and the end of a text, cut at line ends where possible, with a note on how to read the middle.
+
+    `handle`: "" if the middle cannot be read.
+    """
     head, tail = limit - limit // 3, limit // 3
     if (end := text.rfind("\n", max(head - LINE_END_WINDOW, 0), head)) > head // 2:
         head = end + 1
     start = len(text) - tail
     if (end := text.find("\n", start, start + min(LINE_END_WINDOW, tail // 2))) >= 0:
         start = end + 1
-    note = f'… {start - head} characters left out; read them with read_result(handle="{handle}", offset={head}) …'
+    how = f'; read them with read_result(handle="{handle}", offset={head})' if handle else ""
+    note = f"… {start - head} characters left out{how} …"
     separator = "" if text[:head].endswith("\n") or not head else "\n"
     return f"{text[:head]}{separator}{note}\n{text[start:]}"
 

@@ -7,8 +7,10 @@ import subprocess
 import threading
 import time
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from msgspec.structs import replace
 from script_kit import Scripts, needs_javascript, needs_python, needs_sandbox
 
 from toolglot.builtin.code_mode import process, script, worker
@@ -17,7 +19,8 @@ from toolglot.builtin.code_mode.process import ScriptMessage, ScriptProcess
 from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.sandbox_probe import probe_level
 from toolglot.definitions import ToolDefinition
-from toolglot.messages import Media, ToolCall, ToolResult
+from toolglot.events import ToolFinished, ToolOutcome
+from toolglot.messages import Media, Text, ToolCall, ToolResult
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import Hooks, Veto
@@ -153,6 +156,92 @@ async def test_a_script_may_poll() -> None:
     assert await scripts.run(code) == ["Script completed"]
     direct = await scripts.executor.run(ToolCall("d", "status", {}))
     assert "Reminder" not in direct.result.text, "the model has not called it before"
+
+
+@tool(effects="read", output_schema={"type": "array"})
+def numbers() -> list[int]:
+    """Return many numbers."""
+    return list(range(50_000))
+
+
+@tool(effects="read")
+def rows(count: int = 50_000) -> str:
+    """Return many lines."""
+    return "\n".join(f"row {number}" for number in range(count))
+
+
+COMPUTE: dict[Any, str] = {
+    "javascript": """const lines = await tools.rows({}), found = await tools.numbers({});
+        text([lines.split("\\n").length, Array.isArray(found), found.length, found.at(-1)]);""",
+    "python": """lines, found = rows(), numbers()
+[len(lines.split("\\n")), isinstance(found, list), len(found), found[-1]]""",
+}
+EXCEED: dict[Any, str] = {
+    "javascript": """text((await tools.rows({count: 100})).length);
+        try { await tools.rows({count: 100}); text("got it") } catch (error) { text(error.message) }
+        text(await tools.rows({count: 1}));""",
+    "python": """print(len(rows(count=100)))
+try:
+    rows(count=100)
+    print("got it")
+except RuntimeError as error:
+    print(error)
+print(rows(count=1))""",
+}
+LANGUAGES = [pytest.param("javascript", marks=needs_javascript), pytest.param("python", marks=needs_python)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_script_computes_on_whole_results(language: Any) -> None:
+    scripts = Scripts([rows, numbers], language)
+    computed = await scripts.run(COMPUTE[language], seconds=60)
+    assert [computed[0], computed[1].replace(", ", ",").lower()] == ["Script completed", "[50000,true,50000,49999]"]
+    assert len(scripts.executor.store) == 0, "the model reads none of it"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_script_that_gets_too_much_is_told_so(language: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "MAX_RECEIVED", 1024)
+    header, *shown = "\n".join(await Scripts([rows], language).run(EXCEED[language], seconds=60)).split("\n")
+    assert header == "Script completed"
+    assert shown[0] == "689"
+    limits = "the results of a script may have 1.0K together, of which 234B are left"
+    assert shown[1] == f"rows ran, but its result has 790B; {limits}: ask for less"
+    assert shown[2] == "row 0", "what is small enough still comes"
+
+
+async def test_what_a_script_computes_on_is_bounded_for_everybody_else() -> None:
+    """The model, events, the audit log and telemetry; hooks see all of it, as they decide what the script gets."""
+    seen: list[int] = []
+    events: list[Any] = []
+    ended: list[int] = []
+
+    class Redacts(Hooks):
+        def after_tool(self, outcome: ToolOutcome) -> ToolOutcome | None:
+            if outcome.call.name != "rows":
+                return None
+            seen.append(len(outcome.result.text))
+            return replace(outcome, result=replace(outcome.result, content=(Text(outcome.result.text.replace("w 7", "w X")),)))
+
+    def end_span(outcome: ToolOutcome) -> None:
+        ended.append(len(outcome.result.text))
+
+    lines: list[bytes] = []
+    config = ToolConfig(max_result=1_000)
+    scripts = Scripts([rows], hooks=[Redacts()], audit=AuditLog(lines.append), config=config)
+    scripts.executor.telemetry = MagicMock(start_tool=MagicMock(return_value=end_span))
+    code = "const lines = await tools.rows({}); text(lines.length); text(lines.slice(0, 60)); text(lines)"
+    call = ToolCall("c", "run_code", {"code": code})
+    outcome = await scripts.executor.run(call, emit=events.append)
+    whole = sum(len(f"row {number}") for number in range(50_000)) + 49_999
+    assert seen == [whole]
+    assert f"{whole}\n" in outcome.result.text
+    assert "row X" in outcome.result.text
+    assert "row 7" not in outcome.result.text
+    assert max(len(event.outcome.result.text) for event in events if isinstance(event, ToolFinished)) < 1_300
+    assert max(ended) < 1_300
+    assert max(map(len, lines)) < 1_000
+    assert len(scripts.executor.store) == 1, "what the script showed, and nothing else"
 
 
 def test_images_come_from_data_or_results() -> None:

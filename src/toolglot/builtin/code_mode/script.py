@@ -6,7 +6,6 @@ needs a decision that nobody can give at once, the script stops there (`CallSusp
 """
 
 import asyncio
-import itertools
 import re
 import threading
 from base64 import b64decode
@@ -24,6 +23,7 @@ from toolglot.definitions import ToolDefinition
 from toolglot.jsontext import dumps_text
 from toolglot.media_types import detect_media
 from toolglot.messages import Media, Text, ToolCall, ToolResult
+from toolglot.textutil import format_size
 from toolglot.tools.context import CallSuspended, Context, InnerTools
 
 __all__ = ["InnerCall", "Script", "ScriptState"]
@@ -33,6 +33,8 @@ MAX_CALLS = 10_000
 """Calls of one script."""
 MAX_STORED = 1 << 20
 """Characters that scripts of a conversation can keep for later ones."""
+MAX_RECEIVED = 64 << 20
+"""Bytes of all results that one script gets, as JSON. Scripts compute on whole results: beyond this, a call raises."""
 Part = Text | Media
 
 
@@ -77,7 +79,7 @@ class Script:
         self._inbox: deque[ScriptMessage | str] = deque()
         self._lock = threading.Lock()
         self._wake: Callable[[], None] = lambda: None  # whoever waits for the script
-        self._numbers = itertools.count(1)
+        self._received_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._question_count = 0
         self._asked_at = self.asked_seconds = 0.0  # of a question; for questions, since it was last attended to
@@ -225,8 +227,18 @@ class Script:
         result = outcome.result
         self._images.update({image_url(block): block for block in result.content if isinstance(block, Media)})
         record.outcome = "not run" if not outcome.ran else "failed" if result.is_error else "ok"
-        answer: dict[str, Any] = {"error": result.text} if result.is_error else {"value": dumps_text(to_value(result))}
-        self._process.send({"type": "answer", "id": message.id, **answer})
+        self._process.send({"type": "answer", "id": message.id, **self._make_answer(message.name, result)})
+
+    def _make_answer(self, name: str, result: ToolResult) -> dict[str, str]:
+        """Return the value or the error of a call: all of it, never a part that the script would take for the whole."""
+        answer = {"error": result.text} if result.is_error else {"value": dumps_text(to_value(result))}
+        size = sum(len(text.encode("utf-8", "surrogatepass")) for text in answer.values())
+        if self._received_bytes + size > MAX_RECEIVED:
+            limits = f"the results of a script may have {format_size(MAX_RECEIVED)} together"
+            left = f"{format_size(MAX_RECEIVED - self._received_bytes)} are left"
+            return {"error": f"{name} ran, but its result has {format_size(size)}; {limits}, of which {left}: ask for less"}
+        self._received_bytes += size
+        return answer
 
     def _count_question(self, is_asking: bool) -> None:
         """Stop the clock while somebody is asked about a call."""
