@@ -38,11 +38,12 @@ def load(place: str = "", *, path: str) -> str:
 
 
 def read_confinement(pid: int) -> list[tuple[str, ...]]:
-    """For each thread of each process below this one: its name, "no new privileges", and the number of its seccomp filters."""
+    """For each thread of each process below this one: its name, "no new privileges", its seccomp filters and capabilities."""
     threads: list[tuple[str, ...]] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
-        threads.append((status["Name"], status["NoNewPrivs"], status["Seccomp_filters"]))
+        capabilities = {status[f"Cap{kind}"].strip("0") for kind in ("Eff", "Prm", "Inh", "Amb")}
+        threads.append((status["Name"], status["NoNewPrivs"], status["Seccomp_filters"], *capabilities))
         for child in (task / "children").read_text().split():
             threads += read_confinement(int(child))
     return threads
@@ -72,7 +73,7 @@ def test_every_thread_has_given_up_its_rights(level: SandboxLevel, language: Lan
     expected = int(inherited) + (2 if level is SandboxLevel.BUBBLEWRAP else 1)  # bubblewrap's, and the process's own
     confined = [thread for thread in threads if thread[0] != "bwrap"]
     assert len(confined) > 2
-    assert {thread[1:] for thread in confined} == {("1", str(expected))}
+    assert {thread[1:] for thread in confined} == {("1", str(expected), "")}
 
 
 async def test_half_a_character_and_far_timers_are_no_reason_to_fail() -> None:

@@ -113,8 +113,9 @@ def give_up_rights(task: dict[str, Any], readable: list[str]) -> None:
         raise RuntimeError("a thread would keep its rights")
     import ctypes
 
-    from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock
+    from toolglot.builtin.shell.supervisor import EXECUTE, LIST, READ, apply_landlock, drop_capabilities
 
+    drop_capabilities(os.uname().machine)
     apply_landlock([(path, EXECUTE | READ | LIST) for path in readable], network=False)
     program = b64decode(task["filter"])
     buffer = ctypes.create_string_buffer(program, len(program))

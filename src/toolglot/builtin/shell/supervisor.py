@@ -71,7 +71,7 @@ def main(plan: dict[str, Any]) -> None:
         for fd in (*plan["keep"], plan["failed"]):
             os.close(fd)
         if limits:
-            _drop_capabilities(limits["machine"])  # what we do for the command must not be more than it could do
+            drop_capabilities(limits["machine"])  # what we do for the command must not be more than it could do
         code = _supervise(child, plan["control"], wakeup_read, gate)
     finally:  # whatever goes wrong here: the command must not outlive us
         _kill_all(child)
@@ -186,7 +186,8 @@ def _exec_command(plan: dict[str, Any], gate: MetadataGate | None) -> None:
         os._exit(127)
 
 
-def _drop_capabilities(machine: str) -> None:
+def drop_capabilities(machine: str) -> None:
+    """Give up what makes root more than the owner of root's files, in this process and all that it starts."""
     if os.geteuid() == 0:  # root without capabilities is bound by file modes, too
         for number in range(64):
             if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:  # a capability that this kernel does not have
@@ -197,7 +198,7 @@ def _drop_capabilities(machine: str) -> None:
 
 
 def _apply_limits(limits: dict[str, Any], gate: MetadataGate, *, tty: bool) -> None:
-    _drop_capabilities(limits["machine"])
+    drop_capabilities(limits["machine"])
     # Everything but hidden paths can be read, few directories can be written.
     hidden = set(limits["hidden"])
     readable = [path for top in ("/", *limits["read"]) for path in _paths_except(top, hidden)]
