@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.file_limits import limit_file_size
 
 from toolglot.approvals import ApprovalRequest, Deny
 from toolglot.engine.simulated import SimulatedTransport
@@ -346,3 +347,29 @@ def test_a_log_that_fails_on_the_way_does_not_lose_the_result(caplog: pytest.Log
     assert "audit" in caplog.text
     assert "No space left on device" in caplog.text
     assert desk.executor.metrics.snapshot()["fetch"].calls == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a limit of the operating system")
+def test_a_line_after_a_full_disk_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    desk = Desk(to=path)
+    assert not desk.run(url="before").result.is_error
+    with limit_file_size(path.stat().st_size + 50):
+        assert not desk.run(url="lost").result.is_error
+        assert not desk.run(url="lost too").result.is_error
+    desk.run(url="after")
+    desk.run(url="last")
+    half = [line for line in path.read_bytes().split(b"\n") if not line.endswith(b"}")]
+    assert [len(line) for line in half] == [50, 0], "half a line, and the end of the file"
+    assert [loads(line)["target"] for line in path.read_bytes().split(b"\n") if line not in half] == ["before", "after", "last"]
+
+
+def test_a_log_is_continued_after_half_a_line_of_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(b'{"old":1}\n{"time":"2026')
+    desk = Desk(to=path)
+    desk.run(url="x")
+    desk.run(url="y")
+    old, half, *lines, end = path.read_bytes().split(b"\n")
+    assert (old, half, end) == (b'{"old":1}', b'{"time":"2026', b"")
+    assert [loads(line)["target"] for line in lines] == ["x", "y"]

@@ -4,8 +4,8 @@ What is set for a provider applies to that provider only, even after a switch or
 it was set for. All engines of a setup share one transport.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
@@ -44,6 +44,7 @@ from toolglot.request import Options, ToolDefinition
 from toolglot.sanitize import escape_line
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Rate, RequestRate, ToolConfig
+from toolglot.tools.line_file import LineFile
 from toolglot.tools.policy import find_allowed
 from toolglot.tools.policy_names import PolicyNames
 from toolglot.tools.registry import ToolRegistry
@@ -401,5 +402,9 @@ def _to_optional_limit(limit: Number | str) -> Number | None:
 def _append_audit_line(line: bytes) -> None:
     """Append to the audit log in the user's state directory."""
     file = ensure_private_directory(state_directory()) / AUDIT_FILE
-    with open(file, "ab", opener=lambda name, mode: os.open(name, mode, 0o600)) as log:
-        log.write(line)
+    _open_lines(file).append(line)
+
+
+@cache
+def _open_lines(file: Path) -> LineFile:
+    return LineFile(file)

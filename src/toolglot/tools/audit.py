@@ -3,7 +3,6 @@
 Arguments appear only as a hash; keys and secrets are redacted.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -15,6 +14,7 @@ from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
 from toolglot.jsontext import dumps
 from toolglot.redact import redact
+from toolglot.tools.line_file import LineFile
 
 __all__ = ["AuditLog", "AuditSink", "DecidedBy"]
 
@@ -33,15 +33,12 @@ class AuditLog:
             self._sink: AuditSink = destination
             return
 
-        def append(line: bytes) -> None:
-            with open(destination, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.write(line)
-
+        file = LineFile(destination)
         try:
-            append(b"")  # fail now, rather than after the first call, if the file is not writable
+            file.append(b"")  # fail now, rather than after the first call, if the file is not writable
         except OSError as e:
             raise UsageError(f"the audit log {str(destination)!r} cannot be written: {e.strerror}") from None
-        self._sink = append
+        self._sink = file.append
 
     def write(
         self,
