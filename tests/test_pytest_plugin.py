@@ -134,3 +134,18 @@ def test_a_test_that_fails_keeps_its_recording(provider: str, tmp_path: Path) ->
     assert "differs at body.messages[0].content" in project.run(changed, "-k", "stream").stdout
     assert project.run(changed, "-k", "stream", "--toolglot-record").returncode == 1  # the answer is not what the test expects
     assert project.recordings == before
+
+
+def test_a_recording_that_cannot_be_written_fails_the_test_and_keeps_the_one_before(provider: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, plugins=("toolglot.pytest_plugin",))
+    project.run(TEST.replace("URL", provider), "-k", "stream", "--toolglot-record")
+    before = project.recordings
+    (tmp_path / "conftest.py").write_text(
+        "from toolglot.engine import recording\n"
+        "def fail(*arguments): raise OSError(28, 'No space left on device')\n"
+        "recording._RecordingFile._write = fail\n"
+    )
+    failed = project.run(TEST.replace("URL", provider), "-k", "stream", "--toolglot-record")
+    assert failed.returncode == 1
+    assert "cannot be written: No space left on device; " in failed.stdout
+    assert project.recordings == before

@@ -34,7 +34,10 @@ def recorded_transport(request: pytest.FixtureRequest) -> "Iterator[Transport]":
     if request.config.getoption(_OPTION):
         directories: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
         new, failures = directories.mktemp("toolglot") / "recording.jsonl", request.session.testsfailed
-        yield RecordingTransport(default_transport(), new)
+        transport = RecordingTransport(default_transport(), new)
+        yield transport
+        if failure := transport._file.failure:  # pyright: ignore[reportPrivateUsage]
+            pytest.fail(f"{failure}; {str(path)!r} was left as it was", pytrace=False)
         if request.session.testsfailed == failures:  # a failed test keeps the recording that it had
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(new.read_bytes())

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from scripted_transport import (
     DONE,
     HELLO,
@@ -18,6 +20,7 @@ from scripted_transport import (
     STARTED,
     STOP,
     WEATHER,
+    WORLD,
     HangForever,
     ScriptedReply,
     ScriptedTransport,
@@ -31,6 +34,7 @@ from scripted_transport import (
     text_request,
     whole_reply,
 )
+from tests.file_limits import limit_file_size
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
@@ -38,6 +42,7 @@ from toolglot.engine.recording import RecordingTransport, ReplayTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.errors import ConnectionLost, MalformedData, ReplayMiss, ToolglotError
+from toolglot.events import Retrying
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Conversation, Reply, Text, ToolCall, ToolResult, tool_results, user
 from toolglot.request import Request, ToolDefinition
@@ -268,6 +273,38 @@ async def test_close_closes_the_inner_transport(tmp_path: Path) -> None:
 def test_a_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(ToolglotError, match="nowhere"):
         RecordingTransport(ScriptedTransport(), tmp_path / "nowhere" / "x.jsonl")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit of the operating system")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_recording_that_cannot_be_written_costs_nothing_but_itself(
+    tmp_path: Path, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reply is there and paid for: no request is repeated, and what was recorded before can be replayed."""
+    path = tmp_path / "full.jsonl"
+    parts = (STARTED, HELLO, WORLD, STOP, DONE)
+    inner = ScriptedTransport(*(stream_reply(*parts) if stream else whole_reply() for _ in range(4)))
+    engine = chat_engine(RecordingTransport(inner, path))
+
+    async def ask(text: str) -> str:
+        request = text_request(text)
+        if not stream:
+            return (await engine.ask(request)).reply.text
+        events = await collect_events(engine, replace(request, stream=True))
+        assert not any(isinstance(event, Retrying) for event in events)
+        return events[-1].reply.text
+
+    replies = [await ask("One")]
+    with limit_file_size(path.stat().st_size + 100):  # the next exchange stops in the middle
+        replies += [await ask("Two"), await ask("Three")]
+    replies.append(await ask("Four"))
+    assert replies == ["Hello world"] * 4
+    assert len(inner.requests) == 4
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"the recording {str(path)!r} cannot be written: File too large; the run continues, but nothing more is recorded"
+    )
+    assert ReplayTransport(path).remaining_count == 1
 
 
 # ---- bodies

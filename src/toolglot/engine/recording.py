@@ -10,8 +10,11 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
+from logging import getLogger
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -28,6 +31,7 @@ from toolglot.wire.spec import SPECS
 
 __all__ = ["RecordingTransport", "ReplayTransport"]
 
+log = getLogger("toolglot.engine")
 _RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # all that the engine reads
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
 _STREAM_FIELD = re.compile(r"body\.stream(_options(\..*)?)?")
@@ -57,20 +61,24 @@ class _Exchange(msgspec.Struct, frozen=True):
 
 
 class RecordingTransport:
-    """Sends requests through another transport and records every exchange in a file, which is truncated first."""
+    """Sends requests through another transport and records every exchange in a file, which is truncated first.
+
+    If an exchange cannot be written, as on a full disk, its reply is delivered all the same, an error is logged, and
+    nothing more is recorded: the file keeps the exchanges before it.
+    """
 
     def __init__(self, inner: Transport, path: str | Path) -> None:
-        self._inner, self._path = inner, Path(path)
+        self._inner, self._file = inner, _RecordingFile(Path(path))
         try:
             # Readable only by its owner, because it contains whole conversations. Publishing it is the owner's decision.
-            with open(self._path, "wb", opener=partial(os.open, mode=0o600)):
+            with open(path, "wb", opener=partial(os.open, mode=0o600)):
                 pass
         except OSError as e:
             raise UsageError(f"cannot write the recording {str(path)!r}: {e.strerror}") from None
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Send a request, and record the exchange once the response has been read."""
-        return _RecordingResponse(await send(self._inner, request), request, self._path)
+        return _RecordingResponse(await send(self._inner, request), request, self._file)
 
     async def close(self) -> None:
         """Close the inner transport."""
@@ -79,11 +87,42 @@ class RecordingTransport:
             await close()
 
 
+class _RecordingFile:
+    """The file of a recording. Once an exchange cannot be written, `failure` says why, and nothing more is."""
+
+    def __init__(self, path: Path) -> None:
+        self.failure = ""
+        self._path, self._lock = path, Lock()
+
+    def append(self, line: bytes) -> None:
+        """Write an exchange; never raises.
+
+        It is a local error: the request must neither be repeated nor sent to another provider, and its reply is paid for.
+        """
+        with self._lock:  # exchanges that end at the same time do not mix
+            if self.failure:
+                return
+            try:
+                self._write(line, os.path.getsize(self._path))
+            except OSError as e:
+                self.failure = f"the recording {str(self._path)!r} cannot be written: {e.strerror}"
+                log.error("%s; the run continues, but nothing more is recorded", self.failure)
+
+    def _write(self, line: bytes, size: int) -> None:
+        try:
+            with self._path.open("ab") as file:
+                file.write(line)
+        except OSError:
+            with suppress(OSError):  # half an exchange would make those before it useless
+                os.truncate(self._path, size)
+            raise
+
+
 class _RecordingResponse:
     """Passes a response through and records it as far as it was read. A response that failed midway is not recorded."""
 
-    def __init__(self, inner: HttpResponse, request: HttpRequest, path: Path) -> None:
-        self._inner, self._request, self._path = inner, request, path
+    def __init__(self, inner: HttpResponse, request: HttpRequest, file: _RecordingFile) -> None:
+        self._inner, self._request, self._file = inner, request, file
         self._parts: list[bytes] = []
         self._is_finished = False
 
@@ -124,12 +163,7 @@ class _RecordingResponse:
                 body = body.replace(form.encode(), REDACTED.encode())
             response = _ResponseRecord(self.status, headers, "", body)
         line = dumps(_Exchange(_record_request(self._request), response)) + b"\n"
-
-        def append() -> None:
-            with self._path.open("ab") as file:  # one write: exchanges that end at the same time do not mix
-                file.write(line)
-
-        await asyncio.to_thread(append)
+        await asyncio.to_thread(self._file.append, line)
 
 
 def _secret_header_values(request: HttpRequest) -> list[str]:
