@@ -216,6 +216,27 @@ def test_a_wrong_answer_is_sent_back(provider: str, live: bool) -> None:
 
 
 @pytest.mark.parametrize("provider", EVERYONE)
+@LIVE
+def test_true_is_not_a_number(provider: str, live: bool) -> None:
+    tap = Wiretap(answers('{"name": "Rome", "people": true}'), answers('{"name": "Rome", "people": 3}'))
+    result = run(outcome(agent(provider, tap, output_type=City), "go", streamed=live))
+    assert result.output == City(name="Rome", people=3)
+    assert len(tap.bodies) == 2
+    assert "true is not of type" in dumps_text(tap.bodies[1])
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+@pytest.mark.parametrize("shape", [City, SCHEMA])
+@LIVE
+def test_half_a_character_in_an_output_can_be_printed_and_encoded(provider: str, shape: Any, live: bool) -> None:
+    talker = agent(provider, Wiretap(answers('{"name": "Rom\\ud83d", "people": 3}')), output_type=shape)
+    result = run(outcome(talker, "go", streamed=live))
+    assert City.model_validate(result.output).name.encode() == b"Rom\\ud83d"
+    assert [(repair.subject, repair.where) for repair in result.repairs if repair.where == "output"] == [("text", "output")]
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
 @pytest.mark.parametrize("said", ['{"name": "Rome", "people": "many"}', "{}"])
 @LIVE
 async def test_a_model_that_is_never_right_is_a_clear_error(provider: str, said: str, live: bool) -> None:

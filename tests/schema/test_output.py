@@ -48,6 +48,11 @@ class Bounded(BaseModel):
     kind: Literal["a", "b"] = "a"
 
 
+class Flagged(BaseModel):
+    on: bool
+    level: int
+
+
 GOOD: list[tuple[Any, Any, Any]] = [
     (Point, {"x": 1}, Point(x=1, y=0)),
     (Size, {"width": 2}, Size(2.0)),
@@ -61,6 +66,12 @@ GOOD: list[tuple[Any, Any, Any]] = [
     (int | None, None, None),
     (Tree, {"name": "a", "children": [{"name": "b"}]}, Tree(name="a", children=[Tree(name="b")])),
     (Bounded, {"n": 3, "color": "blue"}, Bounded(n=3, color=Color.BLUE)),
+    # What can be read without a doubt is, also beside a boolean.
+    (bool, True, True),
+    (int | bool, True, True),
+    (Flagged | None, {"on": True, "level": "5"}, Flagged(on=True, level=5)),
+    (Flagged, {"on": 1, "level": 5}, Flagged(on=True, level=5)),
+    (list[Any], [True, 1], [True, 1]),
 ]
 
 
@@ -79,6 +90,13 @@ BAD: list[tuple[Any, Any, str]] = [
     (list[int], [1, "x"], "1: "),
     (Bounded, {"n": 9, "color": "red"}, "n: "),
     (Tree, {"name": "a", "children": [{"name": 1}]}, "children.0.name: "),
+    # pydantic alone reads true as 1
+    (Point, {"x": True}, "$.x: true is not"),
+    (int, False, "$: false is not"),
+    (list[float], [1.5, True], "$[1]: true is not"),
+    (Point | None, {"x": 1, "y": True}, "$: "),
+    (dict[str, Point], {"a": {"x": True}}, "$.a.x: true is not"),
+    (Literal[1, 2], True, "true"),
 ]
 
 

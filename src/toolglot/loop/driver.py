@@ -167,6 +167,8 @@ class Driver:
         run, step = self.run, self.run.next()
         stop = step.stop if isinstance(step, Done) else "approval"
         output = self._structured_output
+        if output is not None:
+            self._repairs |= dict.fromkeys(output.repairs)
         result = RunResult(
             run.reply.text if run.reply else "",
             stop,

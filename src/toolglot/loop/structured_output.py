@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from toolglot.events import ToolOutcome
 from toolglot.jsontext import dumps_text
+from toolglot.losses import Repair
 from toolglot.messages import Message, Reply, user
 from toolglot.providers.profile import Profile
 from toolglot.request import Schema
@@ -19,6 +20,7 @@ from toolglot.schema.lower import lower
 from toolglot.schema.lowering_result import restore
 from toolglot.schema.output import OutputType
 from toolglot.schema.tolerant_json import tolerant_loads
+from toolglot.tools.results import escape_nested_surrogates
 from toolglot.tools.tool import Tool, tool_from_schema
 from toolglot.wire.spec import SPECS
 
@@ -41,6 +43,7 @@ class StructuredOutput:
         self.is_complete = False
         self.failures = 0  # answers that were not accepted
         self.problem = ""  # what is wrong with the last of too many
+        self.repairs: tuple[Repair, ...] = ()  # of the output
         self._checked_count = 0
 
         def accept(**answer: Any) -> str:
@@ -110,11 +113,15 @@ class StructuredOutput:
             self.problem = f"the model did not give it in {_MAX_ATTEMPTS} attempts: {problem}"
 
     def _accept(self, answer: Any) -> None:
+        escaped = escape_nested_surrogates(answer)
+        output = escaped
         if self._type is not None:
-            answer = self._type.validate(answer)
-        elif issues := find_issues(answer, self._inner_schema):
+            output = self._type.validate(escaped)
+        elif issues := find_issues(escaped, self._inner_schema):
             raise ValueError("; ".join(map(str, issues[:5])))
-        self.output, self.is_complete = answer, True
+        if escaped != answer:
+            self.repairs = (Repair("text", "output", "half a character, which cannot be encoded, is written as its escape"),)
+        self.output, self.is_complete = output, True
 
 
 def _wrap(schema: Schema) -> Schema:

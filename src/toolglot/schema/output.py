@@ -1,9 +1,11 @@
 """A Python type for structured output: its JSON Schema, and validation of a model's answer."""
 
 from inspect import isroutine
-from typing import Any
+from typing import Any, cast
 
 from toolglot.errors import UsageError
+from toolglot.schema.arguments import Issue, find_issues
+from toolglot.schema.coerce import coerce
 from toolglot.schema.derive import strip_titles
 from toolglot.schema.json_schema import Schema
 from toolglot.schema.typed_dicts import replace_typed_dicts
@@ -31,8 +33,37 @@ class OutputType:
         from pydantic import ValidationError
 
         try:
-            return self._adapter.validate_python(answer)
+            value = self._adapter.validate_python(answer)
         except ValidationError as e:
             # Five are enough to act on: a wrong list item can raise hundreds.
             errors = [f"{'.'.join(map(str, error['loc'])) or 'the answer'}: {error['msg']}" for error in e.errors()[:5]]
             raise ValueError("; ".join(errors)) from None
+        if _contains_boolean(answer) and (issues := self._find_misread_booleans(answer)):
+            raise ValueError("; ".join(issues[:5]))
+        return value
+
+    def _find_misread_booleans(self, answer: Any) -> list[str]:
+        """Return where a boolean stands for a value of another type: pydantic reads true as the number 1."""
+        try:
+            issues = find_issues(coerce(answer, self.schema)[0], self.schema)
+        except UsageError:  # a schema of the caller's own making, which only pydantic understands
+            return []
+        return [str(issue) for issue in issues if _is_about_boolean(issue)]
+
+
+def _is_about_boolean(issue: Issue) -> bool:
+    if isinstance(issue.received, bool):
+        return True
+    return issue.keyword in ("anyOf", "oneOf") and _contains_boolean(issue.received)
+
+
+def _contains_boolean(value: Any) -> bool:
+    match value:
+        case bool():
+            return True
+        case dict():
+            return any(map(_contains_boolean, cast(dict[str, Any], value).values()))
+        case list():
+            return any(map(_contains_boolean, cast(list[Any], value)))
+        case _:
+            return False

@@ -146,7 +146,7 @@ def _to_json(value: Any) -> tuple[str, Any]:
     except RecursionError:
         raise _Unrepresentable("data that refers to itself or is nested too deeply") from None
     except UnicodeEncodeError:
-        return _to_json(_escape_nested(msgspec.to_builtins(value, enc_hook=_encode_hook, str_keys=True)))
+        return _to_json(escape_nested_surrogates(msgspec.to_builtins(value, enc_hook=_encode_hook, str_keys=True)))
     except _Unrepresentable:
         raise
     except (TypeError, OverflowError, ValueError) as e:
@@ -193,14 +193,17 @@ def escape_surrogates(text: str) -> str:
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _escape_nested(value: Any) -> Any:
+def escape_nested_surrogates(value: Any) -> Any:
+    """Escape unpaired surrogates in JSON data, as `escape_surrogates` does in a text."""
     match value:
         case str():
             return escape_surrogates(value)
         case dict():
-            return {escape_surrogates(str(key)): _escape_nested(item) for key, item in cast(dict[Any, Any], value).items()}
+            return {
+                escape_surrogates(str(key)): escape_nested_surrogates(item) for key, item in cast(dict[Any, Any], value).items()
+            }
         case list() | tuple():
-            return [_escape_nested(item) for item in cast(list[Any], value)]
+            return [escape_nested_surrogates(item) for item in cast(list[Any], value)]
         case _:
             return value
 
