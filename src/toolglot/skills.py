@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from toolglot.errors import UsageError
+from toolglot.regular_files import read_regular_file
 from toolglot.textutil import truncate
 
 __all__ = ["SKILL_FILE", "Skill", "find_skills", "list_skill_files", "read_skill", "read_skill_text", "render_skill_list"]
@@ -144,8 +145,7 @@ def _read_file(directory: Path, within: Path | None) -> str:
     if within is not None and not all(path.resolve().is_relative_to(within.resolve()) for path in (directory, file)):
         raise UsageError("it is a symbolic link out of the project")
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_SKILL_BYTES + 1)
+        data = read_regular_file(file, MAX_SKILL_BYTES + 1)
         text = data.decode()
     except OSError as e:
         raise UsageError(f"its {SKILL_FILE} cannot be read: {e.strerror}") from None

@@ -305,6 +305,9 @@ def _read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
     if settings.audit is False:
         return AuditSummary(None)
     file = state_directory() / "audit.jsonl" if settings.audit is True else Path(settings.audit).expanduser()
+    if file.exists() and not file.is_file():  # a pipe would wait for ever
+        problems.append(f"cannot read the audit log {str(file)!r}: it is not a regular file")
+        return AuditSummary(str(file))
     try:
         with file.open("rb") as log:
             start = max(0, log.seek(0, os.SEEK_END) - MAX_LOG_BYTES)

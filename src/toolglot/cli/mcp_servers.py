@@ -31,6 +31,7 @@ from toolglot.mcp.servers import McpServer
 from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
+from toolglot.regular_files import read_regular_file
 from toolglot.request import Request
 from toolglot.textutil import pluralize
 from toolglot.user_dirs import config_file, write_private
@@ -194,7 +195,7 @@ def _edit(project: bool, change: Callable[[str], str]) -> Path:
     """Change a configuration file; return it. Raises UsageError."""
     path = Path.cwd() / PROJECT_FILE if project else config_file()
     try:
-        text = path.read_bytes().decode("utf-8-sig") if path.exists() else ""  # with its line endings
+        text = read_regular_file(path).decode("utf-8-sig") if path.exists() else ""  # with its line endings
     except (OSError, ValueError) as e:
         raise UsageError(f"cannot read {str(path)!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
     try:

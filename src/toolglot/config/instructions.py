@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from toolglot.config.settings import InstructionSettings
 from toolglot.config.trust import is_trusted
 from toolglot.providers.tokens import estimate_text, token_factor
+from toolglot.regular_files import read_regular_file
 from toolglot.skills import Skill, find_skills, render_skill_list
 from toolglot.user_dirs import config_file
 
@@ -141,8 +142,7 @@ def _read_file(path: Path, top: Path, max_chars: int, problems: list[str]) -> st
         problems.append(f"{str(path)!r} is ignored: it is a symbolic link to a file outside {str(top)!r}")
         return ""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(4 * max_chars + 4)
+        data = read_regular_file(path, 4 * max_chars + 4)
     except OSError as e:
         problems.append(f"{str(path)!r} cannot be read: {e.strerror}")
         return ""

@@ -32,6 +32,7 @@ from toolglot.config.setting_schema import (
 from toolglot.config.settings import Settings
 from toolglot.config.trust import is_trusted
 from toolglot.errors import UsageError
+from toolglot.regular_files import read_regular_file
 from toolglot.textutil import suggest
 from toolglot.user_dirs import config_file
 
@@ -355,8 +356,7 @@ def _resolve_path(field: SettingField, value: Any, directory: Path | None = None
 def _read_file(file: Path) -> dict[SettingPath, Any]:
     """What a file sets; nothing if it is absent. Raises UsageError."""
     try:
-        with file.open("rb") as source:
-            data = source.read(_MAX_FILE_BYTES + 1)
+        data = read_regular_file(file, _MAX_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as e:

@@ -15,6 +15,7 @@ from toolglot.errors import UsageError
 from toolglot.facades.catalog import BASE_TOOLS, find_facade, is_facade_name
 from toolglot.facades.view import Facade
 from toolglot.plugins import find_plugin, plugin_names
+from toolglot.regular_files import read_regular_file
 from toolglot.request import Schema, ToolDefinition
 from toolglot.textutil import did_you_mean, suggest
 from toolglot.tools.registry import ToolRegistry
@@ -149,7 +150,7 @@ def load_facade_by_name(name: str, tools: Iterable[Any] = (), directory: Path | 
     from toolglot.facades.toml_loader import load_facade
 
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_regular_file(file).decode("utf-8-sig")
     except (OSError, ValueError) as e:
         raise UsageError(f"cannot read the facade {name!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
     builtin = _load_builtin_tools()

@@ -6,7 +6,6 @@ cannot grant approvals: keys that would (`alwaysAllow`) are reported, too.
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +15,7 @@ import msgspec
 from toolglot.config.settings import ServerSettings
 from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text, json_type_name, loads
+from toolglot.regular_files import read_regular_file
 from toolglot.textutil import did_you_mean, pluralize, suggest
 
 __all__ = [
@@ -101,8 +101,7 @@ def read_server_file(path: Path, *, is_project: bool = False) -> ServerFile:
     """Read a user's or a project's file. Raises UsageError, one sentence with the path."""
     limit = _MAX_BYTES if is_project else _MAX_NAMED_BYTES
     try:
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
+        data = read_regular_file(path, limit + 1)
         if len(data) > limit:
             raise UsageError(f"{path} is larger than {limit:,} bytes, too large for a file with MCP servers")
         return parse_server_file(data.decode("utf-8-sig"), path)
@@ -247,11 +246,7 @@ def read_env_file(path: Path, *, within: Path | None) -> dict[str, str]:
     if within is not None and not Path(real_path).is_relative_to(os.path.realpath(within)):
         raise UsageError("it is not in the project's directory")
     try:
-        # A named pipe must not block us; Windows has neither the flag nor named pipes in its file system.
-        with open(os.open(real_path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError("it is not a regular file")
-            data = file.read(_MAX_BYTES + 1)
+        data = read_regular_file(real_path, _MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
             raise UsageError(f"it is larger than {_MAX_BYTES:,} bytes")
         return parse_env_file(data.decode("utf-8-sig"))

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from toolglot.errors import MalformedData, UsageError
+from toolglot.regular_files import read_regular_file
 from toolglot.user_dirs import data_directory, write_private
 
 __all__ = [
@@ -81,7 +82,7 @@ def _real_path(directory: Path) -> str:
 def _load_decisions(environ: Environ | None = None) -> dict[str, bool]:
     file = trust_file(environ)
     try:
-        stored = msgspec.json.decode(file.read_bytes(), type=_TrustFile)
+        stored = msgspec.json.decode(read_regular_file(file), type=_TrustFile)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as e:

@@ -19,6 +19,7 @@ import msgspec
 from toolglot.errors import UsageError
 from toolglot.mcp.oauth_gate import OAuthGate, Place
 from toolglot.mcp.servers import McpOAuth, McpServer
+from toolglot.regular_files import read_regular_file
 from toolglot.user_dirs import data_directory, write_private
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class StoredTokens:
 
     def _read(self) -> dict[str, Any]:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, Any])
+            return msgspec.json.decode(read_regular_file(self._file), type=dict[str, Any])
         except (OSError, msgspec.MsgspecError):  # a damaged file holds no tokens
             return {}
 

@@ -21,6 +21,7 @@ from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_err
 from toolglot.engine.transport import HttpRequest, Timeouts, Transport, fetch
 from toolglot.errors import AuthenticationFailed, MalformedReply, ProviderError, TransportError, UsageError
 from toolglot.providers.catalog import PROFILES
+from toolglot.regular_files import read_regular_file
 from toolglot.user_dirs import data_directory, write_private
 
 __all__ = [
@@ -253,7 +254,7 @@ def find_login() -> tuple[Login, str] | None:
         return login, "system keyring"
     file = login_file()
     with suppress(OSError, UnicodeDecodeError):
-        if login := _parse_login(file.read_text(encoding="utf-8").strip()):
+        if login := _parse_login(read_regular_file(file).decode().strip()):
             return login, str(file)
     return None
 
