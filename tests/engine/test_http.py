@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import os
 import resource
 import socket
@@ -319,6 +320,24 @@ async def test_a_forgotten_transport_closes_its_connections() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
         assert descriptors() <= before
+
+
+@LINUX
+async def test_a_transport_that_is_dropped_with_a_reference_cycle_closes_its_connections() -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+    async with Server() as server:
+        before = descriptors()
+        transport = HttpTransport()
+        await fetch(transport, server.url("ok"))
+        cycle: list[Any] = [transport]
+        cycle.append(cycle)
+        del transport, cycle
+        gc.collect()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert descriptors() <= before
+        assert complaints == []
 
 
 async def test_a_closed_transport_opens_again() -> None:

@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -57,7 +58,7 @@ class HttpTransport:
     ) -> None:
         self._timeouts, self._max_connections = timeouts, max_connections
         self._proxy = None if proxy is None else _normalize_proxy(proxy)
-        self._clients: dict[asyncio.AbstractEventLoop, _Client] = {}
+        self._clients = _CLIENTS[self] = dict[asyncio.AbstractEventLoop, _Client]()
         self._proxies: dict[tuple[str, str | None, int | None], str | None] = {}
         self._tls: SSLContext | None = None
 
@@ -143,6 +144,11 @@ class HttpTransport:
             bypassed = not url.host or _bypasses_proxy(url.host.lower(), url.port, proxies.get("no", ""))
             self._proxies[key] = _normalize_proxy(proxy) if proxy and not bypassed else None
         return self._proxies[key]
+
+
+# The clients of each transport. If a reference cycle has the transport, all of it is collected at once, and connections in
+# it would complain that nobody has closed them. Dropped from here instead, their generators let the loop close them.
+_CLIENTS: "WeakKeyDictionary[HttpTransport, dict[asyncio.AbstractEventLoop, _Client]]" = WeakKeyDictionary()
 
 
 class SharedTransport(HttpTransport):
