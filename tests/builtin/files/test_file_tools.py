@@ -37,6 +37,29 @@ def tools(root: Path) -> Tools:
 
 
 class TestReading:
+    def test_a_link_to_nothing_is_named(self, tools: Tools, root: Path) -> None:
+        (root / "sub/lost").symlink_to("../absent")
+        (root / "sub/lost.txt").write_text("other")
+        with pytest.raises(ToolError) as caught:
+            tools("read", path="sub/lost")
+        assert str(caught.value) == "'sub/lost' is a symbolic link to '../absent', where nothing is; use the path of a file"
+        assert (caught.value.kind, caught.value.code) == ("not_found", "path_not_found")
+        assert "sub/lost" not in caught.value.details.suggestions
+
+    @pytest.mark.skipif(os.name != "posix", reason="names of any bytes")
+    def test_a_name_of_any_bytes_is_read_as_the_tools_show_it(self, tools: Tools, root: Path) -> None:
+        for name in (b"bad\xff\xfename", b"sub/\xe9t\xe9"):
+            Path(os.fsdecode(os.path.join(os.fsencode(root), name))).write_bytes(b"found\n")
+        for path in (r"bad\udcff\udcfename", "bad\udcff\udcfename", f"{root}/bad\\udcff\\udcfename", r"sub/\udce9t\udce9"):
+            assert tools("read", path=path).content == "1\tfound"
+        # A name that really has a backslash goes first, and text in UTF-8 has no second name that rules would not know.
+        (root / r"bad\udcff\udcfename").write_bytes(b"literal\n")
+        assert tools("read", path=r"bad\udcff\udcfename").content == "1\tliteral"
+        (root / "é").write_bytes(b"secret\n")
+        for path in (r"\udcc3\udca9", r"\udc2e\udc2e/work_evil/secret", r"sub\udc2fx"):
+            with pytest.raises(ToolError):
+                tools("read", path=path)
+
     def test_lines_are_numbered_and_reported_as_data(self, tools: Tools, root: Path):
         output = tools("read", path="text.txt")
         assert output.content == "1\tone\n2\ttwo\n3\tthree"

@@ -139,7 +139,7 @@ def test_directories_that_are_swapped_meanwhile_lead_nowhere(tmp_path: Path) -> 
 def test_names_of_any_bytes(tmp_path: Path) -> None:
     plant_byte_names(tmp_path, [b"new\nline", b"byte\xff", "é".encode(), b"-rf", b"a b"])
     output = glob_of(tmp_path)(pattern="*")
-    assert set(paths_of(output)) == {"new\nline", "byte\ufffd", "é", "-rf", "a b"}
+    assert set(paths_of(output)) == {"new\nline", r"byte\udcff", "é", "-rf", "a b"}
     json.dumps(output.data, ensure_ascii=False).encode()
     assert paths_of(glob_of(tmp_path)(pattern="?")) == ["é"]
 

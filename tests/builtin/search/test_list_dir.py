@@ -120,8 +120,15 @@ class TestListDir:
     def test_names_of_any_bytes(self, tmp_path: Path) -> None:
         plant_byte_names(tmp_path, [b"byte\xff"])
         output = list_dir_of(tmp_path)()
-        assert output.data["entries"][0]["name"] == "byte\ufffd"
+        assert output.data["entries"][0]["name"] == r"byte\udcff"
         json.dumps(output.data, ensure_ascii=False).encode()
+
+    def test_a_shown_name_is_a_path_of_the_other_tools(self, tmp_path: Path) -> None:
+        (tmp_path / os.fsdecode(b"d\xe9p")).mkdir()
+        plant_byte_names(tmp_path / os.fsdecode(b"d\xe9p"), [b"byte\xff"], b"found\n")
+        (directory, file) = (entry["path"] for entry in list_dir_of(tmp_path)(depth=2).data["entries"])
+        assert [entry["name"] for entry in list_dir_of(tmp_path)(path=directory).data["entries"]] == [r"byte\udcff"]
+        assert "found" in read_many_of(tmp_path)(include=[file]).content
 
 
 class TestReadMany:

@@ -17,11 +17,12 @@ from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.files.workspace import WorkspaceEntry
 from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
-from toolglot.builtin.search.walk import Walk, replace_surrogates
+from toolglot.builtin.search.walk import Walk
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.textutil import did_you_mean, suggest
 from toolglot.tools.context import Context
+from toolglot.tools.results import escape_surrogates
 
 __all__ = ["DOLLAR_LANGUAGES", "LANGUAGES", "AstFileMatches", "AstQuery", "AstResult", "resolve_language"]
 
@@ -227,7 +228,7 @@ class AstQuery:
         task = ParseTask(language, self.pattern, document.text, limit, self.single_names, self.multi_names)
         answer = self._run_task(task)
         if answer is None or answer.error:
-            self.failed_paths.append(replace_surrogates(self._state.display_path(opened.path)))
+            self.failed_paths.append(escape_surrogates(self._state.display_path(opened.path)))
             return None
         return AstFileMatches(opened, language, document, answer.spans, answer.is_truncated) if answer.spans else None
 

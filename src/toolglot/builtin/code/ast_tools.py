@@ -16,12 +16,11 @@ from toolglot.builtin.code.ast_query import DOLLAR_LANGUAGES, MAX_PATTERN_LENGTH
 from toolglot.builtin.code.ast_worker import METAVARIABLE, Span
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.workspace import Change
-from toolglot.builtin.search.walk import replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.textutil import pluralize, unified_diff
 from toolglot.tools.context import Context
-from toolglot.tools.results import ToolOutput
+from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
 
 __all__ = ["AstMatch", "AstRewriteResult", "AstSearchResult", "FileRewrite", "ast_rewrite_tools", "ast_search_tools"]
@@ -131,8 +130,8 @@ def _collect_matches(state: ToolState, query: AstQuery, limit: int) -> AstSearch
             captures = {name: text[start : min(end, start + MAX_MATCH_LENGTH)] for name, (start, end) in span.captures.items()}
             matches.append(
                 AstMatch(
-                    path=replace_surrogates(state.display_path(file.opened.path)),
-                    absolute=replace_surrogates(str(file.opened.path)),
+                    path=escape_surrogates(state.display_path(file.opened.path)),
+                    absolute=escape_surrogates(str(file.opened.path)),
                     line=line,
                     column=span.start - line_starts[line - 1] + 1,
                     end_line=end_line,
@@ -351,14 +350,14 @@ def _describe_drafts(state: ToolState, drafts: list[_Draft], max_diff: int) -> t
     files: list[FileRewrite] = []
     remaining, truncated = max_diff, False
     for draft in drafts:
-        before, path = draft.source.document.text, replace_surrogates(state.display_path(draft.source.opened.path))
+        before, path = draft.source.document.text, escape_surrogates(state.display_path(draft.source.opened.path))
         diff = unified_diff(before, draft.new_text, path, limit=max(max_diff, MAX_DIFF_LENGTH))
         truncated = truncated or len(diff) > remaining
         diff, remaining = diff[:remaining], max(remaining - len(diff), 0)
         files.append(
             FileRewrite(
                 path=path,
-                absolute=replace_surrogates(str(draft.source.opened.path)),
+                absolute=escape_surrogates(str(draft.source.opened.path)),
                 replacements=draft.replacements,
                 nested=draft.nested,
                 diff=diff,

@@ -5,15 +5,16 @@ from typing import Any
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.descriptors import read_all
+from toolglot.builtin.files.roots import decode_escaped_bytes
 from toolglot.builtin.search.glob import GlobSearch, split_absolute_glob
 from toolglot.builtin.search.list_dir import MAX_PATTERNS, build_excludes
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
-from toolglot.builtin.search.walk import has_early_nul, replace_surrogates
+from toolglot.builtin.search.walk import has_early_nul
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.textutil import pluralize
 from toolglot.tools.context import Context
-from toolglot.tools.results import ToolOutput
+from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
 
 __all__ = ["read_many_tools"]
@@ -77,13 +78,13 @@ def _select_files(
     prefix = str(state.workspace.root).rstrip("/") + "/"
     paths: dict[str, None] = {}
     missing: list[str] = []
-    for item in include:
+    for item in map(decode_escaped_bytes, include):
         path, pattern = split_absolute_glob(state, item) if item.startswith("/") else (".", item)
         if not any(char in item for char in "*?[{\\"):
             path, pattern = item, "**"
             entry = state.workspace.inspect(item)
             if entry is None:
-                missing.append(replace_surrogates(item))
+                missing.append(escape_surrogates(item))
             elif not entry.is_directory and named_filter.admits(entry.absolute_path.removeprefix(prefix)):
                 paths.setdefault(entry.absolute_path)
             if entry is None or not entry.is_directory:
@@ -103,7 +104,7 @@ def _read_files(state: ToolState, paths: list[str], missing: list[str], context:
         if remaining <= 0 or (context is not None and context.is_cancelled):
             break
         done += 1
-        name, limit = replace_surrogates(state.display_path(Path(path))), min(MAX_FILE_BYTES, remaining)
+        name, limit = escape_surrogates(state.display_path(Path(path))), min(MAX_FILE_BYTES, remaining)
         try:
             with state.workspace.open_file(path) as opened:
                 data, size = read_all(opened.fd, limit + 1), opened.status.st_size

@@ -5,6 +5,7 @@ Invariants: a root is held open. It stays the directory that it was when it was 
 
 import errno
 import os
+import re
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
@@ -16,10 +17,11 @@ from toolglot.builtin.files.confined_open import PATH_ONLY, close_quietly, open_
 from toolglot.errors import ToolError, UsageError
 from toolglot.value_checks import check_values
 
-__all__ = ["HeldRoot", "Location", "Root", "RootSet"]
+__all__ = ["HeldRoot", "Location", "Root", "RootSet", "decode_escaped_bytes"]
 
 _MAX_PATH_BYTES, _MAX_NAME_BYTES = 4096, 255
 _DELETED_SUFFIX = " (deleted)"
+_ESCAPED_BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -98,8 +100,11 @@ class RootSet:
             root.close()
 
     def locate(self, path: str) -> Location:
-        """Return what a path means, without looking at any file. Raises ToolError."""
+        """Return what a path means, without opening any file. Raises ToolError."""
         problem = ""
+        decoded = decode_escaped_bytes(path)
+        if decoded is not path and not os.path.lexists(os.path.join(self.held[0].real_path, path)):
+            path = decoded
         if not path or "\0" in path:
             problem = f"{path[:80]!r} is not a path"
         else:
@@ -153,6 +158,21 @@ class RootSet:
         if innermost is None:
             raise self.outside_error(location.raw_path)
         return innermost, shortest, path
+
+
+def decode_escaped_bytes(path: str) -> str:
+    r"""Return a path with the bytes that results show as `\udcff`: bytes of a name that are not UTF-8.
+
+    Bytes that are text in UTF-8 stay escaped: a file has one name, by which rules know it.
+    """
+    if r"\udc" not in path:
+        return path
+    decoded = _ESCAPED_BYTE.sub(lambda match: chr(0xDC00 + int(match[1], 16)), path)
+    try:
+        is_only_name = os.fsdecode(os.fsencode(decoded)) == decoded
+    except UnicodeEncodeError:
+        return path
+    return decoded if is_only_name else path
 
 
 def fd_path(fd: int) -> str:

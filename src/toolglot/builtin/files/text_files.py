@@ -15,6 +15,7 @@ import msgspec
 
 from toolglot.base_errors import MissingPath
 from toolglot.builtin.arguments import make_preview
+from toolglot.builtin.files.roots import decode_escaped_bytes
 from toolglot.builtin.files.text import Document, Encoding, decode_document
 from toolglot.builtin.files.workspace import FileVersion, Workspace
 from toolglot.builtin.tool_state import ReadRule, ToolState
@@ -158,7 +159,19 @@ def missing_file_error(state: ToolState, path: str) -> ToolError:
         if state.workspace.inspect(directory := _parent_directory(path)) is None:
             hint = f"there is no directory {directory!r} either: list the one above it"
     details = MissingPath(path, suggestions, state.working_directory)
+    if (target := _read_dangling_link(state.workspace, path)) is not None:
+        message = f"{path!r} is a symbolic link to {target!r}, where nothing is; use the path of a file"
+        return ToolError(message, kind="not_found", code="path_not_found", details=details)
     return ToolError(f"no such file: {path!r}; {hint}", kind="not_found", code="path_not_found", details=details)
+
+
+def _read_dangling_link(workspace: Workspace, path: str) -> str | None:
+    """Return where a link leads that leads nowhere; None if it is no link."""
+    try:
+        with workspace.open_directory(_parent_directory(path)) as entry:
+            return os.readlink(posixpath.basename(decode_escaped_bytes(path).rstrip("/")), dir_fd=entry.fd)
+    except (ToolError, OSError):
+        return None
 
 
 def _parent_directory(path: str) -> str:
@@ -170,7 +183,7 @@ def suggest_paths(workspace: Workspace, path: str, *, cutoff: float) -> tuple[st
     parent, name = posixpath.split(path.rstrip("/"))
     try:
         with workspace.open_directory(_parent_directory(path)) as entry, os.scandir(entry.fd) as entries:
-            names = [child.name for child in islice(entries, _MAX_SCANNED_NAMES)]
+            names = [child.name for child in islice(entries, _MAX_SCANNED_NAMES) if child.name != name]  # a link to nothing
     except (ToolError, OSError):
         return ()
     stem, _ = posixpath.splitext(name)

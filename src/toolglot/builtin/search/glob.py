@@ -20,11 +20,11 @@ from toolglot.builtin.search.globs import (
     invalid_glob_error,
 )
 from toolglot.builtin.search.search_scope import SearchRoot, open_search_root, start_deadline
-from toolglot.builtin.search.walk import Walk, replace_surrogates
+from toolglot.builtin.search.walk import Walk
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
-from toolglot.tools.results import ToolOutput
+from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
 
 __all__ = ["GlobResult", "GlobSearch", "glob_tools", "split_absolute_glob", "split_literal_prefix"]
@@ -153,11 +153,11 @@ class GlobSearch:
         return sorted(self._times, key=lambda path: (path not in times, -times.get(path, 0), path))[:limit]
 
     def build_result(self, pattern: str, root: SearchRoot, order: Order, limit: int) -> GlobResult:
-        paths = map(replace_surrogates, self.rank_files(order, limit))
-        files = tuple(GlobFile(path, replace_surrogates(f"{root.root_path}/{path}")) for path in paths)
+        paths = map(escape_surrogates, self.rank_files(order, limit))
+        files = tuple(GlobFile(path, escape_surrogates(f"{root.root_path}/{path}")) for path in paths)
         return GlobResult(
             pattern=pattern,
-            path=replace_surrogates(root.path),
+            path=escape_surrogates(root.path),
             files=files,
             total=len(self._times),
             truncated=len(self._times) > len(files),

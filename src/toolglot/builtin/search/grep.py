@@ -28,13 +28,13 @@ from toolglot.builtin.search.grep_query import (
 from toolglot.builtin.search.grep_ripgrep import find_ripgrep, search_with_ripgrep
 from toolglot.builtin.search.grep_worker import search_with_python
 from toolglot.builtin.search.search_scope import SearchRoot, open_root_of, start_deadline
-from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, has_early_nul, replace_surrogates, stat_beneath
+from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, has_early_nul, stat_beneath
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.facades.rendering import format_matches
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
-from toolglot.tools.results import ToolOutput
+from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
 
 __all__ = ["GrepFile", "GrepLine", "GrepResult", "grep_tools"]
@@ -270,7 +270,7 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
     is_exact = not query.with_lines or all(file.count <= skip + query.limit for file in matches.files)
     return GrepResult(
         pattern=query.pattern,
-        path=replace_surrogates(root.path),
+        path=escape_surrogates(root.path),
         is_file=query.is_file,
         mode=query.mode,
         files=tuple(_build_file(state, root, file, *context_lines) for file in files),
@@ -311,8 +311,8 @@ def _build_file(state: ToolState, root: SearchRoot, file: FileMatches, before: i
                     text = raw.removesuffix(b"\n").decode("utf-8", "replace")
                     lines[number] = GrepLine(number, _shorten_line(text), False)
     return GrepFile(
-        replace_surrogates(path),
-        replace_surrogates(absolute),
+        escape_surrogates(path),
+        escape_surrogates(absolute),
         file.count,
         tuple(lines[number] for number in sorted(lines)),
     )

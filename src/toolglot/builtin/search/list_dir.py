@@ -10,12 +10,12 @@ from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.search.globs import GlobFilter, invalid_glob_error
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
-from toolglot.builtin.search.walk import VCS_DIRECTORIES, Directory, Walk, replace_surrogates
+from toolglot.builtin.search.walk import VCS_DIRECTORIES, Directory, Walk
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.schema.derive import Internal
 from toolglot.textutil import pluralize
 from toolglot.tools.context import Context
-from toolglot.tools.results import ToolOutput
+from toolglot.tools.results import ToolOutput, escape_surrogates
 from toolglot.tools.tool import Tool, tool
 
 __all__ = ["MAX_PATTERNS", "DirectoryEntry", "DirectoryListing", "build_excludes", "list_dir_tools", "list_directory"]
@@ -148,7 +148,7 @@ def list_directory(
     entries = tree.flatten()
     shown = tuple(entries[skip : skip + limit])
     listing = DirectoryListing(
-        path=replace_surrogates(root.path),
+        path=escape_surrogates(root.path),
         entries=shown,
         total=len(entries),
         skip=skip,
@@ -185,7 +185,7 @@ class _EntryTree:
                     size = entry.stat(follow_symlinks=False).st_size
                     if entry.is_symlink():
                         entry_kind, target = "link", os.readlink(entry.name, dir_fd=directory.fd)
-                path, name, target = map(replace_surrogates, (path, entry.name, target))
+                path, name, target = map(escape_surrogates, (path, entry.name, target))
                 children[entry.name] = DirectoryEntry(path, name, entry_kind, size, depth, target)
         self.ignored += len(directory.ignored)
         self.count += len(children)
