@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolError
 from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import BASE_TOOLS, find_facade, list_facades
 from toolglot.facades.parameters import string
 from toolglot.facades.table import make_view
 from toolglot.facades.view import Facade, RenderContext
@@ -49,6 +50,19 @@ class TestWhatAModelSees:
 
     def test_a_view_with_commands_while_one_of_its_tools_is_there(self) -> None:
         assert [one.name for one in BoundFacade(BRAVO, "m", ["write"]).definitions] == ["editor"]
+
+    @pytest.mark.parametrize("facade_id", [facade.id for facade in list_facades("anthropic")])
+    @pytest.mark.parametrize("name", ["web_search", "LS", "ls"])
+    def test_a_form_that_is_not_shown_is_understood(self, facade_id: str, name: str) -> None:
+        everything = BoundFacade(find_facade(facade_id), "claude-opus-5", BASE_TOOLS)
+        without_search = BoundFacade(find_facade(facade_id), "claude-opus-5", BASE_TOOLS - {"web_search"})
+        is_shown = name == "web_search" and not facade_id.startswith("claude-code")
+        assert (name in everything.names) == is_shown
+        assert name not in without_search.names
+        arguments = {"action": {"type": "open_page", "url": "https://a.test/"}} if name == "web_search" else {"path": "a"}
+        base = "web_open" if name == "web_search" else "list_dir"
+        for face in (everything, without_search):  # only the action `search` needs a search service
+            assert understood(face, call(name, arguments))[0] == base
 
     def test_a_reserved_name_stays_with_its_tool(self) -> None:
         first, second = (BoundFacade(facade, "m", BASES, reserved_names=["Bash", "View", "run"]) for facade in (ACME, BRAVO))

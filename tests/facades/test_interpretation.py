@@ -117,7 +117,7 @@ HARNESSES = {
     "qwen-code": ("qwen-code",),
     "kimi": ("kimi",),
 }
-RETIRED = {"codex": {"read_file", "grep_files", "list_dir"}, "claude-code": {"LS", "LSTool", "BashOutput"}}
+RETIRED = {"codex": {"read_file", "grep_files", "list_dir"}, "claude-code": {"BashOutput"}}
 """Names that no observed version of the program knows beside its own."""
 RENAMED = {"web_click": "web_open", "local_shell": "shell", "web.run": "run"}
 

@@ -111,8 +111,8 @@ def test_numbers_survive_a_round_trip(wait: int, start: int) -> None:
 
 def test_what_is_no_number_is_left_for_the_base_tool_to_judge() -> None:
     opened = mine().views[0]
-    assert opened.to_base({"file": "a", "from": None}) == ("read", {"path": "a", "start_line": None})
-    assert opened.to_base({"file": "a", "from": True}) == ("read", {"path": "a", "start_line": True})
+    assert opened.map_call({"file": "a", "from": None}) == ("read", {"path": "a", "start_line": None})
+    assert opened.map_call({"file": "a", "from": True}) == ("read", {"path": "a", "start_line": True})
 
 
 def test_a_whole_number_stays_whole_on_the_way_back() -> None:

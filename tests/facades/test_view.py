@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from toolglot.base_errors import invalid_argument
+from toolglot.errors import ToolError
 from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.view import Case, Field, View
 from toolglot.request import ToolDefinition
@@ -43,6 +45,35 @@ PICKED = View(
 def test_a_native_call_is_a_call_of_a_base_tool(view: View, native: Arguments, tool: str, base: Arguments) -> None:
     assert view.to_base(native) == (tool, base)
     assert view.from_base(tool, base) == (native, ())
+
+
+@pytest.mark.parametrize(("view", "native", "parameters"), [
+    (READ, {"file_path": "a", "offset": "abc"}, ["offset"]),
+    (READ, {}, ["file_path"]),
+    (READ, {"file_path": ["a"], "limit": None}, ["file_path", "limit"]),
+    (EDITOR, {"command": "fly", "path": "a"}, ["command"]),
+])  # fmt: skip
+def test_a_wrong_or_missing_parameter_is_an_error_that_names_it_and_the_tool(
+    view: View, native: Arguments, parameters: list[str]
+) -> None:
+    with pytest.raises(ToolError) as caught:
+        view.to_base(native)
+    assert (caught.value.kind, caught.value.code, caught.value.tool) == ("validation", "invalid_arguments", view.name)
+    assert all(name in str(caught.value) for name in (view.name, *parameters))
+    assert [issue.path for issue in caught.value.details] == [f"$.{name}" for name in parameters]
+
+
+def test_what_a_function_of_the_table_refuses_is_an_error_that_names_the_tool() -> None:
+    def refuse(native: Arguments) -> Arguments:
+        raise invalid_argument("url", "is missing") if native["how"] == "open" else KeyError("how")
+
+    case = Case(base="shell", to_base=refuse)
+    view = View(name="web", description="", parameters=object_schema(how=string()), cases={"": case})
+    with pytest.raises(ToolError, match=r"^web: url is missing$") as caught:
+        view.to_base({"how": "open"})
+    assert (caught.value.kind, caught.value.tool) == ("validation", "web")
+    with pytest.raises(ToolError, match=r"^web did not run: its arguments cannot be interpreted"):
+        view.to_base({"how": "fly"})
 
 
 # ---- back

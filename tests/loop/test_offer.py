@@ -139,6 +139,23 @@ def test_built_in_tools_are_meant_under_all_of_their_names(tmp_path: Any, name: 
     assert kinds_of(talker.conversation) == [kind], results_of(talker.conversation)
 
 
+@pytest.mark.parametrize(("name", "names", "kind"), [
+    ("LS", ("Read",), "not_allowed"), ("ls", ("read",), "not_allowed"), ("LS", (), None), ("View", ("Read",), None),
+])  # fmt: skip
+def test_a_name_that_is_accepted_and_not_shown_was_not_on_offer(
+    tmp_path: Any, name: str, names: tuple[str, ...], kind: Any
+) -> None:
+    from toolglot import coding_tools
+
+    (tmp_path / "a.txt").write_text("hello")
+    arguments = {"file_path": str(tmp_path / "a.txt")} if name == "View" else {"path": str(tmp_path)}
+    tap = Wiretap(Reply((ToolCall("x", name, arguments),), "tools"), answer)
+    config = ToolConfig(tool_choice=ToolChoice("auto", names))
+    talker = agent("anthropic", tap, tools=coding_tools(tmp_path), config=config)
+    run(talker.run("go"))
+    assert kinds_of(talker.conversation) == [kind], results_of(talker.conversation)
+
+
 @PROVIDER
 @LIVE
 @pytest.mark.parametrize("name", ["find", "crm.find"])

@@ -321,7 +321,7 @@ TABLES = (
             _make_bash_view(
                 partial(anthropic.render_command, show_exit_code=True), {}, _native_type("bash_20250124", "bash"), {}
             ),
-            *(_MEMORY, _FETCH, _SEARCH),
+            *(_MEMORY, _FETCH, _SEARCH, shared_views.LIST_VIEW),
         ),
         failure=anthropic.render_failure,
         note=(
@@ -334,7 +334,7 @@ TABLES = (
         id="agent-toolset",
         title="Anthropic agent tool set",
         provider="anthropic",
-        views=(*_TOOLSET_VIEWS, _FETCH, _SEARCH),
+        views=(*_TOOLSET_VIEWS, _FETCH, _SEARCH, shared_views.LIST_VIEW),
         failure=anthropic.render_toolset_failure,
         note=(
             "Read files with read, find them with glob and grep, change them with edit, and use write only for new files and "

@@ -24,7 +24,7 @@ from toolglot.losses import Loss, Repair
 from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG, ToolDefinition
 from toolglot.schema.arguments import InvalidArguments, Issue, SchemaBinder, explain_issues, read_arguments, repair_arguments
-from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.calls import InterpretedCall, base_call
 
 __all__ = ["BoundFacade", "split_base_tools"]
 
@@ -66,18 +66,22 @@ class BoundFacade:
         self._available_views = tuple(
             view
             for view in facade.views
-            # Of a view with several forms, the base tool of the form that it shows must be registered.
-            if view.base_tools & self.base_tools
-            and ("" not in view.cases or view.cases[""].base in self.base_tools)
+            if any(case.base in self.base_tools for case in view.cases.values())
             and view.qualified_name not in self._reserved_names
             and (not view.models or re.search(view.models, name))
         )
-        self.views = tuple(view for view in self._available_views if not view.hidden)
+        self.views = tuple(view for view in self._available_views if self._is_shown(view))
+
+    def _is_shown(self, view: View) -> bool:
+        """Whether the model sees a view. Its other forms are understood even if the form that it shows cannot run."""
+        if view.hidden or not view.base_tools & self.base_tools:
+            return False
+        return "" not in view.cases or view.cases[""].base in self.base_tools
 
     @cached_property
     def _views_by_name(self) -> dict[str, View]:
         """Views by all names that a call may use. A visible name wins over an alias or a hidden view."""
-        hidden = {view.qualified_name: view for view in self._available_views if view.hidden}
+        hidden = {view.qualified_name: view for view in self._available_views if not self._is_shown(view)}
         aliases = {alias: view for view in self._available_views for alias in (view.name, *view.aliases)}
         taken = self._reserved_names | self.visible_base_tools
         return {
@@ -145,6 +149,13 @@ class BoundFacade:
         names = tuple(view.qualified_name for view in self.views if base in view.base_tools)
         return names if names and base not in self.visible_base_tools else (base,)
 
+    def shown_names(self, call: ToolCall) -> tuple[str, ...]:
+        """The names, of those that the model sees, under which it could have made a call of a base tool."""
+        view = self._views_by_name.get(_qualified_name(call))
+        if view is not None and self._is_shown(view):
+            return (view.qualified_name,)
+        return self.native_names(base_call(self.interpret(call)).name)
+
     # ---- calls and their results
 
     def interpret(self, call: ToolCall) -> InterpretedCall:
@@ -160,14 +171,14 @@ class BoundFacade:
         try:
             validated, repairs = self._validate(view, call)
             native = {**native, **validated}
-            tool, arguments = view.to_base(validated)
+            tool, arguments = view.map_call(validated)
             if not self._is_bundled:
                 _require_json(arguments)
         except ToolError as e:
             error = e
         except Exception as e:  # a table's function met what no schema rules out
             log.warning("facade %s: a call of %s cannot be interpreted: %r", self.facade.id, view.name, e)
-            error = ToolError(f"{view.name} did not run: its arguments cannot be interpreted.", kind="validation")
+            error = view.unreadable_call()
         else:
             return InterpretedCall(
                 replace(call, base_call=BaseCall(tool, arguments, self.facade.id)),

@@ -275,6 +275,20 @@ _WEB_SEARCH = _view(
     result=claude.render_search,
 )
 
+
+def _make_action_view(failure: Renderer) -> View:
+    """A search, a page or a find in one tool, as models call it that remember a tool with actions; they are not shown it."""
+    return shared_views.make_search_view(
+        "web_search",
+        "Search the web, open a page, or find text in it.",
+        {"query!": rows.query()},
+        result=claude.render_search,
+        page=partial(claude.render_page, tool="WebFetch"),
+        page_failure=partial(claude.render_page_failure, tool="WebFetch", failure=failure),
+        hidden=True,
+    )
+
+
 # ---- plans and questions
 
 _TODO = _view(
@@ -378,16 +392,17 @@ def _make_facade(
 ) -> Facade:
     """A facade; `background`: for the instructions, how commands in the background are read and ended."""
     covered = {base for view in views for base in view.base_tools}
+    defers = frozenset(view.name for view in views) - _LOADED if _TOOL_SEARCH in views else frozenset[str]()
     differences = _DIFFERENCES if failure is render_failure else _DIFFERENCES | _DIFFERENCES_IN_2_0
     return Facade(
         id=facade_id,
         title=title,
         provider="anthropic",
-        views=views,
+        views=(*views, _make_action_view(failure), shared_views.LIST_VIEW),
         failure=failure,
         note=_NOTE.format(background=background) + (_PLAN_NOTE if "todo" in covered else ""),
         hides=_HIDES - covered,
-        defers=frozenset(view.name for view in views) - _LOADED if _TOOL_SEARCH in views else frozenset(),
+        defers=defers,
         differences={view.name: differences[view.name] for view in views if view.name in differences},
         refuses_unknown_parameters=True,
     )

@@ -11,11 +11,12 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from toolglot.errors import ToolErrorKind
+from toolglot.errors import ToolError, ToolErrorKind
 from toolglot.facades.equivalence import Arguments, canonical_call, simplify_call
 from toolglot.losses import Loss
 from toolglot.messages import Opaque
 from toolglot.request import Schema, ToolDefinition
+from toolglot.schema.arguments import explain_issues, find_issues
 from toolglot.value_checks import check_values
 
 __all__ = ["Arguments", "Case", "Facade", "Field", "RenderContext", "Renderer", "View", "omit"]
@@ -200,7 +201,23 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.cases["" if self.select_case is None else self.select_case(native)]
 
     def to_base(self, native: Arguments) -> tuple[str, Arguments]:
-        """The base tool and its arguments. Raises ToolError, in terms of native parameters."""
+        """The base tool and its arguments. Raises ToolError, which names the tool and the native parameter."""
+        if issues := find_issues(native, self.accepted_schema):
+            message = explain_issues(self.definition, issues)
+            raise ToolError(message, kind="validation", code="invalid_arguments", tool=self.name, details=issues)
+        try:
+            return self.map_call(native)
+        except ToolError as e:
+            raise ToolError(f"{self.name}: {e}", kind=e.kind, code=e.code, tool=self.name, details=e.details) from None
+        except Exception as e:  # a table's function met what no schema rules out
+            raise self.unreadable_call() from e
+
+    def unreadable_call(self) -> ToolError:
+        """The error for a call that the schema allows and a function of the table cannot convert."""
+        return ToolError(f"{self.name} did not run: its arguments cannot be interpreted.", kind="validation", tool=self.name)
+
+    def map_call(self, native: Arguments) -> tuple[str, Arguments]:
+        """The base tool and its arguments for a call that was validated. Raises ToolError."""
         case = self.find_case(native)
         arguments = case.to_base(native) if case.to_base is not None else _map_fields(case.fields, native, to_base=True)
         return case.base, {**case.fixed, **arguments}
@@ -234,7 +251,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def _compare_round_trip(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
         """Which base parameters a native call does not bring back, and how many it adds."""
         try:
-            restored = canonical_call(*self.to_base(native))
+            restored = canonical_call(*self.map_call(native))
         except Exception:  # a call that cannot be read back expresses nothing
             restored = {}
         original = canonical_call(base, arguments)
@@ -275,7 +292,8 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
         """The base tools that the model sees only under names that are deferred."""
         names: dict[bool, set[str]] = {True: set(), False: set()}
         for view in self.views:
-            names[view.name in self.defers] |= view.base_tools
+            if not view.hidden:
+                names[view.name in self.defers] |= view.base_tools
         return frozenset(names[True] - names[False])
 
     @property

@@ -7,7 +7,6 @@ from toolglot.loop.model_view import ModelView
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
 from toolglot.messages import Reply, ToolCall
 from toolglot.request import Request, ToolDefinition
-from toolglot.tools.calls import base_call
 
 __all__ = ["Offer"]
 
@@ -50,9 +49,13 @@ class Offer:
             if not self._is_limited:
                 return None
             names = {call.qualified_name}
-            if not names & self._all_names and self._view.facade is not None:  # an alias or the base name of a built-in tool
-                names = {*self._view.facade.native_names(base_call(self._view.interpret(call)).name)}
-            if names & self._names or not names & self._all_names:
+            known_names = self._all_names
+            facade = self._view.facade
+            if not names & self._all_names and facade is not None:  # an alias or the base name of a built-in tool
+                names = {*facade.shown_names(call)}
+                # A hidden form may stand for a base tool that the model is not shown at all, such as a listing.
+                known_names = self._all_names | facade.base_tools
+            if names & self._names or not names & known_names:
                 return None
             text = _NOT_OFFERED.format(call.name, ", ".join(sorted(self._names)[:12]) or "none")
         return ToolError(text, kind="not_allowed", code="tool_not_offered")
