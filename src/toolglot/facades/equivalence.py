@@ -47,6 +47,8 @@ def canonical_call(tool: str, arguments: Arguments) -> Arguments:
     canonical = {name: value for name, value in simplify_call(tool, arguments).items() if name not in HARNESS_PARAMETERS}
     if tool == "read" and canonical.get("start_line") == 1:
         del canonical["start_line"]
+    elif tool == "glob" and str(canonical.get("pattern", "")).startswith("./"):
+        canonical["pattern"] = re.sub(r"^(?:\./)+", "", canonical["pattern"])
     elif tool == "patch" and "ops" in canonical:
         canonical["text"] = render_patch(canonical)
         del canonical["ops"]

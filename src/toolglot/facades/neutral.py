@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from toolglot.facades import rows
 from toolglot.facades.parameters import boolean, integer, string
-from toolglot.facades.table import Row, field, make_view, unmapped
+from toolglot.facades.table import field, make_view, unmapped
 from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps_text
 
@@ -13,15 +13,20 @@ __all__ = ["TABLES"]
 _MAX_FILES = 1000
 
 
-def _optional(base: str, description: str, default: str) -> Row:
-    """A parameter that the base tool needs; its default is not repeated in history."""
-    return field(
-        base,
-        string(description),
-        lambda value: value or default,
-        lambda value: UNSET if value in ("", default) else value,
-        default=default,
-    )
+_ANY_DEPTH = "**/"
+
+
+def pattern_to_base(pattern: str) -> str:
+    """A glob without a slash matches at any depth, as in ripgrep and .gitignore; the base tool compares whole paths."""
+    return pattern if "/" in pattern else _ANY_DEPTH + pattern
+
+
+def pattern_from_base(pattern: str) -> str:
+    """The other way round: the shortest form, and `./` for a name at the top only."""
+    name = pattern.removeprefix(_ANY_DEPTH)
+    if "/" in name:
+        return pattern
+    return name if name != pattern and name else f"./{pattern}"
 
 
 _VIEWS = (
@@ -56,9 +61,22 @@ _VIEWS = (
         "List files as a JSON array of paths, newest first, at most 1000. To search file contents, use grep.",
         "glob",
         {
-            "path": _optional("path", "Directory to list, with everything below it (default: the workspace).", "."),
-            "pattern": _optional(
-                "pattern", "Glob relative to the directory, such as '*.py' or 'src/**/*.ts' (default: all files).", "**/*"
+            "path": field(
+                "path",
+                string("Directory to list, with everything below it (default: the workspace)."),
+                lambda path: path or ".",
+                lambda path: UNSET if path in ("", ".") else path,
+                default=".",
+            ),
+            "pattern": field(
+                "pattern",
+                string(
+                    "Glob: '*.py' matches names in all directories; with a slash it is relative to the directory, such as "
+                    "'src/**/*.ts' or './*.py' (default: all files)."
+                ),
+                lambda pattern: pattern_to_base(pattern or "*"),
+                lambda pattern: UNSET if pattern in ("", "**/*") else pattern_from_base(pattern),
+                default="*",
             ),
         },
         fixed={"max_results": _MAX_FILES, "order": "mtime"},
