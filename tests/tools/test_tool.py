@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict, assert_type
 
 import pytest
 
+from toolglot.definitions import MCP_TAG
 from toolglot.errors import InvalidTool, ToolError
 from toolglot.messages import Media, ToolCall
 from toolglot.request import ToolDefinition, ToolExample
@@ -527,6 +528,52 @@ def test_a_tool_from_a_schema(function: Any, expected: Any) -> None:
     assert run(found, {"a": "1", "b": "x"}, data="mine") == expected
     with pytest.raises(ToolError, match="a: is missing"):
         found.bind(call({}))
+
+
+UNITS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"place": {"type": "string"}, "units": {"enum": ["celsius", "fahrenheit"], "default": "celsius"}},
+    "required": ["place"],
+}
+
+
+def report(place: str, units: str) -> str:
+    return f"{place} in {units}"
+
+
+def report_all(arguments: dict[str, Any]) -> str:
+    return f"{arguments['place']} in {arguments['units']}"
+
+
+def report_kelvin(place: str, units: str = "kelvin") -> str:
+    return f"{place} in {units}"
+
+
+@pytest.mark.parametrize("function", [report, report_all, report_kelvin])
+def test_defaults_of_a_given_schema_are_applied(function: Any) -> None:
+    definition = ToolDefinition("t", "T.", UNITS)
+    for made in (tool_from_schema("t", "T.", UNITS, function), tool_from_definition(definition, function),
+                 tool(function, name="t", parameters=UNITS)):  # fmt: skip
+        assert run(made, {"place": "Paris"}) == "Paris in celsius"
+        assert run(made, {"place": "Paris", "units": "fahrenheit"}) == "Paris in fahrenheit"
+        assert made.bind(call({"place": "Paris"})).arguments == {"place": "Paris"}, "the model's own arguments are kept"
+        assert run(made, {"Place": "Paris"}) == "Paris in celsius", "also after a repair"
+
+
+def test_the_default_is_not_shared_between_calls() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"items": {"type": "array", "default": []}}}
+
+    def add(items: list[int]) -> int:
+        items.append(1)
+        return len(items)
+
+    made = tool_from_schema("add", "", schema, add)
+    assert [run(made, {}), run(made, {})] == [1, 1]
+
+
+def test_a_tool_of_a_server_gets_what_the_model_wrote() -> None:
+    definition = ToolDefinition("t", "T.", UNITS, tags=frozenset({MCP_TAG}))
+    assert tool_from_definition(definition, report).bind(call({"place": "Paris"})).values == {"place": "Paris"}
 
 
 def test_a_broken_schema_is_named() -> None:

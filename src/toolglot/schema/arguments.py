@@ -16,6 +16,7 @@ from toolglot.losses import Repair
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition
 from toolglot.schema.coerce import coerce, rename_arguments
+from toolglot.schema.defaults import fill_defaults
 from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, iter_nodes
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.textutil import did_you_mean, suggest, truncate
@@ -82,22 +83,30 @@ class ArgumentBinder(Protocol):
 
 
 class SchemaBinder:
-    """The binder of a tool that was defined by a JSON Schema: the values are the arguments themselves."""
+    """The binder of a tool that was defined by a JSON Schema: the values are the arguments themselves.
 
-    __slots__ = ("_validator", "allows_extra", "parameter_names", "schema")
+    `fills_defaults`: with the defaults of the schema for what is missing.
+    """
 
-    def __init__(self, schema: Schema) -> None:
+    __slots__ = ("_fills_defaults", "_validator", "allows_extra", "parameter_names", "schema")
+
+    def __init__(self, schema: Schema, *, fills_defaults: bool = False) -> None:
         properties = schema.get("properties")
         self.schema, self.allows_extra = schema, True
         self.parameter_names = frozenset(cast(Schema, properties)) if isinstance(properties, dict) else frozenset[str]()
         self._validator: Any = None
+        self._fills_defaults = fills_defaults
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the arguments if the schema allows them."""
+        """Return the arguments, or None if the schema does not allow them."""
         try:
             if self._validator is None:
-                self._validator = _compile_validator(dumps(self.schema))
-            return arguments if self._validator.is_valid(arguments) else None
+                text = dumps(self.schema)
+                self._validator = _compile_validator(text)
+                self._fills_defaults = self._fills_defaults and b'"default"' in text
+            if not self._validator.is_valid(arguments):
+                return None
+            return fill_defaults(arguments, self.schema) if self._fills_defaults else arguments
         except (ValueError, RecursionError, UsageError):  # `find_issues` reports it
             return None
 

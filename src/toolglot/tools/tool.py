@@ -28,6 +28,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from toolglot.approvals import Effect
+from toolglot.definitions import MCP_TAG
 from toolglot.errors import InvalidTool, ToolError, ToolglotError, UnknownName, UsageError
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall
@@ -300,7 +301,8 @@ class Tool(Generic[Parameters, Returned]):
         return _ToolSpec(definition, derived, derived.context_parameter, derived.positional_names)
 
     def _build_spec_from_schema(self, definition: ToolDefinition) -> _ToolSpec:
-        binder = SchemaBinder(definition.parameters or {})
+        # An MCP server applies its defaults itself, and gets what the model wrote.
+        binder = SchemaBinder(definition.parameters or {}, fills_defaults=MCP_TAG not in definition.tags)
         parameters, extra = list_parameters(self.function)
         context = next((p.name for p in parameters if is_context_annotation(p.annotation)), None)
         names = [p.name for p in parameters if p.name != context]
@@ -382,7 +384,7 @@ def tool_from_definition(
 def tool_from_schema(
     name: str, description: str, parameters: dict[str, Any], function: Callable[_P, _R], **options: Unpack[SchemaToolOptions]
 ) -> Tool[_P, _R]:
-    """Create a tool from a JSON Schema. The function is called with keyword arguments.
+    """Create a tool from a JSON Schema. The function is called with keyword arguments, and with the schema's defaults.
 
     If its only parameter, besides a Context, is not a property of the schema, it receives all arguments as a dict.
     """
