@@ -144,6 +144,8 @@ async def main() -> None:
     assert_type(result.output.population, int)
     answer = await agent.run("a number", output_type=int, tool_choice=ToolChoice("none"), allowed_tools={"look_up"})
     assert_type(answer.output, int)
+    await agent.run("a number", tool_choice="required")
+    ToolConfig(tool_choice="look_up")
     async for event in agent.stream("again"):
         if isinstance(event, RunDone):
             print(event.result.text, transport.count)

@@ -29,6 +29,7 @@ __all__ = [
     "effective_tools",
     "iter_changes",
     "parse_effort",
+    "parse_tool_choice",
 ]
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -39,13 +40,17 @@ def parse_effort(value: object) -> Effort | None:
     return cast(Effort, value) if value in get_args(Effort) else None
 
 
+_Mode = Literal["auto", "none", "required"]
+
+
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     """`auto`: the model decides. `none`: no calls. `required`: at least one call. `names` limits the choice to these tools.
 
-    A tool is named with or without its namespace (`crm.find`, `find`).
+    A tool is named with or without its namespace (`crm.find`, `find`). Wherever a choice is expected, a mode can be given as a
+    word, and so can the name of the one tool that must be called.
     """
 
-    mode: Literal["auto", "none", "required"] = "auto"
+    mode: _Mode = "auto"
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -54,6 +59,15 @@ class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     def includes(self, tool: ToolDefinition) -> bool:
         """Return whether `names` contains the tool."""
         return tool.name in self.names or tool.qualified_name in self.names
+
+
+def parse_tool_choice(choice: ToolChoice | str | None) -> ToolChoice | None:
+    """Return a choice that may be given as a word: one of the modes, or the name of the tool that must be called."""
+    if not isinstance(choice, str):
+        return choice
+    if choice in get_args(_Mode):
+        return ToolChoice(cast(_Mode, choice))
+    return ToolChoice("required", (choice,))
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,6 +119,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
             raise UsageError("messages of Request: pass a list, such as [user('hi')]")
         if not isinstance(self.tools, tuple):
             msgspec.structs.force_setattr(self, "tools", tuple(self.tools))
+        if isinstance(self.tool_choice, str):
+            msgspec.structs.force_setattr(self, "tool_choice", parse_tool_choice(self.tool_choice))
 
 
 class OfferedTools(NamedTuple):

@@ -102,6 +102,16 @@ def test_a_facade_is_found_by_its_id() -> None:
 CLAUDE_FACADES = "claude-code claude-code-4.5 claude-code-2.1 claude-code-2.0 anthropic-api agent-toolset"
 
 
+@pytest.mark.parametrize(("name", "provider"), [
+    ("codex", "openai"), ("codex-shell", "openai"), ("gpt", "openai"), ("claude", "anthropic"),
+    ("claude-code-2.0", "anthropic"), ("gemini-cli", "gemini"), ("google", "gemini"), ("qwen", "qwen"),
+])  # fmt: skip
+def test_the_name_of_a_facade_stands_for_its_provider(name: str, provider: str) -> None:
+    facades = list_facades(name)
+    assert find_facade(name) in facades
+    assert facades == list_facades(provider)
+
+
 @pytest.mark.parametrize(("provider", "ids", "names"), [
     ("anthropic", CLAUDE_FACADES, {"Read", "Write", "Edit", "Bash", "Grep"}),
     ("claude", CLAUDE_FACADES, {"WebSearch", "WebFetch"}),

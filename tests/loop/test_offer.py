@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from toolglot.errors import UnknownName
 from toolglot.events import ToolFinished
 from toolglot.messages import Reply, Text, ToolCall
 from toolglot.request import Request, ToolChoice
@@ -57,6 +58,27 @@ def test_a_tool_choice_is_enforced(
     refused = [one for one in result.outcomes if one.result.is_error]
     assert all(not one.ran and one.result.error_code == "tool_not_offered" for one in refused)
     check(talker.conversation)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"), [("none", []), ("t1", ["t1"]), ("required", ["t1", "t2"]), ("auto", ["t1", "t2"])]
+)
+@pytest.mark.parametrize("for_run", [False, True])
+def test_a_choice_may_be_a_word(word: str, expected: list[str], for_run: bool) -> None:
+    ran: list[str] = []
+    tap = Wiretap(calls("t1", "t2"), answer)
+    options: dict[str, Any] = {} if for_run else {"config": ToolConfig(tool_choice=word)}
+    talker = agent("openai-chat", tap, tools=make_tools(ran), **options)
+    run(talker.run("go", **({"tool_choice": word} if for_run else {})))
+    assert sorted(ran) == expected
+    chosen = {"type": "function", "function": {"name": "t1"}}
+    assert tap.bodies[0].get("tool_choice", "auto") == (chosen if word == "t1" else word)
+
+
+def test_a_word_that_names_no_tool_is_an_error() -> None:
+    talker = agent("openai-chat", Wiretap(answer), tools=make_tools([]))
+    with pytest.raises(UnknownName, match="'t3'"):
+        run(talker.run("go", tool_choice="t3"))
 
 
 @PROVIDER

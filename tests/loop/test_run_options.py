@@ -214,7 +214,7 @@ def test_the_system_prompt_knows_the_tools_of_the_run() -> None:
     assert names == [["look"], ["look", "write"]]
 
 
-@pytest.mark.parametrize("options", [{"tool_chioce": ToolChoice("none")}, {"tool_choice": "none"}, {"dta": 1}])
+@pytest.mark.parametrize("options", [{"tool_chioce": ToolChoice("none")}, {"tool_choice": 3}, {"dta": 1}])
 def test_wrong_options_are_errors(options: dict[str, Any]) -> None:
     talker = agent("anthropic")
     with pytest.raises((TypeError, UsageError)) as error:

@@ -49,6 +49,27 @@ SCHEMAS: dict[str, tuple[Any, list[tuple[str, str, str]]]] = {
 # fmt: on
 
 
+@pytest.mark.parametrize(("schema", "value"), [
+    ({"type": "array", "items": {}}, '"array"'), ({"type": "STRING"}, '"STRING"'),
+    ({"type": ["string", "null"]}, '["string","null"]'), ({"enum": [1]}, "missing"),
+    ({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/n"}], "$defs": {"n": {"type": "integer"}}}, "missing"),
+    ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}, "missing"),
+])  # fmt: skip
+@pytest.mark.parametrize("profile", ["openai-chat", "openai", "anthropic", "gemini", "ollama"])
+def test_a_root_that_is_not_an_object(schema: dict[str, Any], value: str, profile: str) -> None:
+    problem = Problem("t", "#/type", value, "object", is_refused=False)
+    assert preflight([ToolDefinition("t", "", schema)], resolve_profile(profile)) == [problem]
+
+
+@pytest.mark.parametrize("schema", [
+    None, {}, {"type": "OBJECT"}, {"type": ["object", "null"]}, {"properties": {}}, {"type": None},
+    {"anyOf": [{"type": "string"}, {"type": "object"}]}, {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object"}}},
+    {"$ref": "#"}, {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
+])  # fmt: skip
+def test_a_root_that_may_be_an_object(schema: Any) -> None:
+    assert preflight([ToolDefinition("t", "", schema)], resolve_profile("openai-chat")) == []
+
+
 @pytest.mark.parametrize(("parameter", "problems"), SCHEMAS.values(), ids=SCHEMAS.keys())
 def test_invalid_schemas(parameter: Any, problems: list[tuple[str, str, str]]) -> None:
     tool = ToolDefinition("t", "", {"type": "object", "properties": {"x": parameter}})

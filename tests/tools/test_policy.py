@@ -557,7 +557,7 @@ def test_the_guard_does_not_grow() -> None:
 
 
 @pytest.mark.parametrize(("field", "value", "message"), [
-    ("tool_choice", "required", "tool_choice of ToolConfig: expected `ToolChoice | None`, got `str`"),
+    ("tool_choice", 3, "tool_choice of ToolConfig: expected `str | ToolChoice | None`, got `int`"),
     ("approval_effects", ["destroy"], "invalid enum value 'destroy'; known: read, write, execute, network"),
     ("on_error", "ignore", "on_error of ToolConfig: invalid enum value 'ignore'; known: continue, abort, retry"),
     ("timeout", "3", "timeout of ToolConfig: expected `float | None`, got `str`"),

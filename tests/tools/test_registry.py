@@ -181,6 +181,11 @@ def test_a_method_without_its_object() -> None:
     assert names(ToolRegistry([Box().measure])) == ["measure"]
 
 
+def test_merge_returns_the_registry() -> None:
+    registry = ToolRegistry()
+    assert registry.merge(ToolRegistry()) is registry
+
+
 def test_threads() -> None:
     registry, start = ToolRegistry(), Barrier(8)
 

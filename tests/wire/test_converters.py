@@ -1,6 +1,6 @@
 """Tools alone and results alone, in each provider's format, addressed by its name."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -8,7 +8,8 @@ import toolglot
 from toolglot.errors import UnknownName, UsageError
 from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import ToolChoice, ToolDefinition
+from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.tools.config import ToolConfig
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ToolDefinition("weather", "Weather.", PARAMETERS)
@@ -51,6 +52,17 @@ def test_tools_alone(provider: str, body: dict[str, Any]) -> None:
     assert encoded.repairs == ()  # not those of the request that was never made
     [decoded] = toolglot.decode_tools(body)
     assert (decoded.name, decoded.description, decoded.parameters) == ("weather", "Weather.", PARAMETERS)
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "openai", "anthropic", "gemini"])
+@pytest.mark.parametrize(("word", "choice"), [
+    ("required", ToolChoice("required")), ("none", ToolChoice("none")), ("auto", ToolChoice("auto")),
+    ("weather", ToolChoice("required", ("weather",))),
+])  # fmt: skip
+def test_a_tool_choice_may_be_a_word(provider: str, word: str, choice: ToolChoice) -> None:
+    expected = toolglot.encode_tools([WEATHER], provider, tool_choice=choice)
+    assert toolglot.encode_tools([WEATHER], provider, tool_choice=word) == expected
+    assert Request(tool_choice=cast(Any, word)).tool_choice == ToolConfig(tool_choice=word).tool_choice == choice
 
 
 @pytest.mark.parametrize(("provider", "messages"), RESULTS.items())

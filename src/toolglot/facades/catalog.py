@@ -229,9 +229,15 @@ def _load_tables(module: str) -> dict[str, Facade]:
 
 
 def list_facades(provider: str = "") -> tuple[Facade, ...]:
-    """All facades, or those of a provider (`anthropic` or `claude`, `gemini`, `openai` …), newest first. Raises UnknownName."""
+    """All facades, or those of a provider (`anthropic` or `claude`, `gemini`, `openai` …), newest first. Raises UnknownName.
+
+    A facade's id or alias, such as `codex`, stands for its provider.
+    """
     facades = tuple(map(find_facade, FACADE_MODULES))
     name = ALIASES.get(provider, provider)
+    facade_id = FACADE_ALIASES.get(provider, provider)
+    if facade_id in FACADE_MODULES:
+        name = find_facade(facade_id).provider or name
     if provider and not any(facade.provider == name for facade in facades):
         raise UnknownName("provider of a facade", provider, {facade.provider for facade in facades if facade.provider})
     return tuple(facade for facade in facades if not provider or facade.provider == name)

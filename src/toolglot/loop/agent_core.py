@@ -28,7 +28,7 @@ from toolglot.loop.run import Run, RunState
 from toolglot.messages import Conversation, Message
 from toolglot.option_signatures import show_options
 from toolglot.providers.catalog import select_row, split_model
-from toolglot.request import Options, Schema, ToolDefinition
+from toolglot.request import Options, Schema, ToolDefinition, parse_tool_choice
 from toolglot.telemetry.options import Telemetry, check_available
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
@@ -422,7 +422,7 @@ class AgentCore(Generic[Data, OutputValue]):
         self, conversation: Conversation, config: ToolConfig, state: RunState | None = None, distrust_reason: str = ""
     ) -> Run:
         """Return a new or a saved run over a conversation. `distrust_reason`: why a saved run cannot be trusted."""
-        tool_choice = config.tool_choice if config.enabled else None
+        tool_choice = parse_tool_choice(config.tool_choice) if config.enabled else None
         return Run(
             conversation,
             max_iterations=config.max_iterations,

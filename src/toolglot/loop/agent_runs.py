@@ -20,7 +20,7 @@ from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import Run
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Conversation
-from toolglot.request import ToolChoice
+from toolglot.request import ToolChoice, parse_tool_choice
 from toolglot.telemetry.options import start_run
 from toolglot.tools.calls import base_call
 from toolglot.tools.execution import PreparedCall
@@ -43,7 +43,7 @@ class RunOptions(TypedDict, Generic[Data], total=False):
     data: Data | None
     """Passed to tools. Concurrent runs, each with its own conversation, do not see each other's data."""
     conversation: Conversation | None
-    tool_choice: ToolChoice | None
+    tool_choice: ToolChoice | str | None
     """For the first request; later requests use auto."""
     allowed_tools: Iterable[str] | None
     """The tools that may be called, out of those that the agent has and allows."""
@@ -65,7 +65,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         output_type: OutputType[Any] = None,
         data: Data | None = None,
         conversation: Conversation | None = None,
-        tool_choice: ToolChoice | None = None,
+        tool_choice: ToolChoice | str | None = None,
         allowed_tools: Iterable[str] | None = None,
     ) -> RunResult[Any]:
         """Send the prompt, run the tools that the model calls and send it their results, until there is an answer.
@@ -76,7 +76,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
                 own for this run.
             data: Passed to tools. Concurrent runs, each with its own conversation, do not see each other's data.
             conversation: The conversation to continue instead of the agent's own.
-            tool_choice: For the first request; later requests use auto.
+            tool_choice: For the first request; later requests use auto. A word is a mode (`required`) or a tool's name.
             allowed_tools: The tools that may be called, out of those that the agent has and allows.
         """
         return await _finish(*self._plan(prompt, conversation, output_type, data, tool_choice, allowed_tools))
@@ -94,7 +94,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         output_type: OutputType[Any] = None,
         data: Data | None = None,
         conversation: Conversation | None = None,
-        tool_choice: ToolChoice | None = None,
+        tool_choice: ToolChoice | str | None = None,
         allowed_tools: Iterable[str] | None = None,
     ) -> RunResult[Any]:
         """Like `run`, for callers without an event loop. Ctrl-C leaves a valid conversation."""
@@ -107,7 +107,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         output_type: OutputType[Any] = None,
         data: Data | None = None,
         conversation: Conversation | None = None,
-        tool_choice: ToolChoice | None = None,
+        tool_choice: ToolChoice | str | None = None,
         allowed_tools: Iterable[str] | None = None,
     ) -> AsyncGenerator[RunEvent]:
         """Like `run`, but yield events as they happen; the last one is `RunDone`. Leaving the stream interrupts the run."""
@@ -120,7 +120,7 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         output_type: OutputType[Any] = None,
         data: Data | None = None,
         conversation: Conversation | None = None,
-        tool_choice: ToolChoice | None = None,
+        tool_choice: ToolChoice | str | None = None,
         allowed_tools: Iterable[str] | None = None,
     ) -> Generator[RunEvent, None, None]:
         """Like `stream`, for callers without an event loop: `for event in agent.stream_sync(prompt)`."""
@@ -187,12 +187,12 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         conversation: Conversation | None,
         output_type: Any,
         data: Any,
-        tool_choice: ToolChoice | None,
+        tool_choice: ToolChoice | str | None,
         allowed_tools: Iterable[str] | None,
     ) -> tuple[ConversationState, Start]:
         state, names = self._state_for(conversation), allowed_tools
         allowed = None if names is None else frozenset([names] if isinstance(names, str) else names)
-        settings = RunSettings(data, output_type, tool_choice, allowed)
+        settings = RunSettings(data, output_type, parse_tool_choice(tool_choice), allowed)
         return state, lambda streaming: self._start(state, prompt, settings, streaming)
 
     def _plan_resume(
@@ -218,8 +218,9 @@ class AgentRuns(AgentCore[Data, OutputValue]):
         messages, names = to_messages(prompt), state.executor.policy.names
         settings = self._resolve_allowed_tools(settings, names)
         config = settings.apply(self.config, names)
-        if config.enabled and config.tool_choice is not None:
-            self._check_tool_choice(config.tool_choice, names)
+        choice = parse_tool_choice(config.tool_choice)  # a word was parsed when the configuration was made
+        if config.enabled and choice is not None:
+            self._check_tool_choice(choice, names)
         if state.paused is not None:
             state.paused.interrupt()  # the user moved on, so the waiting calls never run
             state.record_refusals(state.paused)

@@ -12,9 +12,12 @@ from toolglot.losses import Loss
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 from toolglot.schema import dialects
-from toolglot.schema.json_schema import copy_schema, find_invalid
+from toolglot.schema.json_schema import SchemaDocument, allowed_types, clean_node, copy_schema, find_invalid
 
 __all__ = ["Problem", "drop_refused_tools", "preflight"]
+
+
+_MAX_DEPTH = 6  # of unions in unions
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -68,10 +71,23 @@ def _check_schema(tool: ToolDefinition, profile: Profile) -> Iterator[Problem]:
         return
     allows_bare_arrays = getattr(dialects, profile.dialect).allows_bare_arrays
     root = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    if not _allows_objects(root, SchemaDocument(root), 0):
+        value = dumps_text(root["type"])[:80] if "type" in root else "missing"
+        yield Problem(tool.name, "#/type", value, "object", is_refused=False)
     for pointer, value, expected in find_invalid(root, allows_bare_arrays=allows_bare_arrays):
         yield Problem(
             tool.name, pointer, dumps_text(value)[:80] if value is not None else "missing", expected, is_refused=False
         )
+
+
+def _allows_objects(node: Any, document: SchemaDocument, depth: int) -> bool:
+    """Whether arguments, which have names, may have this schema at all."""
+    node = clean_node(document.follow(node))[0]
+    types = allowed_types(node)
+    if types or depth == _MAX_DEPTH:
+        return not types or "object" in types
+    branches = node.get("anyOf") or node.get("oneOf") or [{}]
+    return any(_allows_objects(branch, document, depth + 1) for branch in branches)
 
 
 def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:

@@ -34,9 +34,10 @@ class _Filling:
             value = self.fill(value, part, depth + 1)
         if isinstance(value, dict):
             return self.fill_object(cast(dict[str, Any], value), node, depth)
-        if not isinstance(value, list) or "items" not in node:
-            return value
-        return [self.fill(item, node["items"], depth + 1) for item in cast(list[Any], value)]
+        if isinstance(value, list) and "items" in node:
+            items = cast(list[Any], value)
+            return [self.fill(item, node["items"], depth + 1) for item in items]
+        return cast(Any, value)
 
     def fill_object(self, value: dict[str, Any], node: Schema, depth: int) -> dict[str, Any]:
         filled = dict(value)

@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from toolglot.approvals import Effect
 from toolglot.providers.catalog import resolve_profile
-from toolglot.request import ToolChoice
+from toolglot.request import ToolChoice, parse_tool_choice
 from toolglot.tools.rules import parse_rule
 from toolglot.value_checks import check_values
 
@@ -75,8 +76,9 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a run may do with its tools. None: no limit."""
 
     enabled: bool = True
-    tool_choice: ToolChoice | None = None
-    """For the first request of a run; later requests use auto, so that a forced choice cannot loop."""
+    tool_choice: ToolChoice | str | None = None
+    """For the first request of a run; later requests use auto, so that a forced choice cannot loop. A word is a mode
+    (`required`) or the name of the one tool that must be called."""
     parallel: bool | None = None
     """False asks the model to make one call at a time."""
     max_iterations: Count = 25
@@ -121,6 +123,8 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Start read-only tools while the reply is still streaming."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.tool_choice, str):
+            force_setattr(self, "tool_choice", parse_tool_choice(self.tool_choice))
         check_values(self)
         for rule in (*self.approve, *self.deny):
             parse_rule(rule)

@@ -57,9 +57,13 @@ class ToolRegistry:
             watcher()
         return tool
 
-    def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]", *, replace: bool = False) -> None:
-        """Add all tools from another registry, or none if a name is taken and `replace` is not set. Raises NameConflict."""
+    def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]", *, replace: bool = False) -> "ToolRegistry":
+        """Add all tools from another registry, or none if a name is taken and `replace` is not set; return this registry.
+
+        Raises NameConflict.
+        """
         self._add([_to_tool(tool) for tool in other], replace=replace)
+        return self
 
     def _add(self, added: Iterable[Tool], *, replace: bool = False) -> None:
         with _WRITE_LOCK:

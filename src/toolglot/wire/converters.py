@@ -9,7 +9,7 @@ from toolglot.errors import UsageError
 from toolglot.messages import Message, ToolCall, ToolResult, tool_results
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.request import Request, ToolChoice, ToolDefinition, parse_tool_choice
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_messages, encode_request, load_request_encoder
 from toolglot.wire.history import filter_visible
@@ -29,7 +29,7 @@ def encode_tools(
     tools: Iterable[ToolDefinition],
     target: Profile | str,
     *,
-    tool_choice: ToolChoice | None = None,
+    tool_choice: ToolChoice | str | None = None,
     parallel: bool | None = None,
 ) -> EncodedRequest:
     """Encode tools for a profile or a provider's name (`gemini`, `anthropic:claude-opus-5`).
@@ -37,7 +37,7 @@ def encode_tools(
     `body` holds the fields of a request that they make: `tools`, `tool_choice` …
     """
     profile = _find_profile(target)
-    request = Request(profile.model, (), tuple(tools), tool_choice, parallel)
+    request = Request(profile.model, (), tuple(tools), parse_tool_choice(tool_choice), parallel)
     encoded = encode_request(request, profile)
     bare = encode_request(replace(request, tools=(), tool_choice=None, parallel=None), profile)
     history_field = spec.SPECS[profile.wire].history_field
