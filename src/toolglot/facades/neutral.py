@@ -5,7 +5,7 @@ from msgspec import UNSET
 from toolglot.facades import rows
 from toolglot.facades.parameters import boolean, integer, string
 from toolglot.facades.table import field, make_view, unmapped
-from toolglot.facades.view import Facade
+from toolglot.facades.view import Facade, RenderContext
 from toolglot.jsontext import dumps_text
 
 __all__ = ["TABLES"]
@@ -27,6 +27,10 @@ def pattern_from_base(pattern: str) -> str:
     if "/" in name:
         return pattern
     return name if name != pattern and name else f"./{pattern}"
+
+
+def list_paths(context: RenderContext) -> list[str]:
+    return [file["path"] for file in context.data_list("files")]
 
 
 _VIEWS = (
@@ -80,7 +84,8 @@ _VIEWS = (
             ),
         },
         fixed={"max_results": _MAX_FILES, "order": "mtime"},
-        result=lambda context: dumps_text([file["path"] for file in context.data["files"]]),
+        result=lambda context: dumps_text(list_paths(context)),
+        native_data=list_paths,  # Gemini gets an array, not the text of one
     ),
 )
 TABLES = (

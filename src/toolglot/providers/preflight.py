@@ -86,8 +86,8 @@ def _allows_objects(node: Any, document: SchemaDocument, depth: int) -> bool:
     types = allowed_types(node)
     if types or depth == _MAX_DEPTH:
         return not types or "object" in types
-    branches = node.get("anyOf") or node.get("oneOf") or [{}]
-    return any(_allows_objects(branch, document, depth + 1) for branch in branches)
+    branches = cast("list[Any]", node.get("anyOf") or node.get("oneOf") or [])
+    return not branches or any(_allows_objects(branch, document, depth + 1) for branch in branches)
 
 
 def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
