@@ -79,7 +79,7 @@ def _unknown_option(name: str) -> UsageError:
 
 def _policy_names_by_field(config: ToolConfig) -> dict[str, Iterable[str]]:
     """Return the names and patterns of tools in a configuration."""
-    choice = config.tool_choice
+    choice = parse_tool_choice(config.tool_choice)
     return {
         "allowed_tools": config.allowed_tools or (),
         "max_uses": config.max_uses,
