@@ -4,7 +4,7 @@ Providers enforce only part of a schema, and only some of them: here all of it i
 model: what came, what was expected, the parameters in short, and an example. jsonschema-rs is imported with the first check.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -25,6 +25,7 @@ from toolglot.textutil import did_you_mean, suggest, truncate
 MAX_ISSUES = 12
 MAX_ISSUE_LENGTH = 200
 MAX_DEPTH = 6  # of examples and summaries
+_MAX_CHOICES = 20  # of an enum that are shown
 _FORMAT_EXAMPLES = {
     "date": "2025-01-31",
     "date-time": "2025-01-31T12:00:00Z",
@@ -167,26 +168,40 @@ def check_schema(schema: Schema) -> None:
     # Such references mean something else than their text says: the steps cannot be counted.
     if text.count(b'"$id"') > ("$id" in schema) or any(map(text.count, _REFERENCES[1:])):
         raise UsageError(f"the schema has more than {_FEW_REFERENCES} references and a nested $id, or dynamic references")
-    document, steps = SchemaDocument(schema), dict[int, float]()
+    counter = _StepCounter(SchemaDocument(schema))
+    if any(counter.count(at.node) > _MAX_STEPS for at in iter_nodes(schema)):
+        raise UsageError(f"the references of the schema need more than {_MAX_STEPS} steps to check one value")
 
-    def count(node: Any) -> float:
-        """Return how many schemas are applied to one value; those of its items and properties are counted on their own."""
+
+class _StepCounter:
+    """Counts how many schemas are applied to one value; those of its items and properties are counted on their own."""
+
+    def __init__(self, document: SchemaDocument) -> None:
+        self._document = document
+        self._steps: dict[int, float] = {}  # by the identity of the node
+
+    def count(self, node: Any) -> float:
         if not isinstance(node, dict):
             return 1
-        if id(cast(Schema, node)) not in steps:
-            steps[id(cast(Schema, node))] = float("inf")  # if it refers to itself
-            parts: list[Any] = []
-            for key, value in cast(Schema, node).items():
-                if key == "$ref" and isinstance(value, str) and (target := document.resolve(value)):
-                    parts.append(target.node)
-                elif key in _IN_PLACE:
-                    is_map = isinstance(value, dict) and key.startswith("depend")
-                    parts += cast(Schema, value).values() if is_map else value if isinstance(value, list) else [value]
-            steps[id(cast(Schema, node))] = 1 + sum(map(count, parts))
-        return steps[id(cast(Schema, node))]
+        key = id(cast(Schema, node))
+        if key not in self._steps:
+            self._steps[key] = float("inf")  # if it refers to itself
+            self._steps[key] = 1 + sum(map(self.count, self._list_parts(cast(Schema, node))))
+        return self._steps[key]
 
-    if any(count(at.node) > _MAX_STEPS for at in iter_nodes(schema)):
-        raise UsageError(f"the references of the schema need more than {_MAX_STEPS} steps to check one value")
+    def _list_parts(self, node: Schema) -> Iterator[Any]:
+        """Yield the schemas that are applied to the same value as the node."""
+        for key, value in node.items():
+            if key == "$ref" and isinstance(value, str) and (target := self._document.resolve(value)):
+                yield target.node
+            elif key not in _IN_PLACE:
+                continue
+            elif isinstance(value, list):
+                yield from cast(list[Any], value)
+            elif isinstance(value, dict) and key.startswith("depend"):
+                yield from cast(Schema, value).values()
+            else:
+                yield value
 
 
 _CONTAINERS = (dict, list)
@@ -294,8 +309,7 @@ def _describe_type(node: Any, document: SchemaDocument, depth: int) -> str:
     if depth > MAX_DEPTH or not node:
         return "any"
     if "const" in node or "enum" in node:
-        choices = [dumps_text(choice) for choice in node.get("enum", [node.get("const")])]
-        return "one of " + ", ".join(choices[:20]) + (" …" if len(choices) > 20 else "")
+        return _describe_choices(node.get("enum", [node.get("const")]))
     if branches := node.get("anyOf") or node.get("oneOf"):
         return " or ".join(dict.fromkeys(_describe_type(branch, document, depth + 1) for branch in branches))
     types = allowed_types(node)
@@ -304,7 +318,15 @@ def _describe_type(node: Any, document: SchemaDocument, depth: int) -> str:
     if types == ["object"] and node.get("properties"):
         members = (f"{name}: {_describe_type(sub, document, depth + 1)}" for name, sub in node["properties"].items())
         return truncate("object {" + ", ".join(members) + "}", MAX_ISSUE_LENGTH)
-    return " or ".join(types) + (f" ({node['format']})" if isinstance(node.get("format"), str) else "") or "any"
+    text = " or ".join(types)
+    if isinstance(node.get("format"), str):
+        text += f" ({node['format']})"
+    return text or "any"
+
+
+def _describe_choices(choices: list[Any]) -> str:
+    text = "one of " + ", ".join(map(dumps_text, choices[:_MAX_CHOICES]))
+    return f"{text} …" if len(choices) > _MAX_CHOICES else text
 
 
 def make_example(node: Any, document: SchemaDocument | None = None, depth: int = 0) -> Any:
@@ -315,27 +337,53 @@ def make_example(node: Any, document: SchemaDocument | None = None, depth: int =
     for key in ("default", "const"):
         if key in node:
             return node[key]
-    for key in ("examples", "enum", "anyOf", "oneOf", "allOf"):
+    for key in ("examples", "enum"):
         if isinstance(node.get(key), list) and node[key]:
-            first = node[key][0]
-            if key in ("examples", "enum"):
-                return first
-            return make_example(first, document, depth + 1) if depth < MAX_DEPTH else None
-    match allowed_types(node)[:1] or ["object" if depth == 0 else "string"]:
-        case ["object"]:
-            required = node.get("required", ()) if depth < MAX_DEPTH else ()
-            return {name: make_example(node.get("properties", {}).get(name), document, depth + 1) for name in required}
-        case ["array"]:
-            count = max(1, min(int(node.get("minItems", 1)), 3)) if depth < MAX_DEPTH else 0
-            items = [*node.get("prefixItems", ()), *[node.get("items")] * count]
-            items = items[: max(count, len(node.get("prefixItems", ())))]
-            return [make_example(item, document, depth + 1) for item in items]
-        case ["integer" | "number"]:
-            low = node.get("minimum", node.get("exclusiveMinimum", 0) + 1 if "exclusiveMinimum" in node else None)
-            return low if low is not None else min(1, node.get("maximum", node.get("exclusiveMaximum", 2) - 1))
-        case ["boolean"]:
+            return node[key][0]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if isinstance(node.get(key), list) and node[key]:
+            return make_example(node[key][0], document, depth + 1) if depth < MAX_DEPTH else None
+    types = allowed_types(node) or ["string" if depth else "object"]
+    return _make_value(types[0], node, document, depth)
+
+
+def _make_value(type_name: str, node: Schema, document: SchemaDocument, depth: int) -> Any:
+    match type_name:
+        case "object":
+            return _make_object(node, document, depth)
+        case "array":
+            return _make_array(node, document, depth)
+        case "integer" | "number":
+            return _make_number(node)
+        case "boolean":
             return True
-        case ["null"]:
+        case "null":
             return None
         case _:
             return _FORMAT_EXAMPLES.get(node.get("format", ""), "text")
+
+
+def _make_object(node: Schema, document: SchemaDocument, depth: int) -> dict[str, Any]:
+    if depth >= MAX_DEPTH:
+        return {}
+    properties = node.get("properties", {})
+    return {name: make_example(properties.get(name), document, depth + 1) for name in node.get("required", ())}
+
+
+def _make_array(node: Schema, document: SchemaDocument, depth: int) -> list[Any]:
+    if depth >= MAX_DEPTH:
+        return []
+    prefix = [*node.get("prefixItems", ())]
+    count = max(1, min(int(node.get("minItems", 1)), 3))
+    forms = [*prefix, *[node.get("items")] * (count - len(prefix))]
+    return [make_example(form, document, depth + 1) for form in forms]
+
+
+def _make_number(node: Schema) -> Any:
+    if "minimum" in node:
+        return node["minimum"]
+    if "exclusiveMinimum" in node:
+        return node["exclusiveMinimum"] + 1
+    if "maximum" in node:
+        return min(1, node["maximum"])
+    return min(1, node["exclusiveMaximum"] - 1) if "exclusiveMaximum" in node else 1

@@ -183,5 +183,8 @@ def describe_keyword(key: str, value: Any) -> str:
 def add_description(node: Schema, text: str) -> Schema:
     """Append a text to a node's description, unless it is there already: lowering twice must change nothing."""
     description = node.get("description", "")
-    is_new = text and f" {text} " not in f" {description} "
-    return {**node, "description": f"{description} {text}" if description else text} if is_new else node
+    if not text or f" {text} " in f" {description} ":
+        return node
+    if description:
+        text = f"{description} {text}"
+    return {**node, "description": text}

@@ -1,5 +1,6 @@
 """The result of lowering: a schema, its losses, and how to restore the arguments that a model writes for it."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 import msgspec
@@ -90,23 +91,36 @@ class _Restorer(msgspec.Struct, frozen=True):
 
 
 def _apply_restoration(value: Any, restoration: Restoration) -> Any:
-    names = restoration.names
+    """Undo one change. A model that ignored the schema and sent something else gets it back unchanged."""
     match restoration.kind:
         case "omit" if isinstance(value, dict):
-            return {name: sub for name, sub in cast("Schema", value).items() if sub is not None or name not in names}
+            return _drop_nulls(cast("Schema", value), restoration.names)
         case "rename" if isinstance(value, dict):
-            return {names.get(name, name): sub for name, sub in cast("Schema", value).items()}
+            return {restoration.names.get(name, name): sub for name, sub in cast("Schema", value).items()}
         case "pairs" if isinstance(value, list):
-            entries = cast("list[Any]", value)
-            # A model that ignored the schema and sent something else gets it back unchanged.
-            is_map = all(json_type(entry) == "object" and isinstance(entry.get("key"), str) for entry in entries)
-            return {entry["key"]: entry.get("value") for entry in entries} if is_map else entries
+            return _pairs_as_map(cast("list[Any]", value))
         case "json" if isinstance(value, str):
-            try:
-                parsed = loads(value)
-            except ValueError:
-                return value
-            # The text may be a plain string that happens to be JSON: "5" where an object was meant.
-            return parsed if restoration.type_name in ("", json_type(parsed)) else value
+            return _read_json(value, restoration.type_name)
         case _:
             return value
+
+
+def _drop_nulls(value: Schema, names: Mapping[str, str]) -> Schema:
+    """Drop the nulls of optional properties, which had to be sent."""
+    return {name: sub for name, sub in value.items() if sub is not None or name not in names}
+
+
+def _pairs_as_map(entries: list[Any]) -> Any:
+    """Return a list of {"key", "value"} as the object that it stands for."""
+    if not all(json_type(entry) == "object" and isinstance(entry.get("key"), str) for entry in entries):
+        return entries
+    return {entry["key"]: entry.get("value") for entry in entries}
+
+
+def _read_json(text: str, type_name: str) -> Any:
+    """Return the value of a JSON text; a plain string may happen to be JSON, as "5" where an object was meant."""
+    try:
+        value = loads(text)
+    except ValueError:
+        return text
+    return value if type_name in ("", json_type(value)) else text

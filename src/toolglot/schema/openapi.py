@@ -57,17 +57,25 @@ def _convert_node(schema: Any) -> Any:
 
 def _convert_value(key: str, value: Any) -> Any:
     match key:
-        case "type" if type(value) is int and 0 <= value < len(_PROTO_TYPES):
-            return _PROTO_TYPES[value]
-        case "type" if isinstance(value, str) and value.isupper():
-            return value.lower()
+        case "type":
+            return _convert_type(value)
         case "$ref" if isinstance(value, str):
             return value.replace("#/defs/", "#/$defs/")
         case "enum" | "required" | "propertyOrdering" if isinstance(value, str):
             return [value]  # proto JSON accepts a bare value for a repeated field
         case "propertyOrdering":
             return string_items(value)
-        case _ if key in _INT64_KEYWORDS and isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
-            return int(value)  # proto JSON writes int64 as a string
         case _:
-            return [value] if key in LIST_KEYWORDS and not isinstance(value, list) else cast("Any", value)
+            pass
+    if key in _INT64_KEYWORDS and isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
+        return int(value)  # proto JSON writes int64 as a string
+    if key in LIST_KEYWORDS and not isinstance(value, list):
+        return [value]
+    return cast("Any", value)
+
+
+def _convert_type(value: Any) -> Any:
+    """Return a type in the words of JSON Schema; Google also writes it in capitals, or as a number of its enum."""
+    if type(value) is int and 0 <= value < len(_PROTO_TYPES):
+        return _PROTO_TYPES[value]
+    return value.lower() if isinstance(value, str) and value.isupper() else value

@@ -161,15 +161,17 @@ def _lower_required(node: Schema, properties: Schema, path: SchemaPath, lowering
         names = [name for name in names if name in properties]
         return node | ({"required": names} if names else {})
     optional = {name: lowering.clean(sub, path.child(name)) for name, sub in properties.items() if name not in names}
-    # Null stands for "left out", unless null is a value of its own: allowed, and not what a missing property means.
-    omitted = tuple(
-        name
-        for name, sub in optional.items()
-        if not ("null" in allowed_types(sub) or NULL_SCHEMA in sub.get("anyOf", [])) or sub.get("default") is None
-    )
     nullable = {name: allow_null(sub) for name, sub in optional.items()}
-    restorations = {RESTORATIONS_KEY: [Restoration("omit", dict.fromkeys(omitted, ""))]} if omitted else {}
-    return {**node, "properties": properties | nullable, "required": list(properties), **restorations}
+    node = {**node, "properties": properties | nullable, "required": list(properties)}
+    if omitted := [name for name, sub in optional.items() if _is_null_when_missing(sub)]:
+        node[RESTORATIONS_KEY] = [Restoration("omit", dict.fromkeys(omitted, ""))]
+    return node
+
+
+def _is_null_when_missing(node: Schema) -> bool:
+    """Whether null stands for "left out": unless it is a value of its own, allowed and not what a missing property means."""
+    allows_null = "null" in allowed_types(node) or NULL_SCHEMA in node.get("anyOf", [])
+    return not allows_null or node.get("default") is None
 
 
 def lower_property_names(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
