@@ -39,6 +39,20 @@ def split_words(text: str) -> frozenset[str]:
     return frozenset(word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word for word in words)
 
 
+def _find_names(prompt: str, known_words: set[str]) -> list[str]:
+    """Return capitalized words; those at the start of a sentence only if there are no others."""
+    names: list[str] = []
+    leading: list[str] = []
+    for match in _NAME.finditer(prompt):
+        words, before = match[0].split(), prompt[: match.start()]
+        starts = not before.rstrip(" \t\"'") or before.rstrip()[-1] in ".?!:\n"
+        while words and starts and split_words(words[0]) <= known_words:
+            words, starts = words[1:], False
+        if words and not split_words(" ".join(words)) <= known_words:
+            (leading if starts else names).append(" ".join(words))
+    return names or leading
+
+
 class ArgumentFiller:
     """The values that one prompt offers. Each is used once, as long as there are others."""
 
@@ -47,19 +61,8 @@ class ArgumentFiller:
         self.prompt = prompt.strip()
         self.numbers = [float(text) if "." in text else int(text) for text in _NUMBER.findall(prompt)]
         self.texts = ["".join(groups) for groups in _QUOTED.findall(prompt)]
-        if self.texts:
-            return
-        # Without quotes: capitalised words; the first word of a sentence only if there is no other.
-        known = {*known_words, *split_words(_QUESTION_WORDS)}
-        leading: list[str] = []
-        for match in _NAME.finditer(prompt):
-            words, before = match[0].split(), prompt[: match.start()]
-            starts = not before.rstrip(" \t\"'") or before.rstrip()[-1] in ".?!:\n"
-            while words and starts and split_words(words[0]) <= known:
-                words, starts = words[1:], False
-            if words and not split_words(" ".join(words)) <= known:
-                (leading if starts else self.texts).append(" ".join(words))
-        self.texts = self.texts or leading
+        if not self.texts:
+            self.texts = _find_names(prompt, {*known_words, *split_words(_QUESTION_WORDS)})
 
     def fill(self, schema: Schema) -> dict[str, Any]:
         """Return an object of the schema."""
@@ -87,10 +90,7 @@ class ArgumentFiller:
         types = allowed_types(node)
         match next((type_name for type_name in types if type_name != "null"), "null" if types else ""):
             case "integer" | "number" as type_name:
-                number = self.numbers[0] if self.numbers else node.get("default", node.get("minimum", 1))
-                if len(self.numbers) > 1:
-                    self.numbers.pop(0)
-                number = min(max(number, node.get("minimum", number)), node.get("maximum", number))
+                number = self._take_number(node)
                 return int(number) if type_name == "integer" else number
             case "boolean":
                 return node.get("default", True)
@@ -114,17 +114,28 @@ class ArgumentFiller:
             prefix = forms if len(forms) == len(words) else [by_words.get(word, items) for word in words]
         limits = {words: int(number) for words, number in re.findall(r"(At least|At most) (\d+) items", text)}
         rest = self._resolve(items)
-        is_numeric = rest.get("type") in ("integer", "number")
-        offered = len(self.numbers) if is_numeric else len(self.texts) if rest.get("type") == "string" else 1
+        offered = self._count_offered(rest.get("type"))
         count = max(len(prefix) or max(1, offered), node.get("minItems", limits.get("At least", 0)))
         count = min(count, node.get("maxItems", limits.get("At most", count)))
         forms = [self._resolve(form) for form in prefix[:count]]
         return [self._fill_value(form, name, depth + 1) for form in [*forms, *[rest] * (count - len(forms))]]
 
+    def _count_offered(self, type_name: Any) -> int:
+        """Return how many values of a type the prompt offers."""
+        if type_name in ("integer", "number"):
+            return len(self.numbers)
+        return len(self.texts) if type_name == "string" else 1
+
     def _find_member(self, node: Schema) -> Any:
         words = split_words(self.prompt)
         members = [member for member in as_list(node.get("enum")) if isinstance(member, str) and member]
         return next((member for member in members if split_words(member) <= words), None)
+
+    def _take_number(self, node: Schema) -> float:
+        number = self.numbers[0] if self.numbers else node.get("default", node.get("minimum", 1))
+        if len(self.numbers) > 1:
+            self.numbers.pop(0)
+        return min(max(number, node.get("minimum", number)), node.get("maximum", number))
 
     def _take_text(self, node: Schema, name: str) -> str:
         hints = f"{name} {as_text(node.get('format'))}".lower()

@@ -61,10 +61,18 @@ def find_listing(method: str, path: str, headers: Mapping[str, str]) -> tuple[st
     if method not in ("GET", "HEAD") or match is None:
         return None
     row = ALIASES.get(match["row"] or "", match["row"] or "")
-    if row not in PROFILES:  # the form of the list follows from the path, and then from the client's headers
-        row = "ollama" if match["api"] == "/api/tags" else "gemini" if "v1beta" in match["api"] else "openai-responses"
-        row = "anthropic" if "anthropic-version" in headers else "gemini" if "x-goog-api-key" in headers else row
+    if row not in PROFILES:
+        row = _guess_row(match["api"], headers)
     return row, match["model"] or ""
+
+
+def _guess_row(path: str, headers: Mapping[str, str]) -> str:
+    """Return whose form a list of models has: it follows from the client's headers, and then from the path."""
+    if "anthropic-version" in headers:
+        return "anthropic"
+    if "x-goog-api-key" in headers or "v1beta" in path:
+        return "gemini"
+    return "ollama" if path == "/api/tags" else "openai-responses"
 
 
 def list_models(row: str, wanted: str) -> Doc:

@@ -99,7 +99,7 @@ def has_object_arguments(profile: Profile, *, streamed: bool) -> bool:
 def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) -> Reply:
     """Return the reply with the fault, before it has ids."""
     has_objects = has_object_arguments(profile, streamed=streamed)
-    others = tuple(block for block in reply.blocks if not isinstance(block, ToolCall))
+    others = [block for block in reply.blocks if not isinstance(block, ToolCall)]
     match fault:
         case "duplicate-ids" if len(reply.calls) < 2:
             call = reply.calls[0] if reply.calls else ToolCall("", "lookup", {})
@@ -107,30 +107,31 @@ def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool
         case "unknown-tool":
             calls = [replace(call, name="no_such_tool") for call in reply.calls] or [ToolCall("", "no_such_tool", {})]
             return replace(reply, blocks=(*others, *calls), stop="tools")
-        case "length" if reply.calls:
-            last = reply.calls[-1]
-            truncated = truncate_call(last, max(1, len(last.text) // 2), object_arguments=has_objects)
-            return replace(reply, blocks=tuple(truncated if block is last else block for block in reply.blocks), stop="length")
         case "length":
-            texts = (
-                replace(block, text=_first_half(block.text)) if isinstance(block, Text) else block for block in reply.blocks
-            )
-            return replace(reply, blocks=tuple(texts), stop="length")
+            last = reply.calls[-1] if reply.calls else None
+            blocks = [_cut(block, last, object_arguments=has_objects) for block in reply.blocks]
+            return replace(reply, blocks=tuple(blocks), stop="length")
         case "not-json-args" if profile.wire == spec.GEMINI and reply.calls:  # the API reports it instead of the call
-            return replace(reply, blocks=others, stop="error", opaque={"finishReason": "MALFORMED_FUNCTION_CALL"})
+            return replace(reply, blocks=tuple(others), stop="error", opaque={"finishReason": "MALFORMED_FUNCTION_CALL"})
         case "not-json-args" if not has_objects:
-            broken = (
-                replace(block, arguments=None, raw=f"{block.text.rstrip('}')}, oops") if isinstance(block, ToolCall) else block
-                for block in reply.blocks
-            )
-            return replace(reply, blocks=tuple(broken))
+            return replace(reply, blocks=tuple(map(_break_arguments, reply.blocks)))
         case _:
             return reply
 
 
-def _first_half(text: str) -> str:
-    """Cut a text as a reply that ends early does."""
-    return text[: max(1, len(text) // 2)]
+def _cut(block: Block, last_call: ToolCall | None, *, object_arguments: bool) -> Block:
+    """Cut a block in half, as a reply that ends early does: the last call, or without one the text."""
+    if last_call is None and isinstance(block, Text):
+        return replace(block, text=block.text[: max(1, len(block.text) // 2)])
+    if last_call is not None and block is last_call:
+        return truncate_call(last_call, max(1, len(last_call.text) // 2), object_arguments=object_arguments)
+    return block
+
+
+def _break_arguments(block: Block) -> Block:
+    if not isinstance(block, ToolCall):
+        return block
+    return replace(block, arguments=None, raw=f"{block.text.rstrip('}')}, oops")
 
 
 def duplicate_ids(blocks: tuple[Block, ...]) -> tuple[Block, ...]:

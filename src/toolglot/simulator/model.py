@@ -32,11 +32,11 @@ from toolglot.messages import (
     ToolsChanged,
     Usage,
 )
-from toolglot.request import Request, ToolChoice, ToolDefinition, effective_tools
+from toolglot.request import Request, Schema, ToolChoice, ToolDefinition, effective_tools
 from toolglot.simulator.argument_filler import ArgumentFiller, split_words
 from toolglot.simulator.directives import PlannedTurn, parse_directives
 from toolglot.simulator.prompt_cache import CacheUse
-from toolglot.textutil import truncate
+from toolglot.textutil import pluralize, truncate
 from toolglot.value_checks import as_items
 from toolglot.wire import spec
 from toolglot.wire.json_values import as_dict, as_list
@@ -128,6 +128,11 @@ class Situation(msgspec.Struct):
         """The directives for this turn, if any."""
         return self.planned_turns[self.turn_index] if self.turn_index < len(self.planned_turns) else None
 
+    def has_called(self, call: ToolCall) -> bool:
+        """Whether the same call was made since the user's message."""
+        calls = [(other.name, other.arguments) for message in self.messages_since for other in message.calls]
+        return (call.name, call.arguments) in calls
+
     @property
     def results(self) -> list[ToolResult]:
         """The results since the user's message, with the names of their tools."""
@@ -208,59 +213,106 @@ def truncate_call(call: ToolCall, length: int, *, object_arguments: bool) -> Too
 
 
 def _improvise(request: Request, situation: Situation) -> Reply:
-    turn = situation.current_turn
-    stop = turn.stop if turn else None
-    choice = request.tool_choice or ToolChoice()
-    offered = effective_tools(request)
-    blocks = list(_shape_calls(turn.blocks, request)) if turn else []
-    if turn and turn.is_forced:
+    turn = situation.current_turn or PlannedTurn()
+    stop, planned = turn.stop, list(_shape_calls(turn.blocks, request))
+    if turn.is_forced:
+        return _make_reply(planned, stop)
+    blocks = _drop_refused_calls(_load_found_tools(planned, request), request)
+    if _list_calls(blocks):
         return _make_reply(blocks, stop)
-    wanted = [block for block in blocks if isinstance(block, ToolCall)]
-    callable_tools = offered.declared if choice.mode != "none" else ()
-    allowed = {(tool.name, tool.namespace) for tool in callable_tools if not choice.names or choice.includes(tool)}
-    if allowed and any(tool.finds_tools and tool.kind == "hosted" for tool in offered.declared):
-        # The provider searches by itself, in the same reply.
-        found = [
-            tool
-            for tool in offered.deferred
-            if any((call.name, call.namespace) == (tool.name, tool.namespace) for call in wanted)
-        ]
-        allowed |= {(tool.name, tool.namespace) for tool in found}
-        blocks = [ToolsChanged(loaded=tuple(tool.qualified_name for tool in found)), *blocks] if found else blocks
-    blocks = [block for block in blocks if not isinstance(block, ToolCall) or (block.name, block.namespace) in allowed]
-    has_calls = any(isinstance(block, ToolCall) for block in blocks)
-    if search := None if has_calls else _search_tool(wanted, request, situation):
+    planned_calls = _list_calls(planned)
+    if search := _search_tool(planned_calls, request, situation):
         return _make_reply([*blocks, search], stop)
-    if request.output is not None and not has_calls:  # what is said must be JSON
-        blocks = [block for block in blocks if not isinstance(block, Text) or block.text.lstrip().startswith(("{", "["))]
-    if any(not isinstance(block, Thinking) for block in blocks) and (choice.mode != "required" or has_calls):
+    if request.output is not None:
+        blocks = [block for block in blocks if _may_be_output(block)]
+    must_call = request.tool_choice is not None and request.tool_choice.mode == "required"
+    if not must_call and any(not isinstance(block, Thinking) for block in blocks):
         return _make_reply(blocks, stop)
     if calls := _choose_calls(request, situation):
         return _make_reply([*blocks, *calls], stop)
-    results = situation.results
     if request.output is not None:
-        text = " ".join([situation.prompt, *(result.text for result in results)])
-        filled = Text(dumps_text(ArgumentFiller(text).fill(request.output.schema or {})))
-        return _make_reply([*blocks, filled], stop)
-    answer = f"You said: {situation.prompt[:_MAX_QUOTE]}"
-    if missing := [call.name for call in wanted if choice.mode == "auto" and not choice.names]:
-        answer = f"There is no tool {missing[0]!r}."
-    if results:
-        quotes: list[str] = []
-        for result in results:
-            quote = truncate(result.text.strip() or "nothing", _MAX_QUOTE - 1)
-            name = f"{result.name}: " if result.name else ""
-            quotes.append(f"{name}{quote}{'' if quote[-1] in '.!?…' else '.'}")
-        answer = "Here is what came back. " + " ".join(quotes)
-    sent = [block for message in request.messages for block in message.blocks]
-    nested = [part for block in sent if isinstance(block, ToolResult) for part in block.content]
-    if images := sum(isinstance(block, Media) and block.kind == "image" for block in [*sent, *nested]):
-        answer += f" I see {images} image{'s' * (images != 1)}."
-    return _make_reply([*blocks, Text(answer)], stop)
+        return _make_reply([*blocks, _fill_output(request.output.schema or {}, situation)], stop)
+    return _make_reply([*blocks, Text(_write_answer(request, situation, planned_calls))], stop)
+
+
+def _list_calls(blocks: Sequence[Block]) -> list[ToolCall]:
+    return [block for block in blocks if isinstance(block, ToolCall)]
+
+
+def _load_found_tools(blocks: list[Block], request: Request) -> list[Block]:
+    """Let the provider's own search, if there is one, find the tools that are called: in the same reply."""
+    offered = effective_tools(request)
+    if not _list_callable(request) or not any(_is_hosted_search(tool) for tool in offered.declared):
+        return blocks
+    calls = {(block.name, block.namespace) for block in blocks if isinstance(block, ToolCall)}
+    found = [tool.qualified_name for tool in offered.deferred if (tool.name, tool.namespace) in calls]
+    return [ToolsChanged(loaded=tuple(found)), *blocks] if found else blocks
+
+
+def _is_hosted_search(tool: ToolDefinition) -> bool:
+    return tool.finds_tools and tool.kind == "hosted"
+
+
+def _drop_refused_calls(blocks: list[Block], request: Request) -> list[Block]:
+    """Drop the calls of tools that are not offered, or that the choice excludes."""
+    tools = _list_callable(request)
+    if blocks and isinstance(blocks[0], ToolsChanged):
+        loaded = blocks[0].loaded
+        tools += [tool for tool in effective_tools(request).deferred if tool.qualified_name in loaded]
+    allowed = {(tool.name, tool.namespace) for tool in tools}
+    return [block for block in blocks if not isinstance(block, ToolCall) or (block.name, block.namespace) in allowed]
+
+
+def _list_callable(request: Request) -> list[ToolDefinition]:
+    """Return the declared tools that the choice allows."""
+    choice = request.tool_choice or ToolChoice()
+    if choice.mode == "none":
+        return []
+    declared = effective_tools(request).declared
+    return [tool for tool in declared if not choice.names or choice.includes(tool)]
+
+
+def _may_be_output(block: Block) -> bool:
+    """Whether a block may stand in a structured answer, where all that is said must be JSON."""
+    return not isinstance(block, Text) or block.text.lstrip().startswith(("{", "["))
+
+
+def _fill_output(schema: Schema, situation: Situation) -> Text:
+    text = " ".join([situation.prompt, *(result.text for result in situation.results)])
+    return Text(dumps_text(ArgumentFiller(text).fill(schema)))
+
+
+def _write_answer(request: Request, situation: Situation, planned_calls: Sequence[ToolCall]) -> str:
+    """Return a sentence about the results, the missing tool or the prompt."""
+    choice = request.tool_choice or ToolChoice()
+    if situation.results:
+        answer = "Here is what came back. " + " ".join(map(_quote_result, situation.results))
+    elif planned_calls and choice.mode == "auto" and not choice.names:
+        answer = f"There is no tool {planned_calls[0].name!r}."
+    else:
+        answer = f"You said: {situation.prompt[:_MAX_QUOTE]}"
+    if images := _count_images(request):
+        answer += f" I see {pluralize(images, 'image')}."
+    return answer
+
+
+def _quote_result(result: ToolResult) -> str:
+    quote = truncate(result.text.strip() or "nothing", _MAX_QUOTE - 1)
+    if quote[-1] not in ".!?…":
+        quote += "."
+    return f"{result.name}: {quote}" if result.name else quote
+
+
+def _count_images(request: Request) -> int:
+    blocks = [block for message in request.messages for block in message.blocks]
+    for block in tuple(blocks):
+        if isinstance(block, ToolResult):
+            blocks += block.content
+    return sum(isinstance(block, Media) and block.kind == "image" for block in blocks)
 
 
 def _make_reply(blocks: Sequence[Block], stop: StopReason | None = None) -> Reply:
-    default: StopReason = "tools" if any(isinstance(block, ToolCall) for block in blocks) else "end"
+    default: StopReason = "tools" if _list_calls(blocks) else "end"
     return Reply(tuple(blocks), stop or default)
 
 
@@ -299,42 +351,42 @@ def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
 
 
 def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
-    choice, offered = request.tool_choice, effective_tools(request)
-    tools = [tool for tool in offered.declared if tool.kind != "hosted"]
-    if choice and choice.names:
-        tools = [tool for tool in tools if choice.includes(tool)]
-    if not tools or (choice and choice.mode == "none") or situation.turn_index >= _MAX_TURNS:
+    tools = [tool for tool in _list_callable(request) if tool.kind != "hosted"]
+    if not tools or situation.turn_index >= _MAX_TURNS:
         return []
     wanted = _guess_calls(situation.prompt, tools)
-    if not wanted and (deferred := _guess_calls(situation.prompt, offered.deferred)):
-        search = _search_tool(deferred, request, situation)
+    deferred = effective_tools(request).deferred
+    if not wanted and (wanted_later := _guess_calls(situation.prompt, deferred)):
+        search = _search_tool(wanted_later, request, situation)
         return [search] if search else []
-    done = [(call.name, call.arguments) for message in situation.messages_since for call in message.calls]
-    new = [call for call in wanted if (call.name, call.arguments) not in done]
-    if choice and choice.mode == "required" and not new:
-        new = wanted or [_make_call(tools[0], ArgumentFiller(situation.prompt))]
-    return new[:1] if request.parallel is False else new
+    calls = [call for call in wanted if not situation.has_called(call)]
+    if not calls and request.tool_choice is not None and request.tool_choice.mode == "required":
+        calls = wanted or [_make_call(tools[0], ArgumentFiller(situation.prompt))]
+    return calls[:1] if request.parallel is False else calls
 
 
 def _search_tool(wanted: Sequence[ToolCall], request: Request, situation: Situation) -> ToolCall | None:
     """Return the search for the first wanted tool that is deferred, if the model may search and has not done so."""
-    offered, choice = effective_tools(request), request.tool_choice or ToolChoice()
-    deferred = {tool.name: tool.qualified_name for tool in offered.deferred}
-    declared = {tool.name for tool in offered.declared}
-    # Without any deferred tool in the request, a program may still have some that it did not declare.
-    names = [
-        deferred.get(call.name, call.name) for call in wanted if call.name in deferred or not {*deferred, call.name} & declared
-    ]
-    names = [name for name in names if name in deferred.values() or not deferred]
-    finder = next(filter(_finds_tools, offered.declared), None)
-    if not names or finder is None or choice.mode == "none" or (choice.names and not choice.includes(finder)):
+    finder = next(filter(_finds_tools, _list_callable(request)), None)
+    name = _find_deferred_name(wanted, request)
+    if finder is None or name is None:
         return None
-    search = _make_call(finder, ArgumentFiller(f"`{names[0]}`"))
+    search = _make_call(finder, ArgumentFiller(f"`{name}`"))
     field = next(iter(as_dict((finder.parameters or {}).get("properties"))), "query")
-    query = f"select:{names[0]}" if finder.name == "ToolSearch" else names[0]
+    query = f"select:{name}" if finder.name == "ToolSearch" else name
     search = replace(search, arguments={**(search.arguments or {}), field: query})
-    done = [(call.name, call.arguments) for message in situation.messages_since for call in message.calls]
-    return None if (search.name, search.arguments) in done else search
+    return None if situation.has_called(search) else search
+
+
+def _find_deferred_name(wanted: Sequence[ToolCall], request: Request) -> str | None:
+    """Return the name of the first wanted tool that has to be found."""
+    offered = effective_tools(request)
+    deferred = {tool.name: tool.qualified_name for tool in offered.deferred}
+    if deferred:
+        return next((deferred[call.name] for call in wanted if call.name in deferred), None)
+    # Without any deferred tool in the request, a program may still have some that it did not declare.
+    declared = {tool.name for tool in offered.declared}
+    return next((call.name for call in wanted if call.name not in declared), None)
 
 
 def _guess_calls(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]:
@@ -398,8 +450,11 @@ def add_thought(reply: Reply, situation: Situation, *, is_hidden: bool = False) 
     """Return the reply with a thought in front; a hidden one has no text."""
     if any(isinstance(block, Thinking) for block in reply.blocks):
         return reply
-    names = ", ".join(call.name for call in reply.calls)
-    text = f"I should call {names}." if names else "The results are there." if situation.results else "I can answer at once."
+    text = "I can answer at once."
+    if reply.calls:
+        text = f"I should call {', '.join(call.name for call in reply.calls)}."
+    elif situation.results:
+        text = "The results are there."
     return replace(reply, blocks=(Thinking("" if is_hidden else text), *reply.blocks))
 
 

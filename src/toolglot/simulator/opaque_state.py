@@ -37,8 +37,9 @@ def shows_thinking(request: Request, profile: Profile) -> bool:
         return False
     if profile.wire == spec.ANTHROPIC_MESSAGES and request.tool_choice and request.tool_choice.mode == "required":
         return False  # a forced call suppresses it
-    is_requested = options.effort or options.thinking_budget or extras.get("think") or extras.get("thinking")
-    return bool(is_requested) or profile.reasoning_echo == "required" or _THINKING_MODELS.search(profile.model) is not None
+    if any((options.effort, options.thinking_budget, extras.get("think"), extras.get("thinking"))):
+        return True
+    return profile.reasoning_echo == "required" or _THINKING_MODELS.search(profile.model) is not None
 
 
 def sign_state(profile: Profile, payload: str) -> str:

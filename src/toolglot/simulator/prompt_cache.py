@@ -16,7 +16,7 @@ import msgspec
 from toolglot.jsontext import dumps_text
 from toolglot.providers.profile import Profile
 from toolglot.wire import spec
-from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["CacheUse", "PromptCache", "count_prompt"]
 
@@ -75,6 +75,14 @@ class _Part(msgspec.Struct):
     """None: no mark; "": a mark with the default time to live."""
 
 
+class _Prefix(msgspec.Struct, frozen=True):
+    """The beginning of a prompt up to the end of a part, or of a step."""
+
+    part: int
+    tokens: int
+    key: bytes
+
+
 def count_prompt(wire: str, body: Doc) -> int:
     """Return the number of tokens of a request's prompt."""
     return max(1, sum(len(part.text) for part in _split_prompt(wire, body)) // _CHARS_PER_TOKEN)
@@ -91,33 +99,29 @@ class PromptCache:
         """Look a prompt up, and keep what the provider would keep of it."""
         parts = list(_split_prompt(profile.wire, body))
         tokens = max(1, sum(len(part.text) for part in parts) // _CHARS_PER_TOKEN)
-        rows = (row for row in _RULES if re.fullmatch(row.profiles, profile.id) and re.search(row.model, profile.model))
-        rule = next(rows, None)
+        rule = _find_rule(profile)
         if rule is None or tokens < rule.minimum:
             return CacheUse(tokens)
         marks = {index: part.ttl for index, part in enumerate(parts) if part.ttl is not None}
-        options = as_dict(body.get("prompt_cache_options"))
-        is_explicit = options.get("mode") == "explicit" and _REPORTS_WRITES.search(profile.model) is not None
-        if (rule.follows_marks or is_explicit) and not marks:
+        options, obeys_options = as_dict(body.get("prompt_cache_options")), _REPORTS_WRITES.search(profile.model) is not None
+        needs_marks = rule.follows_marks or (obeys_options and options.get("mode") == "explicit")
+        if needs_marks and not marks:
             return CacheUse(tokens)
-        last = max(marks) if rule.follows_marks or is_explicit else len(parts) - 1
-        prefixes = _hash_steps(parts[: last + 1], rule.step) if rule.step else _hash_parts(parts[: last + 1])
-        seed = f"{profile.id}\0{profile.model}".encode()
-        keys = [(index, length, sha256(seed + digest).digest()[:16]) for index, length, digest in prefixes]
-        readable, writable = keys, keys
+        if needs_marks:
+            parts = parts[: max(marks) + 1]
+        prefixes = _list_prefixes(parts, rule, profile)
+        readable, writable = prefixes, prefixes
         if rule.follows_marks:
-            readable = [key for key in keys if any(mark - _LOOKBACK <= key[0] <= mark for mark in marks)]
-            writable = [key for key in keys if key[0] in marks]
-        readable = [key for key in readable if key[1] >= rule.minimum and self._is_kept(key[2])]
-        cached = max((length for _, length, _ in readable), default=0)
+            readable = [prefix for prefix in prefixes if _is_near_mark(prefix, marks)]
+            writable = [prefix for prefix in prefixes if prefix.part in marks]
+        readable = [prefix for prefix in readable if self._is_kept(prefix.key)]
         default_ttl = as_text(options.get("ttl")) or "5m"
-        for index, length, digest in writable:
-            if length >= rule.minimum:
-                self._keep(digest, marks.get(index) or default_ttl)
-        for _, _, digest in readable:  # reading renews
-            self._keep(digest, "")
-        kept = max((length for _, length, _ in writable if length >= rule.minimum), default=0)
-        reports_writes = rule.follows_marks or _REPORTS_WRITES.search(profile.model) is not None
+        for prefix in writable:
+            self._keep(prefix.key, marks.get(prefix.part) or default_ttl)
+        for prefix in readable:  # reading renews
+            self._keep(prefix.key, "")
+        cached, kept = _longest(readable), _longest(writable)
+        reports_writes = rule.follows_marks or obeys_options
         return CacheUse(tokens, cached, max(0, kept - cached) if reports_writes else 0)
 
     def _is_kept(self, digest: bytes) -> bool:
@@ -131,6 +135,29 @@ class PromptCache:
         self._expiry.move_to_end(digest)
         if len(self._expiry) > _MAX_PREFIXES:
             self._expiry.popitem(last=False)
+
+
+def _find_rule(profile: Profile) -> _Rule | None:
+    for rule in _RULES:
+        if re.fullmatch(rule.profiles, profile.id) and re.search(rule.model, profile.model):
+            return rule
+    return None
+
+
+def _list_prefixes(parts: list[_Part], rule: _Rule, profile: Profile) -> list[_Prefix]:
+    """Return the prefixes of a prompt that are long enough to be cached."""
+    hashes = _hash_steps(parts, rule.step) if rule.step else _hash_parts(parts)
+    seed = f"{profile.id}\0{profile.model}".encode()
+    prefixes = [_Prefix(index, length, sha256(seed + digest).digest()[:16]) for index, length, digest in hashes]
+    return [prefix for prefix in prefixes if prefix.tokens >= rule.minimum]
+
+
+def _is_near_mark(prefix: _Prefix, marks: Mapping[int, str]) -> bool:
+    return any(mark - _LOOKBACK <= prefix.part <= mark for mark in marks)
+
+
+def _longest(prefixes: list[_Prefix]) -> int:
+    return max((prefix.tokens for prefix in prefixes), default=0)
 
 
 def _hash_parts(parts: list[_Part]) -> Iterator[tuple[int, int, bytes]]:
@@ -153,9 +180,10 @@ def _split_prompt(wire: str, body: Doc) -> Iterator[_Part]:
     tools = {as_text(tool.get("name")): tool for tool in iter_dicts(body.get("tools"))}
     parts: list[_Part] = []
     for field in _PROMPT_FIELDS.get(wire, ("tools", "messages")):
-        value: Any = body.get(field)
-        for item in value if isinstance(value, list) else () if value is None else (value,):  # pyright: ignore[reportUnknownVariableType]
-            parts += _split_item(item, tools)
+        value = body.get(field)
+        for item in as_list(value) if isinstance(value, list) else [value]:
+            if item is not None:
+                parts += _split_item(item, tools)
     if parts and (mark := as_dict(body.get("cache_control"))):  # on the whole request: the last part is marked
         parts[-1].ttl = as_text(mark.get("ttl"))
     yield from parts

@@ -44,24 +44,38 @@ def find_route(path: str) -> Route:
     if row in PROFILES and (wire := PROFILES[row].wire) not in WIRES:  # of a plug-in
         routes = [(re.compile(pattern), wire, vendor) for pattern, vendor in SPECS[wire].paths]
     for pattern, wire, vendor in routes:
-        if not (match := pattern.fullmatch(path)):
-            continue
-        if row and row not in PROFILES:  # `openai` and `azure` have a profile for each of their wires
-            row = f"{row}-{wire.removeprefix('openai-')}"
-        # A model that supports tools only on Responses is asked there, though Chat was named.
-        rows = [[id for _, id in surfaces] for surfaces in SURFACES.values()]
-        siblings = next((ids for ids in rows if row in ids), list[str]())
-        row = next((id for id in siblings if PROFILES[id].wire == wire), row)
-        parts = match.groupdict()
-        verb = parts.get("verb")
-        is_known = not row or (row in PROFILES and PROFILES[row].wire == wire)
-        is_served = is_known and (verb is None or verb in _GEMINI_VERBS)
-        profile = row if row in PROFILES else vendor or SPECS[wire].default_profile
-        action = parts.get("action") or (verb if verb == "countTokens" else "") or ""
-        model = unquote(parts.get("model") or "")
-        return Route(wire, profile, model, _GEMINI_VERBS.get(verb or ""), fields, is_served, action)
+        if match := pattern.fullmatch(path):
+            parts = {name: text or "" for name, text in match.groupdict().items()}
+            return _make_route(wire, _find_row(row, wire), vendor, parts, fields)
     # Nothing is served there: answer in the form of the wire that the path resembles.
-    wire = next((wire for wire, spec in SPECS.items() if spec.path_hint and spec.path_hint in path), OPENAI_CHAT)
     if row in PROFILES:
-        wire = PROFILES[row].wire
-    return Route(wire, row if row in PROFILES else SPECS[wire].default_profile, query=fields, is_served=False)
+        return Route(PROFILES[row].wire, row, query=fields, is_served=False)
+    wire = next((wire for wire, spec in SPECS.items() if spec.path_hint and spec.path_hint in path), OPENAI_CHAT)
+    return Route(wire, SPECS[wire].default_profile, query=fields, is_served=False)
+
+
+def _find_row(row: str, wire: str) -> str:
+    """Return the profile that a path names, for the wire that the path has."""
+    if row and row not in PROFILES:  # `openai` and `azure` have a profile for each of their wires
+        row = f"{row}-{wire.removeprefix('openai-')}"
+    # A model that supports tools only on Responses is asked there, though Chat was named.
+    for surfaces in SURFACES.values():
+        siblings = [id for _, id in surfaces]
+        if row in siblings:
+            return next((id for id in siblings if PROFILES[id].wire == wire), row)
+    return row
+
+
+def _make_route(wire: str, row: str, vendor: str, parts: dict[str, str], query: dict[str, str]) -> Route:
+    """Return the route of a path that a wire serves. `parts`: what its pattern has matched."""
+    verb, action = parts.get("verb", ""), parts.get("action", "")
+    is_known = not row or (row in PROFILES and PROFILES[row].wire == wire)
+    return Route(
+        wire,
+        row if row in PROFILES else vendor or SPECS[wire].default_profile,
+        unquote(parts.get("model", "")),
+        _GEMINI_VERBS.get(verb),
+        query,
+        is_known and (not verb or verb in _GEMINI_VERBS),
+        verb if not action and verb == "countTokens" else action,
+    )

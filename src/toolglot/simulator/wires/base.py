@@ -131,17 +131,23 @@ class WireRules:
 
     def check_fields(self, *, has_model: bool) -> None:
         """Check names, types and presence of the body's fields."""
-        vendor = self.vendor_fields()
-        allowed = {*self.fields, *vendor} - {name[1:] for name in vendor if name.startswith("-")}
+        if self.fields and self.refuses_unknown_fields:
+            self._check_names()
         for name, value in self.doc.items():
-            if self.fields and name not in allowed and self.refuses_unknown_fields:
-                raise self.refuse("unknown field", name, param=name)
             if name in self.fields and value is not None and not has_type(value, self.fields[name].split(" or ")):
                 raise self.refuse_type(name, self.fields[name], value)
         for name in self.required:
+            is_present = bool(self.doc.get(name)) or self.doc.get(name) == 0
             is_elsewhere = name == "model" and (has_model or self.doc.get("prompt"))  # a stored prompt names its model
-            if not self.doc.get(name) and self.doc.get(name) != 0 and not is_elsewhere:
+            if not is_present and not is_elsewhere:
                 raise self.refuse("missing field", name, param=name)
+
+    def _check_names(self) -> None:
+        vendor = self.vendor_fields()
+        allowed = {*self.fields, *vendor} - {name[1:] for name in vendor if name.startswith("-")}
+        for name in self.doc:
+            if name not in allowed:
+                raise self.refuse("unknown field", name, param=name)
 
     def check_body(self) -> None:
         """Check fields that need or exclude each other, and values by model."""

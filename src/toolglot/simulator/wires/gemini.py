@@ -151,7 +151,11 @@ class Rules(WireRules):
             if calls and (role != "model" or previous not in ("user", "results")):
                 text = "function call turn comes immediately after a user turn or after a function response turn."
                 raise Refusal(f"Please ensure that {text}")
-            pending, previous = calls, "results" if results else "calls" if calls else "user" if role != "model" else "model"
+            pending = calls
+            if results:
+                previous = "results"
+            else:
+                previous = "calls" if calls else role
         if pending:
             self.check_function_responses(pending, [])
         if self.profile.signatures:

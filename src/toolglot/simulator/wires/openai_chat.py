@@ -89,27 +89,42 @@ class Rules(OpenAIRules):
         super().check_fields(has_model=has_model)
 
     def check_body(self) -> None:
-        doc, profile = self.doc, self.profile
         self.check_dependent_fields()
         self.check_marks()
-        if self.refuses_unknown_fields and doc.get("tools") == []:
+        if self.refuses_unknown_fields and self.doc.get("tools") == []:
             raise self.refuse("empty array", "tools", param="tools")
-        if self.is_openai and "max_tokens" in doc and "max_completion_tokens" in doc:
+        if self.is_openai:
+            self._check_max_tokens()
+            self._check_tools_with_reasoning()
+        if self.is_openai or self.profile.id in ("xai", "groq"):
+            self.check_effort("reasoning_effort", self.doc.get("reasoning_effort"))
+        self._check_response_format()
+
+    def _check_max_tokens(self) -> None:
+        if "max_tokens" not in self.doc:
+            return
+        if "max_completion_tokens" in self.doc:
             raise Refusal("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
-        if self.is_openai and profile.sampling == "none" and "max_tokens" in doc:
+        if self.profile.sampling == "none":
             raise self.refuse("unsupported option", "max_tokens", param="max_tokens")
-        effort = doc.get("reasoning_effort")
-        has_functions = any(tool.get("type") == "function" for tool in iter_dicts(doc.get("tools")))
-        reasons = _NEVER_ON_CHAT.search(profile.model) or effort is not None
-        if self.is_openai and has_functions and effort != "none" and _NOT_ON_CHAT.search(profile.model) and reasons:
-            raise self.refuse("not on chat", profile.model)
-        if self.is_openai or profile.id in ("xai", "groq"):
-            self.check_effort("reasoning_effort", effort)
-        form = as_dict(doc.get("response_format")).get("type")
-        if form == "json_schema" and profile.json_output == "object":
+
+    def _check_tools_with_reasoning(self) -> None:
+        """Check that a model which calls functions only on Responses while it reasons does not have both."""
+        effort, model = self.doc.get("reasoning_effort"), self.profile.model
+        if effort == "none" or not _NOT_ON_CHAT.search(model):
+            return
+        reasons = effort is not None or _NEVER_ON_CHAT.search(model)
+        has_functions = any(tool.get("type") == "function" for tool in iter_dicts(self.doc.get("tools")))
+        if reasons and has_functions:
+            raise self.refuse("not on chat", model)
+
+    def _check_response_format(self) -> None:
+        response_format = as_dict(self.doc.get("response_format"))
+        form = response_format.get("type")
+        if form == "json_schema" and self.profile.json_output == "object":
             raise Refusal("This response_format type is unavailable now")
         if self.is_openai and form == "json_schema":
-            self.check_output_schema(as_dict(as_dict(doc.get("response_format")).get("json_schema")), "response_format")
+            self.check_output_schema(as_dict(response_format.get("json_schema")), "response_format")
         if self.is_openai and form == "json_object":
             self.check_json_word(("messages",), "response_format")
 
