@@ -44,13 +44,17 @@ def _find_names(prompt: str, known_words: set[str]) -> list[str]:
     names: list[str] = []
     leading: list[str] = []
     for match in _NAME.finditer(prompt):
-        words, before = match[0].split(), prompt[: match.start()]
-        starts = not before.rstrip(" \t\"'") or before.rstrip()[-1] in ".?!:\n"
+        words, starts = match[0].split(), _starts_sentence(prompt[: match.start()])
         while words and starts and split_words(words[0]) <= known_words:
             words, starts = words[1:], False
         if words and not split_words(" ".join(words)) <= known_words:
             (leading if starts else names).append(" ".join(words))
     return names or leading
+
+
+def _starts_sentence(before: str) -> bool:
+    """Whether what follows this text begins a sentence."""
+    return not before.rstrip(" \t\"'") or before.rstrip()[-1] in ".?!:\n"
 
 
 class ArgumentFiller:

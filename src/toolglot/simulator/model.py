@@ -250,6 +250,7 @@ def _load_found_tools(blocks: list[Block], request: Request) -> list[Block]:
 
 
 def _is_hosted_search(tool: ToolDefinition) -> bool:
+    """Whether the provider runs the tool, and it finds others."""
     return tool.finds_tools and tool.kind == "hosted"
 
 

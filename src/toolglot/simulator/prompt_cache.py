@@ -153,6 +153,7 @@ def _list_prefixes(parts: list[_Part], rule: _Rule, profile: Profile) -> list[_P
 
 
 def _is_near_mark(prefix: _Prefix, marks: Mapping[int, str]) -> bool:
+    """Whether a lookup that starts at a mark finds the prefix."""
     return any(mark - _LOOKBACK <= prefix.part <= mark for mark in marks)
 
 
