@@ -4,11 +4,8 @@ Arguments are repaired and validated, rules and approvals apply, results are lim
 the names and results of the model's own harness.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from copy import copy
-from threading import Lock
 from typing import Any, TypedDict, cast
 from uuid import uuid4
 
@@ -25,6 +22,7 @@ from toolglot.messages import ToolCall
 from toolglot.providers.catalog import infer_provider, resolve_profile, split_model
 from toolglot.request import ToolDefinition
 from toolglot.tools.audit import AuditLog
+from toolglot.tools.call_queue import UNLIMITED
 from toolglot.tools.calls import AnyCall, base_call
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.execution import CallBatch
@@ -40,7 +38,6 @@ from toolglot.wire.tool_encoding import FREEFORM_SCHEMA
 __all__ = ["ExportOptions", "ExportedTools", "read_answer"]
 
 _DEFAULT_CONFIG = ToolConfig()
-_ORDER_LOCK = Lock()  # shared: it is held only for microseconds
 
 
 class ExportOptions(TypedDict, total=False):
@@ -83,7 +80,6 @@ class ExportedTools:
             profile = resolve_profile(provider, name)
         self._view = ModelView(profile, registry, facade=facade, config=config, defer=False)
         self._asked: dict[str, ApprovalRequest] = {}  # requests that were shown, by call id
-        self._last_ordered: list[Future[None]] = []  # the last one, if any; shared with copies that have other data
         self._shared: dict[str, Any] = {"approve": approve, "hooks": tuple(as_items(hooks)), "audit": audit}
         self._shared |= {"metrics": ToolMetrics(), "store": ResultStore(), "find_base_tools": find_base_tools}
         self._framework_asks, self._facade = framework_asks, facade
@@ -100,7 +96,6 @@ class ExportedTools:
         other, executor = copy(self), self._executor
         data = executor.data if data is None else data
         other._executor = self._create_executor(executor.registry, executor.config, executor.model, data)
-        other._last_ordered = []
         return other
 
     def with_data(self, data: Any) -> "ExportedTools":
@@ -176,8 +171,8 @@ class ExportedTools:
             if shown is not None or isinstance(answer, Deny):
                 rulings[0] = Ruling(shown.fingerprint if shown is not None else "", answer)
         tool = executor.find_tool(call)
-        done = await self._wait_for_turn() if tool is not None and tool.ordered else None
-        try:
+        is_ordered = tool is not None and tool.ordered
+        async with executor.queue.turn(UNLIMITED, is_ordered=is_ordered):  # frameworks run calls in several loops or threads
             executor.policy.begin_turn()
             while True:
                 batch = CallBatch(executor, on_done=outcomes.__setitem__)
@@ -187,9 +182,6 @@ class ExportedTools:
                 if (question := outcomes[0].suspended) is None:
                     return outcomes[0]
                 rulings[0] = Ruling(question.fingerprint, Deny("nobody can be asked while the tool runs"))
-        finally:
-            if done is not None:
-                done.set_result(None)
 
     async def run_or_refuse(self, call: AnyCall) -> ToolOutcome:
         """Run a call in a framework that cannot ask; only `approve` can."""
@@ -200,20 +192,6 @@ class ExportedTools:
         if request is not None:
             self._asked[request.id] = request
         return request
-
-    async def _wait_for_turn(self) -> Future[None]:
-        """Wait for earlier ordered calls: frameworks run calls in parallel, in several event loops or threads."""
-        done, last = Future[None](), self._last_ordered
-        with _ORDER_LOCK:
-            last.append(done)
-            previous = last.pop(0) if len(last) > 1 else None
-        if previous is not None:
-            try:
-                await asyncio.shield(asyncio.wrap_future(previous))
-            except asyncio.CancelledError:  # later calls still wait for earlier ones
-                previous.add_done_callback(lambda _: done.set_result(None))
-                raise
-        return done
 
 
 def read_answer(answer: Any) -> Allow | Deny:

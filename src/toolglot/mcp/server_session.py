@@ -31,8 +31,6 @@ class ToolSession:
         self.executor, self._resources = executor, resources
         self.version: int | None = None
         """The version of the registry whose rules and names the executor has."""
-        # Each call is its own batch, so a batch cannot limit them.
-        self._slots = asyncio.Semaphore(executor.config.max_parallel)
         self._waiting: dict[str, bool] = {}  # ids of calls that wait for an answer -> whether they have started
 
     async def run(self, call: AnyCall, ruling: Ruling | None, report: Callable[[str], None]) -> ToolOutcome | ApprovalRequest:
@@ -45,7 +43,8 @@ class ToolSession:
 
         batch = CallBatch(self.executor, emit=emit, on_done=outcomes.__setitem__)
         rulings = {} if ruling is None else {0: ruling}
-        async with self._slots:
+        # Each call is its own batch, so a batch cannot limit them.
+        async with self.executor.queue.turn(self.executor.config.max_parallel):
             await run_turn(
                 self.executor,
                 [(0, call)],

@@ -25,12 +25,13 @@ from toolglot.losses import Repair
 from toolglot.messages import Message, ToolCall, ToolResult
 from toolglot.schema.arguments import deep_copy
 from toolglot.tools.audit import AuditLog, DecidedBy
+from toolglot.tools.call_queue import CallQueue
 from toolglot.tools.calls import AnyCall, InterpretedCall, base_call
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.context import CallSuspended, InnerTools
 from toolglot.tools.execution import CallBatch, Emit, PreparedCall, add_reminder, error_outcome
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
-from toolglot.tools.inner_calls import InnerCallQueue, InnerCalls, ask_approver
+from toolglot.tools.inner_calls import InnerCalls, ask_approver
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.options import Describe
 from toolglot.tools.policy import REPEATED_CALL, ToolPolicy, Verdict
@@ -103,7 +104,10 @@ class ToolExecutor:
         """What interrupted calls had done, by id, as far as their tools report it."""
         self.telemetry: RunTelemetry | None = None
         """The telemetry of the current run."""
-        self.inner_queue: InnerCallQueue | None = None
+        self.queue = CallQueue()
+        """The calls that come from code, a client or another framework, besides the turns of a model."""
+        self.questions = CallQueue()
+        """The questions of calls that code makes: one is asked at a time."""
         self.make_inner_tools: Callable[[CallBatch, str, Ruling | None, CallSuspended | None], InnerTools]
         """Returns the tools that the code of a call may call. Arguments: the batch and the id of the call, a decision on a call
         of its code, and the exception that the call raised to wait for it."""

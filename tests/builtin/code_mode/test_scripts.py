@@ -24,7 +24,6 @@ from toolglot.messages import Media, Text, ToolCall, ToolResult
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.hooks import Hooks, Veto
-from toolglot.tools.inner_calls import InnerCallQueue
 from toolglot.tools.tool import tool
 
 
@@ -281,25 +280,6 @@ async def test_ordered_calls_of_a_script_keep_their_place() -> None:
         '["a","b","c"]',
     ]
     assert log == ["+a", "-a", "+b", "-b", "+c", "-c"]
-
-
-async def test_inner_calls_run_in_their_order_at_linear_cost() -> None:
-    queue, log = InnerCallQueue(), list[str]()
-
-    async def enter(name: str) -> None:
-        await queue.enter(2, is_ordered=name.isupper())
-        log.append(name)
-        await asyncio.sleep(0)
-        log.append(f"-{name}")
-        queue.leave()
-
-    tasks = [asyncio.create_task(enter(name)) for name in "abcXdYe"]
-    await asyncio.sleep(0)
-    tasks[4].cancel()  # d waits
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert "".join(log) == "ab-a-bc-cX-XY-Ye-e"
-    await asyncio.gather(*(enter("n") for _ in range(5000)))  # not done after minutes, when each wakes all others
-    assert log.count("-n") == 5000
 
 
 def test_the_seconds_of_a_script_are_those_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:

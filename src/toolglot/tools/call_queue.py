@@ -1,0 +1,122 @@
+"""Whose turn it is: calls that come from several places, such as the code of a script, an MCP client or another framework.
+
+First come, first served. An ordered call runs alone: it waits for those before it, and those after it wait for it. The calls
+may wait in several event loops and threads.
+"""
+
+import asyncio
+from collections import deque
+from threading import RLock
+from types import TracebackType
+from typing import Literal
+
+__all__ = ["UNLIMITED", "CallQueue", "Turn"]
+
+UNLIMITED = 2**31
+"""`max_parallel` where somebody else limits the calls."""
+
+
+class Turn:
+    """The turn of one call: `async with queue.turn(8): …`."""
+
+    __slots__ = ("_loop", "_queue", "_wake", "is_ordered", "state")
+
+    def __init__(self, queue: "CallQueue", *, is_ordered: bool) -> None:
+        self._queue, self.is_ordered = queue, is_ordered
+        self.state: Literal["new", "waiting", "running", "over"] = "new"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Future[None] | None = None  # only for a call that has to wait
+
+    async def __aenter__(self) -> "Turn":
+        if self._queue.enter(self):
+            return self
+        self._loop = asyncio.get_running_loop()
+        self._wake = self._loop.create_future()
+        try:
+            if not self._queue.is_admitted(self):  # it may have been since it was told to wait
+                await self._wake
+        except BaseException:
+            self._queue.leave(self)
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._queue.leave(self)
+
+    def end(self) -> None:
+        """End the turn early. A turn ends once."""
+        self._queue.leave(self)
+
+    def notify(self) -> None:
+        """Wake the call up, from any thread. Raises RuntimeError if its event loop is closed."""
+        if self._loop is None:  # it has not begun to wait
+            return
+        if self._loop is _running_loop():
+            self._resolve()
+        else:
+            self._loop.call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+class CallQueue:
+    """The calls of one conversation that run, and those that wait for their turn."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()  # the garbage collector may end a turn while this thread holds it
+        self._waiting: deque[Turn] = deque()
+        self._running = 0
+        self._max_parallel = 1
+        self._is_ordered_running = False
+
+    def turn(self, max_parallel: int, *, is_ordered: bool = False) -> Turn:
+        """Return the turn of a call. `max_parallel`: how many calls may run at the same time from now on."""
+        self._max_parallel = max_parallel
+        return Turn(self, is_ordered=is_ordered)
+
+    def enter(self, turn: Turn) -> bool:
+        """Queue up; return whether the call may run at once."""
+        with self._lock:
+            turn.state = "waiting"
+            self._waiting.append(turn)
+            self._admit()
+            return self.is_admitted(turn)
+
+    def is_admitted(self, turn: Turn) -> bool:
+        with self._lock:
+            return turn.state == "running"
+
+    def leave(self, turn: Turn) -> None:
+        """End a turn, whether the call runs or still waits."""
+        with self._lock:
+            if turn.state == "running":
+                self._running -= 1
+                self._is_ordered_running = False  # such a call runs alone
+            turn.state = "over"
+            self._admit()
+
+    def _admit(self) -> None:
+        """Start the calls whose turn it is."""
+        while self._waiting and not self._is_ordered_running and self._running < self._max_parallel:
+            turn = self._waiting.popleft()
+            if turn.state == "over":  # it was cancelled
+                continue
+            if turn.is_ordered and self._running:
+                self._waiting.appendleft(turn)
+                return
+            turn.state = "running"
+            self._running += 1
+            self._is_ordered_running = turn.is_ordered
+            try:
+                turn.notify()
+            except RuntimeError:  # its event loop has ended: nobody waits any more
+                self.leave(turn)
