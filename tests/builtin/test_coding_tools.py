@@ -207,3 +207,15 @@ def test_which_tools_ask(
     names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}
     tools = [tool for tool in loaded.tools if tool.name in names]
     assert {tool.name for tool in tools if policy.judge(tool, {}).action == "ask"} == asking
+
+
+def test_each_tool_says_what_it_does_and_what_rules_are_about(tmp_path: Path) -> None:
+    """Facts that editors and rules need are declared with the tool, so that a new tool is one file."""
+    for tool in builtins(tmp_path, ask=answers, state_dir=tmp_path / "state").all_tools:
+        assert tool.action is not None, tool.name
+        assert tool.verb is not None, tool.name
+        takes_subjects = {"path", "command", "target", "include", "queries"} & {
+            *(tool.definition.parameters or {})["properties"]
+        }
+        if takes_subjects and tool.name != "memory":  # whose paths are those of its own notes
+            assert tool.scope is not None, tool.name

@@ -26,9 +26,9 @@ from toolglot.errors import ToolError
 from toolglot.jsontext import dumps_text
 from toolglot.loop.format_call import format_arguments
 from toolglot.messages import ToolCall, ToolResult
-from toolglot.request import BUILTIN_TAG
 from toolglot.sanitize import escape_deceptive, escape_line, shorten
 from toolglot.tools.config import ANY_EFFECT
+from toolglot.tools.policy import RUN_CODE
 from toolglot.tools.rules import find_subjects
 from toolglot.tools.tool import Tool
 
@@ -38,28 +38,8 @@ Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "
 Status = Literal["pending", "in_progress", "completed", "failed"]
 Content = ContentToolCallContent | FileEditToolCallContent
 _MAX_TITLE = 200
-# Base tool -> its kind, and the verb before its target; a command needs none.
-_BASE_TOOLS: dict[str, tuple[Kind, str]] = {
-    **dict.fromkeys(("read", "read_many", "view_image"), ("read", "Read")),
-    **dict.fromkeys(("edit", "multi_edit", "insert", "patch", "notebook_edit", "ast_rewrite"), ("edit", "Edit")),
-    "write": ("edit", "Write"),
-    "list_dir": ("read", "List"),
-    "grep": ("search", "Search"),
-    "ast_search": ("search", "Search"),
-    "glob": ("search", "Find files"),
-    "shell": ("execute", ""),
-    "shell_output": ("execute", "Output of"),
-    "shell_kill": ("execute", "Stop"),
-    "run_code": ("execute", "Run"),
-    "web_open": ("fetch", "Open"),
-    "web_find": ("fetch", "Search in"),
-    "web_search": ("fetch", "Search the web:"),
-    "web": ("fetch", "Web"),
-    "todo": ("think", "Plan"),
-    "memory": ("think", "Memory"),
-    "ask_user": ("other", "Ask"),
-}
-# For other tools, by effect; a tool that declares none may do anything.
+_CODE: tuple[Kind, str] = ("execute", "Run")  # of the tool that runs code, which is the loop's own and in no registry
+# Where a tool does not say what it does; one that declares no effects may do anything.
 _KINDS: tuple[tuple[frozenset[Effect], Kind], ...] = (
     (ANY_EFFECT, "other"),
     (frozenset({"execute"}), "execute"),
@@ -159,12 +139,7 @@ def describe_call(call: ToolCall, tool: Tool | None, root: str, native: ToolCall
     arguments: dict[str, Any] = call.arguments or {}
     with suppress(ToolError):
         arguments = tool.bind(call).arguments if tool is not None else arguments
-    kind: Kind = "other"
-    verb = native.name
-    if call.name in _BASE_TOOLS and (tool is None or BUILTIN_TAG in tool.tags):  # the loop's own tools are in no registry
-        kind, verb = _BASE_TOOLS[call.name]
-    elif tool is not None:
-        kind = next(kind for effects, kind in _KINDS if tool.effects >= effects)
+    kind, verb = _find_kind(call, tool, native.name)
     target = ""
     if tool is not None and tool.target is not None:
         with suppress(Exception):  # the arguments are unvalidated
@@ -190,6 +165,14 @@ def _describe_argument(name: str, value: Any) -> str:
     text = value if isinstance(value, str) else dumps_text(value)
     name = escape_line(name)
     return f"{name}: {text}" if "\n" not in text else f"{name}:\n" + "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def _find_kind(call: ToolCall, tool: Tool | None, name: str) -> tuple[Kind, str]:
+    """Return the kind of a call, and the verb before its target."""
+    if tool is None:
+        return _CODE if call.name == RUN_CODE else ("other", name)
+    kind: Kind = tool.action or next(kind for effects, kind in _KINDS if tool.effects >= effects)
+    return kind, name if tool.verb is None else tool.verb
 
 
 def describe_question(request: ApprovalRequest) -> CallView:

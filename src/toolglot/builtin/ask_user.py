@@ -42,6 +42,8 @@ def create_tools(state: ToolState) -> list[Tool]:
     @tool(
         name="ask_user",
         effects="read",
+        action="other",
+        verb="Ask",
         approval=False,
         timeout=TIMEOUT_SECONDS,
         examples=[_EXAMPLE],

@@ -104,7 +104,17 @@ def create_tools(state: ToolState) -> list[Tool]:
     def is_quiet(arguments: dict[str, Any]) -> bool:
         return not state.shared_memory or arguments.get("command") == "view"
 
-    return [Tool(memory, effects=("read", "write"), quiet=is_quiet, examples=examples, target=target)]
+    return [
+        Tool(
+            memory,
+            effects=("read", "write"),
+            action="think",
+            verb="Memory",
+            quiet=is_quiet,
+            target=target,
+            examples=examples,
+        )
+    ]
 
 
 @contextmanager

@@ -24,7 +24,14 @@ def create_tools(state: ToolState) -> list[Tool]:
     """Return the tool `load_skill`, which is of no use without skills."""
     skills = {skill.name: skill for skill in state.skills if skill.is_listed}
 
-    @tool(name="load_skill", effects="read", examples=[{"name": "release-notes"}], target=lambda arguments: arguments["name"])
+    @tool(
+        name="load_skill",
+        effects="read",
+        action="read",
+        verb="Load skill",
+        examples=[{"name": "release-notes"}],
+        target=lambda arguments: arguments["name"],
+    )
     def load_skill(name: str, arguments: str = "") -> ToolOutput:
         """Load the instructions of a skill. Do this before you begin a task that matches its description, and follow them.
 

@@ -71,7 +71,15 @@ def clear_todos(state: ToolState) -> None:
 def create_tools(state: ToolState) -> list[Tool]:
     """Return the tool `todo`."""
 
-    @tool(name="todo", effects="read", inline=True, examples=[_EXAMPLE, {}], target=lambda arguments: "the task list")
+    @tool(
+        name="todo",
+        effects="read",
+        action="think",
+        verb="Plan",
+        inline=True,
+        examples=[_EXAMPLE, {}],
+        target=lambda arguments: "the task list",
+    )
     def todo(items: list[TodoItem] | None = None, explanation: str = "") -> ToolOutput:
         """Write or read the task list of this conversation, which the user sees. Use it for work of several steps.
 

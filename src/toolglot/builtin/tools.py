@@ -22,7 +22,6 @@ from toolglot.builtin.edit.patch_tool import patch_tools
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.read_many import read_many_tools
 from toolglot.builtin.files.workspace import Root, Workspace
-from toolglot.builtin.scopes import builtin_scopes
 from toolglot.builtin.search.glob import glob_tools
 from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
@@ -119,13 +118,9 @@ class Builtins:
             *notebook_tools(state),
             *_discover_tools(state),
         ]
-        scopes = builtin_scopes(state, self._web.pages)
         # Calls that change files or run commands run in order within a turn: a test runs after the edit that precedes it.
         self.all_tools = [
-            tool.replace(
-                tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"}), scope=scopes.get(tool.name)
-            )
-            for tool in tools
+            tool.replace(tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"})) for tool in tools
         ]
         self.notices = [workspace.closed_paths.notice] if workspace.closed_paths.home is not None else list[str]()
         self.notices += filter(None, [describe_weakness(workspace.roots, options.shell.level)])

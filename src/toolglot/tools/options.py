@@ -8,8 +8,9 @@ from toolglot.request import ToolExample
 from toolglot.tools.config import Rate
 from toolglot.tools.rules import Subject
 
-__all__ = ["Describe", "SchemaToolOptions", "Scope", "ToolOptions"]
+__all__ = ["Action", "Describe", "SchemaToolOptions", "Scope", "ToolOptions"]
 
+Action = Literal["read", "edit", "search", "execute", "fetch", "think", "other"]
 Describe = Callable[[dict[str, Any]], str]
 Scope = Callable[[dict[str, Any]], Iterable[Subject]]
 
@@ -53,6 +54,10 @@ class SchemaToolOptions(TypedDict, total=False):
     always_ask: Describe | None
     """Returns why a call with these arguments needs its own approval, whatever rules and earlier "always" answers say ("it
     runs outside the sandbox"); "" if it does not."""
+    action: Action | None
+    """What a call does, for a person who is watching; by default, what follows from its effects."""
+    verb: str | None
+    """What stands before the target of a call, for the same person: "Edit", "Search the web:". By default, the tool's name."""
     scope: Scope | None
     """Returns the subjects of a call with these arguments, for rules such as `shell(git status *)`; without it, rules with a
     pattern never allow a call."""

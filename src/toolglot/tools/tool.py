@@ -49,7 +49,7 @@ from toolglot.schema.output import OutputType
 from toolglot.schema.signatures import evaluate_annotations, function_doc, function_name, list_parameters
 from toolglot.tools.config import ANY_EFFECT, Rate
 from toolglot.tools.context import Context
-from toolglot.tools.options import Describe, SchemaToolOptions, Scope, ToolOptions
+from toolglot.tools.options import Action, Describe, SchemaToolOptions, Scope, ToolOptions
 from toolglot.tools.results import collect_async_generator, collect_generator
 from toolglot.type_parameters import Parameters, Returned
 from toolglot.value_checks import as_items
@@ -103,6 +103,8 @@ class Tool(Generic[Parameters, Returned]):
     approval: bool | None = None
     quiet: bool | Callable[[dict[str, Any]], bool] = False
     always_ask: Describe | None = None
+    action: Action | None = None
+    verb: str | None = None
     scope: Scope | None = None
     target: Describe | None = None
     preview: Describe | None = None

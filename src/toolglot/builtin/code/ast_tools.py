@@ -16,6 +16,7 @@ from toolglot.builtin.code.ast_query import DOLLAR_LANGUAGES, MAX_PATTERN_LENGTH
 from toolglot.builtin.code.ast_worker import METAVARIABLE, Span
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.workspace import Change
+from toolglot.builtin.scopes import change_scope, search_scope
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.textutil import pluralize, unified_diff
@@ -87,6 +88,9 @@ def ast_search_tools(state: ToolState) -> list[Tool]:
         name="ast_search",
         effects="read",
         idempotent=True,
+        action="search",
+        verb="Search",
+        scope=search_scope(state),
         target=path_target(state),
         examples=[{"pattern": "requests.get($URL, $$$ARGS)", "language": "python", "path": "src"}],
     )
@@ -212,6 +216,9 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
     @tool(
         name="ast_rewrite",
         effects=("read", "write"),
+        action="edit",
+        verb="Edit",
+        scope=change_scope(state),
         target=path_target(state),
         preview=make_preview(describe),
         examples=[{"pattern": "assertEquals($A, $B)", "replacement": "assertEqual($A, $B)", "path": "tests"}],

@@ -47,6 +47,8 @@ class ScriptHost:
             name=RUN_CODE,
             tags=[BUILTIN_TAG],
             effects="read",  # what its calls do is decided about each of them
+            action="execute",
+            verb="Run",
             approval=False,
             always_ask=explain_risk,
             polls=True,

@@ -24,6 +24,7 @@ from toolglot.builtin.files.text_files import (
     load_file,
     save_change,
 )
+from toolglot.builtin.scopes import change_scope
 from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
@@ -231,6 +232,15 @@ def edit_tools(state: ToolState) -> list[Tool]:
         (tools.insert, tools.plan_insertion, {"path": "src/main.py", "after_line": 0, "text": "import os\n"}),
     ]
     return [
-        Tool(function, effects="write", target=path_target(state), preview=diff_preview(state, plan), examples=[example])
+        Tool(
+            function,
+            effects="write",
+            action="edit",
+            verb="Edit",
+            scope=change_scope(state),
+            target=path_target(state),
+            preview=diff_preview(state, plan),
+            examples=[example],
+        )
         for function, plan, example in declarations
     ]

@@ -16,6 +16,7 @@ from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import path_target
 from toolglot.builtin.files.text import check_text, convert_newlines
 from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, diff_preview, load_document, save_change
+from toolglot.builtin.scopes import change_scope
 from toolglot.builtin.tool_state import ReadRule, ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
@@ -243,6 +244,9 @@ def notebook_tools(state: ToolState) -> list[Tool]:
     @tool(
         name="notebook_edit",
         effects="write",
+        action="edit",
+        verb="Edit",
+        scope=change_scope(state),
         target=path_target(state),
         preview=diff_preview(state, plan_edit),
         examples=[{"path": "analysis.ipynb", "cell_id": "2", "source": "print(1)"}],

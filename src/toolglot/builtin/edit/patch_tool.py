@@ -33,6 +33,7 @@ from toolglot.builtin.files.descriptors import ACCESS_LIST, check_regular_file, 
 from toolglot.builtin.files.text import check_text, decode_document
 from toolglot.builtin.files.text_files import suggest_paths
 from toolglot.builtin.files.workspace import Change, Workspace, WorkspaceEntry
+from toolglot.builtin.scopes import path_subject
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
@@ -65,8 +66,18 @@ _EXAMPLE = """*** Begin Patch
 def patch_tools(state: ToolState) -> list[Tool]:
     """Return the tool `patch`."""
     tools = _PatchTool(state)
-    examples = [{"text": _EXAMPLE}]
-    return [Tool(tools.patch, effects=("read", "write"), examples=examples, target=tools.target, preview=tools.preview)]
+    return [
+        Tool(
+            tools.patch,
+            effects=("read", "write"),
+            action="edit",
+            verb="Edit",
+            scope=lambda arguments: [path_subject(state, path, "write") for path in list_patched_paths(arguments)],
+            target=tools.target,
+            preview=tools.preview,
+            examples=[{"text": _EXAMPLE}],
+        )
+    ]
 
 
 class _PatchTool:

@@ -30,6 +30,7 @@ from toolglot.builtin.files.text_files import (
     save_change,
 )
 from toolglot.builtin.files.workspace import WorkspaceEntry
+from toolglot.builtin.scopes import change_scope, path_scope
 from toolglot.builtin.search.list_dir import list_directory
 from toolglot.builtin.search.search_scope import open_root_of
 from toolglot.builtin.search.walk import is_ignored
@@ -376,12 +377,22 @@ class _FileTools:
 def file_tools(state: ToolState) -> list[Tool]:
     """Return `read`, `write` and `view_image`."""
     tools, target = _FileTools(state), path_target(state)
-    reading: dict[str, Any] = {"effects": "read", "idempotent": True, "target": target}
+    reading: dict[str, Any] = {
+        "effects": "read",
+        "idempotent": True,
+        "action": "read",
+        "verb": "Read",
+        "scope": path_scope(state, "read"),
+        "target": target,
+    }
     return [
         Tool(tools.read, **reading, max_result=MAX_RESULT, examples=[{"path": "src/main.py", "start_line": 1}]),
         Tool(
             tools.write,
             effects="write",
+            action="edit",
+            verb="Write",
+            scope=change_scope(state),
             target=target,
             preview=diff_preview(state, tools.plan_write),
             examples=[{"path": "notes.txt", "content": "first line\n"}],

@@ -6,6 +6,7 @@ from typing import Any
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.descriptors import read_all
 from toolglot.builtin.files.roots import decode_escaped_bytes
+from toolglot.builtin.scopes import include_scope
 from toolglot.builtin.search.glob import GlobSearch, split_absolute_glob
 from toolglot.builtin.search.list_dir import MAX_PATTERNS, build_excludes
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
@@ -39,6 +40,9 @@ def read_many_tools(state: ToolState) -> list[Tool]:
         name="read_many",
         effects="read",
         idempotent=True,
+        action="read",
+        verb="Read",
+        scope=include_scope(state),
         target=lambda arguments: ", ".join(map(str, arguments.get("include") or ())),
         examples=[{"include": ["README.md", "docs/*.md"]}, {"include": ["src/**/*.py"], "exclude": ["*_test.py"]}],
     )

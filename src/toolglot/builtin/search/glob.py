@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from toolglot.builtin.arguments import check_minimum, path_target
+from toolglot.builtin.scopes import path_scope
 from toolglot.builtin.search.globs import (
     BatchTest,
     build_name_tests,
@@ -183,6 +184,9 @@ def glob_tools(state: ToolState) -> list[Tool]:
         name="glob",
         effects="read",
         idempotent=True,
+        action="search",
+        verb="Find files",
+        scope=path_scope(state),
         target=path_target(state),
         examples=[{"pattern": "src/**/*.{ts,tsx}"}, {"pattern": "*.md", "path": "docs"}],
     )

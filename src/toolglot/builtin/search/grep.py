@@ -15,6 +15,7 @@ from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.text import check_text
 from toolglot.builtin.files.text_files import missing_file_error
+from toolglot.builtin.scopes import search_scope
 from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.grep_query import (
     FALLBACK_NOTE,
@@ -120,6 +121,9 @@ def grep_tools(state: ToolState, *, use_ripgrep: bool = True) -> list[Tool]:
         name="grep",
         effects="read",
         idempotent=True,
+        action="search",
+        verb="Search",
+        scope=search_scope(state),
         target=path_target(state),
         examples=[
             {"pattern": "def \\w+_tools", "include_glob": "*.py"},

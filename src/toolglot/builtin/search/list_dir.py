@@ -8,6 +8,7 @@ import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
+from toolglot.builtin.scopes import path_scope
 from toolglot.builtin.search.globs import GlobFilter, invalid_glob_error
 from toolglot.builtin.search.search_scope import open_search_root, start_deadline
 from toolglot.builtin.search.walk import VCS_DIRECTORIES, Directory, Walk
@@ -89,6 +90,9 @@ def list_dir_tools(state: ToolState) -> list[Tool]:
         name="list_dir",
         effects="read",
         idempotent=True,
+        action="read",
+        verb="List",
+        scope=path_scope(state),
         target=path_target(state),
         examples=[{"path": "src", "depth": 2, "ignore": ["*.pyc"]}],
     )

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from msgspec.structs import replace
 
 from toolglot.base_errors import invalid_argument
+from toolglot.builtin.scopes import command_subjects
 from toolglot.builtin.shell.arguments import (
     DEFAULT_OUTPUT,
     MAX_OUTPUT,
@@ -80,6 +81,9 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
     return [
         tool(
             effects=("read", "write", "execute", *network),
+            action="execute",
+            verb="",  # a command needs none
+            scope=command_subjects,
             timeout=timeout,
             max_result=max_result,
             always_ask=methods.why_shell_asks,
@@ -90,6 +94,8 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
         tool(
             polls=True,  # the same call again and again is not a loop: it waits for output
             effects=("read", "execute"),
+            action="execute",
+            verb="Output of",
             quiet=lambda arguments: not arguments.get("input"),  # what is typed into a command is like a command
             timeout=timeout,
             max_result=max_result,
@@ -100,12 +106,22 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
         )(methods.shell_output),
         tool(
             effects="execute",
+            action="execute",
+            verb="Stop",
             quiet=True,
             idempotent=True,
             target=lambda arguments: f"command {arguments.get('handle', '')}",
             examples=[{"input": {"handle": "1"}}],
         )(methods.shell_kill),
-        tool(polls=True, effects="read", inline=True, idempotent=True, examples=[{"input": {}}])(methods.shell_list),
+        tool(
+            polls=True,
+            effects="read",
+            action="execute",
+            verb="List commands",
+            inline=True,
+            idempotent=True,
+            examples=[{"input": {}}],
+        )(methods.shell_list),
     ]
 
 

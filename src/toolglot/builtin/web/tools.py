@@ -6,7 +6,7 @@ seen has a ref, which can be used instead of the URL.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
@@ -31,8 +31,9 @@ from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
+from toolglot.tools.rules import Subject
 from toolglot.tools.tool import Tool
-from toolglot.web_address import MAX_URL
+from toolglot.web_address import MAX_URL, parse_site
 
 __all__ = ["web_tools"]
 
@@ -156,11 +157,13 @@ def web_tools(client: WebClient) -> list[Tool]:
     """Return the web tools."""
     tools = _WebTools(client)
     max_result = client.config.max_chars + 4000
-    common: dict[str, Any] = {"effects": "network", "idempotent": True, "tags": {"web"}}
+    common: dict[str, Any] = {"effects": "network", "idempotent": True, "tags": {"web"}, "action": "fetch"}
     return [
         Tool(
             tools.web_search,
             **common,
+            verb="Search the web:",
+            scope=lambda arguments: [Subject("text", str(query)) for query in arguments.get("queries") or ()],
             timeout=60,
             target=lambda arguments: "; ".join(map(str, arguments.get("queries", ()))),
             examples=[{"queries": ["python 3.13 release date"], "allowed_domains": ["python.org"]}],
@@ -168,6 +171,8 @@ def web_tools(client: WebClient) -> list[Tool]:
         Tool(
             tools.web_open,
             **common,
+            verb="Open",
+            scope=tools.list_page_subjects,
             timeout=MAX_TIMEOUT + 30,
             target=tools.describe_target,
             max_result=max_result,
@@ -176,6 +181,8 @@ def web_tools(client: WebClient) -> list[Tool]:
         Tool(
             tools.web_find,
             **common,
+            verb="Search in",
+            scope=tools.list_page_subjects,
             quiet=tools.is_kept,
             timeout=MAX_TIMEOUT + 30,
             target=tools.describe_target,
@@ -184,6 +191,8 @@ def web_tools(client: WebClient) -> list[Tool]:
         Tool(
             tools.web,
             **common,
+            verb="Web",
+            scope=tools.list_step_subjects,
             timeout=2 * MAX_TIMEOUT + 60,
             target=tools.describe_steps,
             max_result=MAX_STEPS * max_result,
@@ -197,6 +206,27 @@ class _WebTools:
 
     def __init__(self, client: WebClient) -> None:
         self._client, self._config, self._pages = client, client.config, client.pages
+
+    # ---- what rules are about
+
+    def list_page_subjects(self, arguments: dict[str, Any]) -> Iterator[Subject]:
+        """Yield the addresses that a call opens. Raises ToolError for what is not the address of a page."""
+        target = arguments.get("target")
+        for item in cast(list[Any], target) if isinstance(target, list) else [target]:
+            url = self._pages.resolve_target(str(item))
+            parse_site(url)
+            yield Subject("address", url, tool="web_open")
+        if arguments.get("link") is not None:
+            yield Subject("other", f"link {arguments['link']} of the page", tool="web_open")
+
+    def list_step_subjects(self, arguments: dict[str, Any]) -> Iterator[Subject]:
+        """Yield the subjects of all steps of a call."""
+        for step in arguments.get("search_query") or ():
+            yield Subject("text", str(step.get("q")), tool="web_search")
+        for step in (*(arguments.get("open") or ()), *(arguments.get("find") or ())):
+            yield from self.list_page_subjects({"target": step.get("ref_id"), "link": step.get("link")})
+
+    # ---- the tools
 
     async def web_search(
         self,
