@@ -148,29 +148,50 @@ class ApprovalNeeded(_Event, frozen=True, gc=False):
     requests: tuple[ApprovalRequest, ...]
 
 
-class Retrying(_Event, frozen=True, gc=False):
+class Notice(_Event, frozen=True, gc=False):
+    """Something that a person who is watching should know, besides the answer."""
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        raise NotImplementedError
+
+
+class Retrying(Notice, frozen=True, gc=False):
     """The request is retried after a delay. No events of the failed attempt were emitted."""
 
     reason: str
     seconds: float
     attempt: int
 
+    @property
+    def text(self) -> str:
+        return f"retrying in {self.seconds:.1f} s: {self.reason}"
 
-class RequestDelayed(_Event, frozen=True, gc=False):
+
+class RequestDelayed(Notice, frozen=True, gc=False):
     """The request is delayed by a rate limit configured for the model (`ToolConfig.request_rates`)."""
 
     reason: str
     seconds: float
 
+    @property
+    def text(self) -> str:
+        return f"waiting for {self.seconds:.1f} s: {self.reason}"
 
-class ModelSwitched(_Event, frozen=True, gc=False):
+
+class ModelSwitched(Notice, frozen=True, gc=False):
     """The conversation continues with another model."""
 
     model: str
     reason: str
 
+    @property
+    def text(self) -> str:
+        return f"continuing with {self.model}: {self.reason}"
 
-class ContextTruncated(_Event, frozen=True, gc=False):
+
+class ContextTruncated(Notice, frozen=True, gc=False):
     """The conversation has outgrown the context window: requests omit its older part, but the conversation keeps it."""
 
     message: str
@@ -182,6 +203,10 @@ class ContextTruncated(_Event, frozen=True, gc=False):
     """Estimated tokens of a request, before and after."""
     summary: str = ""
     """The summary that replaces the omitted messages."""
+
+    @property
+    def text(self) -> str:
+        return self.message
 
 
 RunStop = Literal[

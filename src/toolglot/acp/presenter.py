@@ -1,7 +1,7 @@
 """Shows a run in an editor: converts events and messages to session updates."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, assert_never
 
 from acp.schema import AgentMessageChunk, AgentThoughtChunk, TextContentBlock, UserMessageChunk
 from msgspec.structs import replace
@@ -18,14 +18,17 @@ from toolglot.acp.tool_calls import (
     text_content,
 )
 from toolglot.events import (
+    ApprovalNeeded,
     BlockReady,
-    ContextTruncated,
-    ModelSwitched,
-    RequestDelayed,
-    Retrying,
+    BlockStarted,
+    Notice,
+    ReplyDone,
+    ReplyStarted,
+    RunDone,
     RunEvent,
     TextDelta,
     ThinkingDelta,
+    ToolCallDelta,
     ToolCallReady,
     ToolCallStarted,
     ToolFinished,
@@ -73,8 +76,9 @@ class RunPresenter:
                 await self.say(event.text)
             case ThinkingDelta():
                 await self.think(event.text)
-            case BlockReady(block=Media() as media) if (content := to_content(media)) is not None:
-                await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
+            case BlockReady(block=block):
+                if isinstance(block, Media) and (content := to_content(block)) is not None:
+                    await self.send(AgentMessageChunk(session_update="agent_message_chunk", content=content))
             case ToolCallStarted() | ToolCallReady():
                 await self.announce_call(event)
             case ToolStarted():
@@ -86,15 +90,12 @@ class RunPresenter:
                 await self.send((await self.show_call(event.call)).progress("in_progress", text_content(output)))
             case ToolFinished():
                 await self.show_result(event.outcome.call, event.outcome.result)
-            case Retrying() | RequestDelayed():
-                action = "retrying in" if isinstance(event, Retrying) else "waiting for"
-                await self.note(f"{action} {event.seconds:.1f} s: {event.reason}")
-            case ModelSwitched():
-                await self.note(f"continuing with {event.model}: {event.reason}")
-            case ContextTruncated():
-                await self.note(event.message)
+            case Notice():
+                await self.note(event.text)
+            case ReplyStarted() | BlockStarted() | ToolCallDelta() | ReplyDone() | ApprovalNeeded() | RunDone():
+                pass  # what they say is shown by others, or when the prompt ends
             case _:
-                pass
+                assert_never(event)
 
     async def announce_call(self, event: ToolCallStarted | ToolCallReady) -> None:
         """Show a call that the model makes: first its name, because its arguments may take a while, then all of it."""

@@ -5,7 +5,7 @@ why a run ended early) become CUSTOM events whose names begin with `toolglot.`.
 """
 
 from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from toolglot.bridges.event_streams import (
     export_output,
     make_decision,
     make_media,
+    name_event,
     read_body,
     read_items,
     read_text,
@@ -28,14 +29,13 @@ from toolglot.bridges.messages import restore_original, store_original
 from toolglot.definitions import Schema
 from toolglot.errors import MalformedRequest
 from toolglot.events import (
+    ApprovalNeeded,
+    BlockEvent,
     BlockReady,
     BlockStarted,
-    ContextTruncated,
-    ModelSwitched,
+    Notice,
     ReplyDone,
     ReplyStarted,
-    RequestDelayed,
-    Retrying,
     RunDone,
     RunEvent,
     RunResult,
@@ -47,6 +47,7 @@ from toolglot.events import (
     ToolFinished,
     ToolOutcome,
     ToolProgress,
+    ToolStarted,
 )
 from toolglot.jsontext import dumps_text, loads
 from toolglot.losses import Loss
@@ -73,7 +74,6 @@ __all__ = ["AgUiEncoder", "encode_events", "read_request"]
 _PROTOCOL_VERSION = "1.0"
 _LATER_REASONING = "toolglot_reasoning"
 _MAX_HEADING = 300  # characters; the metadata has all of it
-_NOTICES = (Retrying, RequestDelayed, ModelSwitched, ContextTruncated)
 
 
 def encode_events(
@@ -111,11 +111,32 @@ class AgUiEncoder:
 
     def encode(self, event: RunEvent) -> list[Event]:
         """Convert a run's event to any number of protocol events."""
+        if isinstance(event, BlockEvent):
+            return self._encode_block(event)
         match event:
             case ReplyStarted():
                 self._replies += 1
                 self._message_id, self._open, self._has_text = f"{self._run_id}-{self._replies}", {}, False
                 return []
+            case ReplyDone():
+                return self._finish_reply(event)
+            case ToolFinished(outcome):
+                return self._encode_outcome(outcome)
+            case ToolProgress(call, text):
+                return [_custom("tool_progress", {"toolCallId": call.id, "text": text})]
+            case RunDone(result):
+                return self._finish_run(result)
+            case Notice():
+                return [_custom(name_event(event, "_"), msgspec.to_builtins(event))]
+            case ToolStarted() | ApprovalNeeded():  # a call is shown when it is made; what waits is in the result
+                return []
+            case _:
+                assert_never(event)
+
+    # ---- replies
+
+    def _encode_block(self, event: BlockEvent) -> list[Event]:
+        match event:
             case BlockStarted(index, block):
                 return self._open_block(index, block)
             case TextDelta(index, text):
@@ -128,18 +149,8 @@ class AgUiEncoder:
                 return self._close_block(index, block)
             case ToolCallStarted() | ToolCallDelta() | ToolCallReady():
                 return self._encode_call(event)
-            case ReplyDone():
-                return self._finish_reply(event)
-            case ToolFinished(outcome):
-                return self._encode_outcome(outcome)
-            case ToolProgress(call, text):
-                return [_custom("tool_progress", {"toolCallId": call.id, "text": text})]
-            case RunDone(result):
-                return self._finish_run(result)
             case _:
-                return [_custom(_snake(event), msgspec.to_builtins(event))] if isinstance(event, _NOTICES) else []
-
-    # ---- replies
+                assert_never(event)
 
     def _open_block(self, index: int, block: Text | Thinking) -> list[Event]:
         if isinstance(block, Thinking):
@@ -261,11 +272,6 @@ def _decision_schema(form: Schema | None) -> Schema:
         "properties": properties,
         "required": ["approved"] if form is None else ["approved", "editedArgs"],
     }
-
-
-def _snake(event: object) -> str:
-    name = type(event).__name__
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def _convert_media(media: Media) -> Event:

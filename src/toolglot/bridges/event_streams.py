@@ -16,7 +16,7 @@ from toolglot.losses import Loss
 from toolglot.messages import Media, MediaKind, Message, ToolResult
 from toolglot.sanitize import escape_deceptive, escape_line
 
-__all__ = ["STOP_MESSAGES", "FrontEndRequest", "StreamEncoder", "encode_run"]
+__all__ = ["STOP_MESSAGES", "FrontEndRequest", "StreamEncoder", "encode_run", "name_event"]
 
 log = get_logger("toolglot.bridges")
 Event = dict[str, Any]
@@ -192,3 +192,9 @@ def media_url(media: Media) -> str:
 def result_media(result: ToolResult) -> list[Media]:
     """Return the images and files in a result."""
     return [block for block in result.content if isinstance(block, Media)]
+
+
+def name_event(event: RunEvent, separator: str) -> str:
+    """Return the name of an event's type as `model_switched`."""
+    name = type(event).__name__
+    return "".join(f"{separator}{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip(separator)

@@ -5,10 +5,11 @@ data parts whose types begin with `data-toolglot-`.
 """
 
 from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import msgspec
 
+from toolglot.approvals import ApprovalRequest
 from toolglot.bridges.event_streams import (
     STOP_MESSAGES,
     Event,
@@ -19,6 +20,7 @@ from toolglot.bridges.event_streams import (
     make_decision,
     make_media,
     media_url,
+    name_event,
     read_body,
     read_items,
     read_text,
@@ -29,14 +31,12 @@ from toolglot.bridges.messages import restore_original, store_original
 from toolglot.errors import MalformedRequest
 from toolglot.events import (
     ApprovalNeeded,
+    BlockEvent,
     BlockReady,
     BlockStarted,
-    ContextTruncated,
-    ModelSwitched,
+    Notice,
     ReplyDone,
     ReplyStarted,
-    RequestDelayed,
-    Retrying,
     RunDone,
     RunEvent,
     RunResult,
@@ -48,10 +48,23 @@ from toolglot.events import (
     ToolFinished,
     ToolOutcome,
     ToolProgress,
+    ToolStarted,
 )
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
-from toolglot.messages import Block, Conversation, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, tool_results
+from toolglot.messages import (
+    Block,
+    Conversation,
+    Foreign,
+    Media,
+    Message,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    tool_results,
+)
 from toolglot.sanitize import escape_line
 
 __all__ = ["HEADERS", "VercelEncoder", "encode_events", "read_request", "rewind"]
@@ -72,12 +85,6 @@ _FINISH_REASONS = {
     "timeout": "error",
     "approval": "tool-calls",
     "interrupted": "interrupted",
-}
-_NOTICES: dict[type[object], str] = {
-    Retrying: "retrying",
-    RequestDelayed: "request-delayed",
-    ModelSwitched: "model-switched",
-    ContextTruncated: "context-truncated",
 }
 _STORED_KEY = "reply"
 
@@ -115,43 +122,53 @@ class VercelEncoder:
 
     def encode(self, event: RunEvent) -> list[Event]:
         """Convert a run's event to any number of chunks."""
+        if isinstance(event, BlockEvent):
+            return self._encode_block(event)
         match event:
             case ReplyStarted():
                 ended, self._is_in_step, self._open = self._end_step(), True, {}
                 self._replies += 1
                 return [*ended, {"type": "start-step"}]
-            case BlockStarted(index, block):
-                return self._open_block(index, block)
-            case TextDelta(index, text) | ThinkingDelta(index, text):
-                kind = "text" if isinstance(event, TextDelta) else "reasoning"
-                opened = [] if index in self._open else self._open_block(index, Text("") if kind == "text" else Thinking(""))
-                return [*opened, {"type": f"{kind}-delta", "id": self._open[index], "delta": text}]
-            case BlockReady(index, block):
-                return self._close_block(index, block)
-            case ToolCallStarted() | ToolCallDelta() | ToolCallReady():
-                return [self._encode_call(event)]
             case ReplyDone(reply):
-                stored = store_original(reply.message) if self._is_stateless else None
-                return [{"type": "data-toolglot-reply", "data": {_STORED_KEY: stored}}] if stored is not None else []
+                return self._encode_original(reply)
             case ToolProgress(call, text):
                 return [_notice("tool-progress", {"toolCallId": call.id, "text": text})]
             case ToolFinished(outcome):
                 return [_encode_outcome(outcome)]
             case ApprovalNeeded(requests):
-                return [
-                    {
-                        "type": "tool-approval-request",
-                        "approvalId": request.fingerprint,
-                        "toolCallId": request.call.caller or request.call.id,  # the client does not know calls made by code
-                        "approvalDescriptor": describe_approval(request),
-                        **({"reason": escape_line(request.reason)} if request.reason else {}),
-                    }
-                    for request in requests
-                ]
+                return [*map(_encode_question, requests)]
             case RunDone(result):
                 return self._finish_run(result)
+            case Notice():
+                return [_notice(name_event(event, "-"), msgspec.to_builtins(event))]
+            case ToolStarted():  # a call is shown when it is made
+                return []
             case _:
-                return [_notice(_NOTICES[type(event)], msgspec.to_builtins(event))] if type(event) in _NOTICES else []
+                assert_never(event)
+
+    def _encode_block(self, event: BlockEvent) -> list[Event]:
+        match event:
+            case BlockStarted(index, block):
+                return self._open_block(index, block)
+            case TextDelta(index, text):
+                return self._encode_delta(index, Text(""), {"type": "text-delta", "delta": text})
+            case ThinkingDelta(index, text):
+                return self._encode_delta(index, Thinking(""), {"type": "reasoning-delta", "delta": text})
+            case BlockReady(index, block):
+                return self._close_block(index, block)
+            case ToolCallStarted() | ToolCallDelta() | ToolCallReady():
+                return [self._encode_call(event)]
+            case _:
+                assert_never(event)
+
+    def _encode_original(self, reply: Reply) -> list[Event]:
+        """Return what a client stores for a server that keeps no conversation."""
+        stored = store_original(reply.message) if self._is_stateless else None
+        return [{"type": "data-toolglot-reply", "data": {_STORED_KEY: stored}}] if stored is not None else []
+
+    def _encode_delta(self, index: int, block: Text | Thinking, delta: Event) -> list[Event]:
+        opened = [] if index in self._open else self._open_block(index, block)
+        return [*opened, {**delta, "id": self._open[index]}]
 
     def _end_step(self) -> list[Event]:
         is_in_step, self._is_in_step = self._is_in_step, False
@@ -200,6 +217,18 @@ class VercelEncoder:
         if result.output is not None:
             chunks.append({"type": "data-toolglot-output", "data": export_output(result.output)})
         return [*chunks, *self._end_step(), {"type": "finish", "finishReason": _FINISH_REASONS.get(result.stop, "other")}]
+
+
+def _encode_question(request: ApprovalRequest) -> Event:
+    question: Event = {
+        "type": "tool-approval-request",
+        "approvalId": request.fingerprint,
+        "toolCallId": request.call.caller or request.call.id,  # the client does not know calls made by code
+        "approvalDescriptor": describe_approval(request),
+    }
+    if request.reason:
+        question["reason"] = escape_line(request.reason)
+    return question
 
 
 def _notice(name: str, data: Any) -> Event:

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, TextIO, assert_never, cast
 
 import click
 
@@ -23,14 +23,17 @@ from toolglot.cli.styled import Line
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import (
-    ContextTruncated,
-    ModelSwitched,
-    RequestDelayed,
-    Retrying,
+    ApprovalNeeded,
+    BlockEvent,
+    Notice,
+    ReplyDone,
+    ReplyStarted,
     RunDone,
     RunEvent,
+    RunResult,
     TextDelta,
     ToolFinished,
+    ToolOutcome,
     ToolProgress,
     ToolStarted,
 )
@@ -145,42 +148,46 @@ class _TextPresenter:
         self._print_note(model, "dim")
 
     def show_event(self, event: RunEvent) -> None:
+        if isinstance(event, TextDelta):
+            write_text(self._out, event.text)
+            self._at_line_start = event.text.endswith("\n")
+            return
+        if isinstance(event, BlockEvent):  # a call is shown when it runs; of anything else, only text is the answer
+            return
         match event:
-            case TextDelta():
-                write_text(self._out, event.text)
-                self._at_line_start = event.text.endswith("\n")
             case ToolStarted():
                 self._print_note(f"→ {event.call.name} {shorten(format_arguments(event.call), 100)}", "cyan")
             case ToolProgress():
                 self._print_note(f"  {event.text}", "dim")
             case ToolFinished():
-                outcome = event.outcome
-                symbol, style = ("✗", "red") if outcome.result.is_error else ("←", "dim")
-                head = f"{symbol} {outcome.call.name} {outcome.seconds:.2f} s"
-                self._print_note(f"{head}  {shorten(outcome.result.text, 100)}", style)
-            case Retrying() | RequestDelayed():
-                action = "retrying in" if isinstance(event, Retrying) else "waiting for"
-                self._print_note(f"{action} {event.seconds:.1f} s: {event.reason}", "yellow")
-            case ModelSwitched():
-                self._print_note(f"continuing with {event.model}: {event.reason}", "yellow")
-            case ContextTruncated():
-                self._print_note(event.message, "yellow")
+                self._show_outcome(event.outcome)
+            case Notice():
+                self._print_note(event.text, "yellow")
             case RunDone():
-                self._end_line()
-                result = event.result
-                notes = describe_losses(result.losses)
-                if result.stop == "approval":
-                    from toolglot.cli.chat.approvals import print_approvals
-
-                    print_approvals(result.pending)
-                    names = ", ".join(request.tool for request in result.pending)
-                    notes.append(f"{names} needs approval ({ways_to_allow(request.tool for request in result.pending)})")
-                elif result.stop != "end":
-                    notes.append(describe_stop(result.stop))
-                for note in notes:
-                    print_note(note)
+                self._show_result(event.result)
+            case ReplyStarted() | ReplyDone() | ApprovalNeeded():
+                pass  # what waits for approval is in the result
             case _:
-                pass
+                assert_never(event)
+
+    def _show_outcome(self, outcome: ToolOutcome) -> None:
+        symbol, style = ("✗", "red") if outcome.result.is_error else ("←", "dim")
+        head = f"{symbol} {outcome.call.name} {outcome.seconds:.2f} s"
+        self._print_note(f"{head}  {shorten(outcome.result.text, 100)}", style)
+
+    def _show_result(self, result: RunResult[Any]) -> None:
+        self._end_line()
+        notes = describe_losses(result.losses)
+        if result.stop == "approval":
+            from toolglot.cli.chat.approvals import print_approvals
+
+            print_approvals(result.pending)
+            names = ", ".join(request.tool for request in result.pending)
+            notes.append(f"{names} needs approval ({ways_to_allow(request.tool for request in result.pending)})")
+        elif result.stop != "end":
+            notes.append(describe_stop(result.stop))
+        for note in notes:
+            print_note(note)
 
     def show_failure(self, kind: str, message: str) -> None:
         self._end_line()

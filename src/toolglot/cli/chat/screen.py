@@ -8,7 +8,7 @@ import io
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
@@ -16,11 +16,14 @@ from toolglot.cli.chat.markdown_blocks import BlockSplitter
 from toolglot.cli.styled import CONTINUATION, Line, cell_width, chop
 from toolglot.config.settings import ChatSettings
 from toolglot.events import (
+    ApprovalNeeded,
+    BlockEvent,
     BlockReady,
+    BlockStarted,
     ContextTruncated,
-    ModelSwitched,
-    RequestDelayed,
-    Retrying,
+    Notice,
+    ReplyDone,
+    ReplyStarted,
     RunDone,
     RunEvent,
     RunResult,
@@ -146,7 +149,36 @@ class Screen:
             self._queued_events.append(event)
             return
         self._last_event_at = time.monotonic()
+        if isinstance(event, BlockEvent):
+            self._show_block_event(event)
+            return
         match event:
+            case ReplyStarted() | ReplyDone() | ApprovalNeeded():
+                self._is_waiting = True
+            case ToolStarted():
+                name = shorten(event.call.name, 60)
+                card = self._cards.setdefault(event.call.id, _CallCard(name, [], event.call))
+                card.started_at = time.monotonic()
+            case ToolProgress():
+                if card := self._cards.get(event.call.id):
+                    card.progress = event.text
+            case ToolFinished():
+                self._show_outcome(event)
+            case Notice():
+                self.note(event.text, "yellow")
+                if isinstance(event, ContextTruncated):
+                    self._truncation_notes.add(event.message)
+                    if event.summary:
+                        self.fold("summary of the older messages", event.summary)
+            case RunDone():
+                self._show_result(event.result)
+            case _:
+                assert_never(event)
+
+    def _show_block_event(self, event: BlockEvent) -> None:
+        match event:
+            case BlockStarted():
+                self._is_waiting = True
             case TextDelta():
                 self._show_text(event.text)
             case ThinkingDelta():
@@ -170,33 +202,7 @@ class Screen:
             case BlockReady():
                 self._show_block(event.block)
             case _:
-                self._show_run_event(event)
-
-    def _show_run_event(self, event: RunEvent) -> None:
-        match event:
-            case ToolStarted():
-                name = shorten(event.call.name, 60)
-                card = self._cards.setdefault(event.call.id, _CallCard(name, [], event.call))
-                card.started_at = time.monotonic()
-            case ToolProgress():
-                if card := self._cards.get(event.call.id):
-                    card.progress = event.text
-            case ToolFinished():
-                self._show_outcome(event)
-            case Retrying() | RequestDelayed():
-                action = "retrying in" if isinstance(event, Retrying) else "waiting for"
-                self.note(f"{action} {event.seconds:.1f} s: {event.reason}", "yellow")
-            case ModelSwitched():
-                self.note(f"continuing with {event.model}: {event.reason}", "yellow")
-            case ContextTruncated():
-                self._truncation_notes.add(event.message)
-                self.note(event.message, "yellow")
-                if event.summary:
-                    self.fold("summary of the older messages", event.summary)
-            case RunDone():
-                self._show_result(event.result)
-            case _:
-                self._is_waiting = True
+                assert_never(event)
 
     # ---- text and thinking
 
