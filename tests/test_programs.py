@@ -223,6 +223,7 @@ def test_links_through_the_workspace_do_not_count(tmp_path: Path, monkeypatch: p
     assert safe_search_path([Root(root)]) == os.pathsep.join(map(str, (tmp_path / "links", good)))
     assert find_program("tool", [Root(root, writable=False)]) == str(root / "bin/tool")  # nobody can write there
     assert find_program("tool", [Root(Path("/"))]) == ""
+    assert [find_program(name, [Root(root)]) for name in ("bin/tool", "./bin/tool", f"{good}/tool", "")] == [""] * 4
     assert not is_outside(str(tmp_path / "links/loop"), [Root(root)])
 
 

@@ -148,6 +148,8 @@ def find_program(name: str, roots: Iterable[ProgramRoot] = (), directories: Sequ
 def find_programs(name: str, roots: Iterable[ProgramRoot] = (), directories: Sequence[str] | None = None) -> Iterator[str]:
     """Yield the paths of a program outside the roots, best first: in these directories, or in those of PATH and the system."""
     roots = tuple(roots)
+    if os.path.dirname(name):  # `shutil.which` would look relative to the current directory
+        return
     for directory in dict.fromkeys(directories or (*_search_path(), *SYSTEM_DIRECTORIES)):
         # Relative directories are not searched: they may be anywhere.
         path = shutil.which(name, path=directory) if os.path.isabs(directory) else None

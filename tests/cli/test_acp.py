@@ -15,6 +15,7 @@ from acp import RequestError
 from acp.schema import (
     BlobResourceContents,
     EmbeddedResourceContentBlock,
+    EnvVariable,
     ImageContentBlock,
     McpServerStdio,
     ResourceContentBlock,
@@ -33,6 +34,8 @@ from toolglot.acp.session_store import SessionInfo, SessionStore
 from toolglot.acp.tool_calls import describe_call, requested_content, split_preview
 from toolglot.approvals import ApprovalRequest
 from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.sandbox_probe import probe_sandbox
 from toolglot.builtin.tools import coding_tools
 from toolglot.cli.acp import open_agent
 from toolglot.cli.startup import Flags
@@ -40,6 +43,7 @@ from toolglot.events import ToolCallReady, ToolCallStarted, ToolFinished, ToolOu
 from toolglot.messages import ToolCall, ToolResult, save
 
 pytestmark = pytest.mark.usefixtures("isolated_home")
+needs_sandbox = pytest.mark.skipif(probe_sandbox().level is SandboxLevel.NONE, reason="no sandbox works here")
 
 EDIT = """\
 think I read it first
@@ -760,6 +764,28 @@ async def test_configured_mcp_servers_can_be_used(tmp_path: Path) -> None:
         assert editor.said.endswith("Echoed.")
         [request] = editor.requests
         assert request["options"] == {"yes": "allow_once", "always": "allow_always", "no": "reject_once"}
+
+
+@needs_sandbox
+async def test_an_editors_mcp_server_starts_outside_the_workspace(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
+    outside = tmp_path.with_name(f"{tmp_path.name}-outside")
+    outside.mkdir()
+    trace = f"open({str(outside / 'escaped')!r}, 'w')\n"
+    (tmp_path / "json.py").write_text(trace)
+    (tmp_path / "own.py").write_text(f"try:\n    {trace}except OSError:\n    pass\n{script.read_text()}")
+    python, log = getattr(sys, "_base_executable", sys.executable), str(outside)
+    module = EnvVariable(name="PYTHONPATH", value=str(script.parent))
+    servers = [
+        McpServerStdio(name="module", command=python, args=["-m", "scripted_server", log], env=[module]),
+        McpServerStdio(name="inside", command=python, args=["-I", str(tmp_path / "own.py"), str(tmp_path)], env=[]),
+    ]
+    async with open_editor(tmp_path, servers=servers) as (editor, session):
+        await editor.prompt(session, "/tools")
+        assert "`mcp__module__echo`" in editor.said
+        assert "`mcp__inside__echo`" in editor.said
+        assert "the MCP server inside runs in the sandbox: its argument " in editor.thoughts
+    assert not (outside / "escaped").exists()
 
 
 async def test_prompts_and_questions_of_mcp_servers(tmp_path: Path) -> None:

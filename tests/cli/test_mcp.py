@@ -260,6 +260,7 @@ class TestCommands:
             "local: ready after",
             "scripted 1.2",
             "none: it runs with your full permissions",
+            "directory",
             "mcp__local__echo",
             "broken_schema",
         ):
@@ -312,6 +313,30 @@ class TestCommands:
         file = write_servers(home)
         assert run_cli("call", "--mcp-config", file, "glob", '{"pattern": "*.json"}').code == 0
         assert not (home / "log").exists()
+
+    def test_where_a_server_runs_is_shown(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TOOLGLOT_STATE", str(Path.home() / "state"))
+        (home / ".mcp.json").write_text('{"mcpServers": {"project": {"command": "x"}}}')
+        tables = ('own]\ncommand = "x"', 'here]\ncommand = "x"\ncwd = "."', 'web]\nurl = "https://x"')
+        (home / "user/config.toml").write_text("\n".join(f"[mcp.servers.{table}" for table in tables))
+        private, work = str(Path.home() / "state/mcp/own"), str(home)
+
+        def rows() -> list[tuple[str, str, bool]]:
+            listed = json.loads(run_cli("mcp", "list", "--json").out)
+            return sorted((row["name"], row["directory"], row["sandbox"]) for row in listed)
+
+        expected = [("here", work, True), ("own", private, False), ("project", work, True), ("web", "", False)]
+        assert rows() == expected
+        assert private in run_cli("mcp", "list").out
+        (report,) = run_cli("doctor", "--json").records()
+        assert report["servers"]["own"] == f"enabled: x in {private} ({home}/user/config.toml)"
+        assert report["servers"]["here"] == f"enabled, in the sandbox: x in {work} ({home}/user/config.toml)"
+        assert any("the MCP server here runs in the sandbox: its directory is in" in text for text in report["problems"])
+        shown = run_cli("trust", ".").out
+        assert f"starts the MCP server project: x, in {work}" in shown
+        assert f"your MCP server here leaves the sandbox: x, in {work}" in shown
+        assert rows() == [("here", work, False), *expected[1:]]
+        assert f"your MCP server here runs in the sandbox: x, in {work}" in run_cli("trust", ".", "--remove").out
 
     def test_doctor_names_servers(self, home: Path) -> None:
         write_servers(home, ".mcp.json", needy={"command": "x", "args": ["${NOT_SET_AT_ALL}"]})

@@ -296,7 +296,8 @@ def _describe_servers(configuration: Configuration, problems: list[str]) -> dict
             except UsageError as e:
                 problems.append(str(e))
         sandbox = ", in the sandbox" if entry.is_sandboxed else ""
-        rows[entry.name] = f"{state}{sandbox}: {entry.target} ({entry.origin})"
+        directory = entry.describe_directory()
+        rows[entry.name] = f"{state}{sandbox}: {entry.target}{directory and f' in {directory}'} ({entry.origin})"
     return rows
 
 

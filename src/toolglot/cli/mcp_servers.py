@@ -90,6 +90,7 @@ def _describe(entry: ServerEntry) -> dict[str, Any]:
         "target": entry.target,
         "sandbox": entry.is_sandboxed,
         "trust": entry.settings.trust,
+        "directory": entry.describe_directory(),
         "origin": entry.origin,
     }
 
@@ -269,6 +270,7 @@ def test_command(name: str, model: str | None, mcp_config: tuple[Path, ...], no_
             "protocol": status.protocol,
             "sandbox": sandbox,
             "trust": entry.settings.trust,
+            "directory": entry.describe_directory(),
             "tools": tools,
             **counts,
             "problems": status.problems,
@@ -303,7 +305,7 @@ def _print_record(printer: Printer, record: dict[str, Any]) -> None:
     rows = [("server", record["server"] or "unknown"), ("protocol", record["protocol"])]
     rows += [] if record["sandbox"] is None else [("sandbox", record["sandbox"] or "none: it runs with your full permissions")]
     rows.append(("approval", "none: you trust it" if record["trust"] else "each call needs it, unless a rule allows it"))
-    rows += [(word, str(record[word])) for word in ("prompts", "resources") if record[word]]
+    rows += [(word, str(record[word])) for word in ("directory", "prompts", "resources") if record[word]]
     printer.print_pairs(rows)
     printer.print_section(
         pluralize(len(record["tools"]), "tool"),

@@ -87,10 +87,17 @@ def _show_effects(directory: Path, *, is_removed: bool) -> None:
         if owner == directory:
             print_line(f"{path} {'is now ignored' if is_removed else 'has instructions for models'}")
     configuration = read_configuration(directory=directory, trusted=False)
-    for entry in find_servers(configuration, directory=directory, trusted=False).withheld:
+    catalog = find_servers(configuration, directory=directory, trusted=False)
+    for entry in catalog.withheld:
         if entry.directory == directory and not entry.is_setting:  # already listed with the settings
             verb = "no longer starts" if is_removed else "starts"
-            print_line(escape_line(f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}"))
+            place = f", in {entry.describe_directory()}" if entry.settings.command else ""
+            print_line(escape_line(f"{entry.origin} {verb} the MCP server {entry.name}: {entry.claim}{place}"))
+    for entry in catalog.servers:
+        use, place = entry.find_workspace_use()
+        if use and entry.settings.sandbox is None and place.is_relative_to(directory):
+            verb = "runs in the sandbox" if is_removed else "leaves the sandbox"
+            print_line(escape_line(f"your MCP server {entry.name} {verb}: {entry.target}, in {entry.describe_directory()}"))
     if configuration.project == directory:
         effect = "are now ignored" if is_removed else "need trust"
         show_withheld(configuration, f"settings in its {PROJECT_FILE} that {effect}:")

@@ -68,11 +68,14 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_sandboxed(self) -> bool:
         """Whether it runs in the same sandbox as commands."""
+        return self._needs_sandbox(_Expander(self, None).expand_known)
+
+    def _needs_sandbox(self, expand: Callable[[str], str]) -> bool:
         if not self.settings.command:
             return False
         if self.settings.sandbox is not None:
             return self.settings.sandbox
-        return self.is_project or bool(self.find_workspace_use()[0])
+        return self.is_project or bool(self.find_workspace_use(expand)[0])
 
     def find_workspace_use(self, expand: Callable[[str], str] | None = None) -> tuple[str, Path]:
         """Return what a server would run or load from a workspace that is not trusted, in words, and the directory to trust."""
@@ -94,7 +97,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             command=os.path.expanduser(expand(settings.command)),
             args=tuple(map(expand, settings.args)),
             env={name: expand(value) for name, value in settings.env.items()},
-            cwd=None if settings.cwd is None else os.path.expanduser(expand(settings.cwd)),
+            cwd=os.path.expanduser(expand(settings.cwd or "")) or None,
         )
 
     def _is_trusted(self, path: Path) -> bool:
@@ -107,13 +110,13 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         """Return the directory in which its program runs, for display; "" for a URL."""
         if not self.settings.command:
             return ""
-        directory = self._resolve_directory(self._expand(_Expander(self, None).expand_known))
+        settings = self._expand(_Expander(self, None).expand_known)
+        directory = self._resolve_directory(settings, is_sandboxed=self.is_sandboxed)
         return directory or str(server_directory(self.name, self.workspace))
 
-    def _resolve_directory(self, settings: ServerSettings) -> str | None:
+    def _resolve_directory(self, settings: ServerSettings, *, is_sandboxed: bool) -> str | None:
         """Return the directory in which its program starts; None: one of its own, outside the workspace."""
-        is_in_workspace = self.is_project or self.is_sandboxed
-        if not settings.command or (settings.cwd is None and not is_in_workspace):
+        if not settings.command or (settings.cwd is None and not is_sandboxed and not self.is_project):
             return None
         return os.path.abspath(self._join(settings.cwd or ""))
 
@@ -142,10 +145,10 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         if self.problem:
             raise UsageError(self.problem)
         expand = _Expander(self, ask).expand
-        settings, is_sandboxed = self._expand(expand), self.is_sandboxed
+        settings, is_sandboxed = self._expand(expand), self._needs_sandbox(expand)  # with what `ask` answers
         if settings.command and not self.is_project and not is_sandboxed:
             use, place = self.find_workspace_use(expand)
-            if use:  # although `sandbox = false`, or because of what `ask` answered
+            if use:  # and `sandbox = false`
                 raise UsageError(
                     f"the MCP server {self.name} was not started: {use} is in the workspace, which is not trusted; "
                     f"run toolglot trust {shlex.quote(str(place))}, or set sandbox = true for it"
@@ -163,7 +166,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, Any] = {
             **asdict(settings),
             "env": env,
-            "cwd": self._resolve_directory(settings),
+            "cwd": self._resolve_directory(settings, is_sandboxed=is_sandboxed),
             "url": expand(settings.url),
             "headers": headers,
             "sandbox": is_sandboxed,
@@ -390,14 +393,10 @@ class _Expander:
         return _VARIABLE.sub(lambda match: match[0][1:] if match[0].startswith("$$") else self._find(match[1]), text)
 
     def expand_known(self, text: str) -> str:
-        """Replace the variables that can be replaced without asking; the others become nothing."""
-
-        def replace_match(match: re.Match[str]) -> str:
-            with suppress(UsageError):
-                return match[0][1:] if match[0].startswith("$$") else self._find(match[1])
-            return ""
-
-        return _VARIABLE.sub(replace_match, text)
+        """Replace the variables in a text; return nothing if one of them is not known yet."""
+        with suppress(UsageError):
+            return self.expand(text)
+        return ""
 
     def _find(self, word: str) -> str:
         if word in self.places:
