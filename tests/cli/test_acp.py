@@ -769,22 +769,24 @@ async def test_configured_mcp_servers_can_be_used(tmp_path: Path) -> None:
 @needs_sandbox
 async def test_an_editors_mcp_server_starts_outside_the_workspace(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
-    outside = tmp_path.with_name(f"{tmp_path.name}-outside")
-    outside.mkdir()
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    for directory in (work, outside):
+        directory.mkdir()
     trace = f"open({str(outside / 'escaped')!r}, 'w')\n"
-    (tmp_path / "json.py").write_text(trace)
-    (tmp_path / "own.py").write_text(f"try:\n    {trace}except OSError:\n    pass\n{script.read_text()}")
+    (work / "json.py").write_text(trace)
+    (work / "own.py").write_text(f"try:\n    {trace}except OSError:\n    pass\n{script.read_text()}")
     python, log = getattr(sys, "_base_executable", sys.executable), str(outside)
     module = EnvVariable(name="PYTHONPATH", value=str(script.parent))
     servers = [
         McpServerStdio(name="module", command=python, args=["-m", "scripted_server", log], env=[module]),
-        McpServerStdio(name="inside", command=python, args=["-I", str(tmp_path / "own.py"), str(tmp_path)], env=[]),
+        McpServerStdio(name="inside", command=python, args=["-I", str(work / "own.py"), str(work)], env=[]),
     ]
     async with open_editor(tmp_path, servers=servers) as (editor, session):
+        await editor.prompt(session, "say Hello.")
+        assert "the MCP server inside runs in the sandbox: its argument " in editor.thoughts
         await editor.prompt(session, "/tools")
         assert "`mcp__module__echo`" in editor.said
         assert "`mcp__inside__echo`" in editor.said
-        assert "the MCP server inside runs in the sandbox: its argument " in editor.thoughts
     assert not (outside / "escaped").exists()
 
 
