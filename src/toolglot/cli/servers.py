@@ -51,13 +51,7 @@ class CliServers:
         self.problems: dict[str, str] = {}
         self._told: set[str] = set()
         self._notes = [*catalog.notes]
-        servers: dict[str, McpServer] = {}
-        for name, server in (extra or {}).items():
-            servers[name], use = catalog.confine(server, root.absolute())
-            if use:
-                self._notes.append(
-                    f"the MCP server {name} runs in the sandbox: {use} is in the workspace, which is not trusted"
-                )
+        servers = self._confine(extra or {}, root.absolute())
         wanted = None if only is None else set(only)
         entries = [entry for entry in catalog.servers if entry.name not in servers and (wanted is None or entry.name in wanted)]
         for entry in entries:
@@ -85,6 +79,17 @@ class CliServers:
                 self.client.start()
             except UsageError as e:  # the package is missing; everything else must still work
                 self.problems |= {name: str(e) for name, server in servers.items() if server.enabled}
+
+    def _confine(self, extra: Mapping[str, McpServer], directory: Path) -> dict[str, McpServer]:
+        """Return an editor's servers as they are started; a note says which of them are in the sandbox, and why."""
+        servers: dict[str, McpServer] = {}
+        for name, server in extra.items():
+            servers[name], use = self.catalog.confine(server, directory)
+            if use:
+                self._notes.append(
+                    f"the MCP server {name} runs in the sandbox: {use} is in the workspace, which is not trusted"
+                )
+        return servers
 
     def _launch(self, name: str, server: McpServer) -> McpServer:
         """Return what to start instead of a server, each time that it starts. Raises UsageError."""

@@ -7,6 +7,7 @@ the user configures otherwise. So does a server of the user that runs in the wor
 expanded when a server is started, so that nothing else ever sees their values.
 """
 
+import itertools
 import os
 import re
 import shlex
@@ -82,11 +83,13 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         expand = expand or _Expander(self, None).expand_known
         env_file = self._join(expand(self.env_file)) if self.env_file else None
         for description, path in list_code_paths(self._expand(expand), env_file, self.directory):
-            if is_startable(os.path.abspath(path), self.workspace) or self._is_trusted(path):
+            if is_startable(os.path.abspath(path), self.workspace):
                 continue
-            real = Path(os.path.realpath(path))
-            directories = (root.path for root in self.workspace if real.is_relative_to(os.path.realpath(root.path)))
-            return description, next(directories, real)
+            trusted = is_trusted(path) if self.is_workspace_trusted is None else self.is_workspace_trusted
+            if not trusted:
+                real = Path(os.path.realpath(path))
+                directories = (root.path for root in self.workspace if real.is_relative_to(os.path.realpath(root.path)))
+                return description, next(directories, real)
         return "", self.directory
 
     def _expand(self, expand: Callable[[str], str]) -> ServerSettings:
@@ -99,9 +102,6 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             env={name: expand(value) for name, value in settings.env.items()},
             cwd=os.path.expanduser(expand(settings.cwd or "")) or None,
         )
-
-    def _is_trusted(self, path: Path) -> bool:
-        return is_trusted(path) if self.is_workspace_trusted is None else self.is_workspace_trusted
 
     def _join(self, path: str) -> Path:
         return self.directory / os.path.expanduser(path)
@@ -255,13 +255,14 @@ def find_servers(
             continue
         env, headers = {**entry.settings.env, **overlay.env}, {**entry.settings.headers, **overlay.headers}
         table[name] = replace(entry, settings=replace(entry.settings, **{**changes, "env": env, "headers": headers}))
-    areas = _find_workspace(configuration, workspace)
-    servers, others = (
-        tuple(replace(entry, workspace=areas, is_workspace_trusted=trusted) for entry in table.values())
-        for table in (found, withheld)
-    )
-    notes += (note for entry in servers if entry.settings.enabled for note in _describe_workspace_use(entry))
-    return ServerCatalog(servers=servers, withheld=others, notes=tuple(notes), workspace=areas)
+    directories = _find_workspace(configuration, workspace)
+
+    def place(table: dict[str, ServerEntry]) -> tuple[ServerEntry, ...]:
+        return tuple(replace(entry, workspace=directories, is_workspace_trusted=trusted) for entry in table.values())
+
+    servers = place(found)
+    notes += itertools.chain.from_iterable(map(_describe_workspace_use, servers))
+    return ServerCatalog(servers=servers, withheld=place(withheld), notes=tuple(notes), workspace=directories)
 
 
 def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[WorkspaceDirectory, ...]:
@@ -276,7 +277,7 @@ def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[Work
 
 def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:
     """Yield what the user has to know about a server that uses the workspace, or used to start in it."""
-    if entry.is_project or not entry.settings.command:
+    if entry.is_project or not entry.settings.command or not entry.settings.enabled:
         return
     use, place = entry.find_workspace_use()
     if use and entry.settings.sandbox is None:

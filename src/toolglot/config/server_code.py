@@ -54,25 +54,41 @@ def list_code_paths(server: McpServer, env_file: Path | None, base: Path) -> Ite
 
 def _list_scripts(words: Sequence[str]) -> Iterator[str]:
     """Yield the absolute paths of code among the arguments; relative ones belong to the program's own directory."""
-    option = ""
+    previous = ""
     for number, word in enumerate(words):
-        name, _, value = word.partition("=") if word.startswith("-") else (option, "", word)
-        is_script = bool(_SCRIPT.fullmatch(value)) or (os.access(value, os.X_OK) and not os.path.isdir(value))
-        is_code = number == 0 or name in _PLACE_OPTIONS or is_script
+        name, value = previous, word
+        if word.startswith("-"):
+            name, _, value = word.partition("=")
+        is_code = number == 0 or name in _PLACE_OPTIONS or _is_script(value)
         if os.path.isabs(value) and is_code:
             yield value
-        option = word if word.startswith("-") else ""
+        previous = word
+
+
+def _is_script(path: str) -> bool:
+    if _SCRIPT.fullmatch(path):
+        return True
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def list_relied_paths(server: McpServer, workspace: Path) -> Iterator[str]:
     """Yield the arguments that would mean something if a server without `cwd` started in the workspace, which it does not."""
     previous = ""
     for word in server.args:
-        is_path = word in (".", "..") or word.startswith(("./", "../")) or (os.sep in word and not word.startswith(("-", "@")))
-        if is_path and not os.path.isabs(word) and (workspace / word).exists():
-            yield word
-        if _SCRIPT.fullmatch(word) and not os.path.isabs(word) and (workspace / word).is_file() and not is_path:
-            yield word
-        if previous == "-m" and any((workspace / f"{word.replace('.', os.sep)}{end}").exists() for end in (".py", "")):
+        if previous == "-m" and _has_module(workspace, word):
             yield f"-m {word}"
+        elif _is_relative_path(word) and (workspace / word).exists():
+            yield word
         previous = word
+
+
+def _has_module(directory: Path, name: str) -> bool:
+    path = directory.joinpath(*name.split("."))
+    return path.is_dir() or path.with_name(f"{path.name}.py").is_file()
+
+
+def _is_relative_path(word: str) -> bool:
+    """Whether an argument looks like a path, and not like the name of a package."""
+    if os.path.isabs(word) or word.startswith(("-", "@")):
+        return False
+    return word in (".", "..") or os.sep in word or bool(_SCRIPT.fullmatch(word))
