@@ -82,8 +82,9 @@ def call(
     ARGUMENTS are JSON; use - to read them from stdin. The sandbox, limits and audit log apply.
 
     In a terminal, you are shown each call that needs approval and asked to confirm it; elsewhere, and with --jsonl, such a
-    call needs --yes. Built-in tools that change files, run commands or use the network need approval, as do tools with
-    approval=True; other tools run immediately. If configured, policy.ask lists the effects that need approval, for all tools.
+    call needs --yes. Built-in tools that change files, run commands or use the network need approval, as do tools of MCP
+    servers and tools with approval=True; other tools run immediately. If configured, policy.ask lists the effects that need
+    approval, for all tools.
 
     The exit code is 1 if a call failed and 2 for wrong usage. A command that exits with a nonzero code is a failed call only
     under some facades, such as Claude Code's. With --jsonl, each line is an object such as

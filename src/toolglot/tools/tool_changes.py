@@ -43,12 +43,9 @@ def describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
         pairs = enumerate(zip(old, text, strict=False))
         difference = next((index for index, (left, right) in pairs if left != right), min(len(old), len(text)))
         start = max(0, difference - _CONTEXT)
-        changes.append(f"its {name} {_verb(name)} {_excerpt(old, start)}, now {_excerpt(text, start)}")
+        verb = "were" if name.endswith("s") else "was"
+        changes.append(f"its {name} {verb} {_excerpt(old, start)}, now {_excerpt(text, start)}")
     return "; ".join(changes)
-
-
-def _verb(name: str) -> str:
-    return "were" if name.endswith("s") else "was"
 
 
 def _excerpt(text: str, start: int) -> str:

@@ -3,12 +3,13 @@
 import asyncio
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from toolglot.cli.servers import CliServers, describe_status
 from toolglot.cli.styled import Line
+from toolglot.config.mcp_servers import ServerEntry
 from toolglot.definitions import MCP_TAG
 from toolglot.errors import UnknownName, UsageError
 from toolglot.mcp.names import typed_name
@@ -182,10 +183,21 @@ class ChatServers:
 
 
 def describe(servers: CliServers, name: str) -> str:
-    """Return a server's state, name, version and sandbox."""
+    """Return a server's state, name, version, sandbox and trust."""
     status = next(status for status in servers.status() if status.name == name)
     entry = servers.catalog.find(name)
-    sandbox = servers.sandbox.label if servers.sandbox is not None and entry is not None and entry.is_sandboxed else ""
-    details = [f"{status.server_name} {status.server_version}".strip(), f"MCP {status.protocol}" if status.protocol else ""]
-    trust = "trusted" if entry is not None and entry.settings.trust else ""
-    return " · ".join(filter(None, [describe_status(status), *details, sandbox and f"in {sandbox}", trust]))
+    details = [describe_status(status), f"{status.server_name} {status.server_version}".strip()]
+    if status.protocol:
+        details.append(f"MCP {status.protocol}")
+    if entry is not None:
+        details += _describe_rights(servers, entry)
+    return " · ".join(filter(None, details))
+
+
+def _describe_rights(servers: CliServers, entry: ServerEntry) -> Iterator[str]:
+    """Yield how a server is confined, and whether the user trusts it."""
+    label = servers.sandbox.label if servers.sandbox is not None else ""
+    if label and entry.is_sandboxed:
+        yield f"in {label}"
+    if entry.settings.trust:
+        yield "trusted"
