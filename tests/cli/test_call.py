@@ -239,7 +239,7 @@ class TestApproval:
 
     def test_effects_of_other_tools_need_approval_if_the_configuration_says_so(self) -> None:
         help = " ".join(run_cli("call", "--help").out.split())
-        assert "as do tools with approval=True; other tools run immediately. If configured, policy.ask lists" in help
+        assert "as do tools of MCP servers and tools with approval=True; other tools run immediately." in help
         words = ("note", {"text": "hi"}, "--tools", "call_tools:note")
         assert call(*words) == (0, "hi\n", "")
         os.environ["TOOLGLOT_POLICY_ASK"] = "write"
