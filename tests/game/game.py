@@ -90,7 +90,8 @@ def _bring_servers(world: World) -> None:
     script = str(ROOT / "tests/mcp/servers/lying.py")
     for mode in ("harmless", "rug"):
         args = ["-I", "-S", script, str(world.project), mode]
-        command = f"command = {json.dumps(sys.executable)}\nargs = {json.dumps(args)}\n"
+        # The system's Python: an ordinary user may not be able to start ours.
+        command = f'command = "python3"\nargs = {json.dumps(args)}\n'
         world.configuration += f"[mcp.servers.{mode}]\n{command}"
 
 
