@@ -188,7 +188,6 @@ def test_make_docs_works_in_a_fresh_clone(tmp_path: Path) -> None:
     command = ["make", "docs", f"PYTHON={sys.executable}"]
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "No issues found" in done.stdout
     assert (tmp_path / "site" / "index.html").is_file()
     generated = {page.relative_to(tmp_path): page.read_bytes() for page in (tmp_path / "docs").rglob("*.md")}
     assert generated == {page.relative_to(ROOT): page.read_bytes() for page in (ROOT / "docs").rglob("*.md")}

@@ -336,6 +336,23 @@ def test_nothing_is_told_before_the_first_reply_or_of_deferred_tools() -> None:
     assert talker.deferral.names == {"late"}
 
 
+@EVERYWHERE
+def test_visible_tools_are_those_that_the_model_sees_now(provider: str) -> None:
+    tap = Wiretap(asks("search_tools", query="late"), says("found"), says("added"))
+    talker = agent(provider, tap, tools=[Tool(early.function, name="other"), early, late], defer=["early", "late"])
+
+    def names() -> set[str]:
+        return {definition.name for definition in talker.visible_tools}
+
+    assert names() == {"other", "search_tools"}
+    run(talker.run("Find it."))
+    assert talker.loaded_tools == ("late",)
+    assert names() == {"other", "search_tools", "late"}
+    talker.add_tools([Tool(early.function, name="more")])
+    run(talker.run("Go on."))
+    assert names() == {"other", "search_tools", "late", "more"}
+
+
 # ---- calls without a search, and native names
 
 

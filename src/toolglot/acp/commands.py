@@ -44,6 +44,8 @@ async def show_tools(session: "EditorSession", argument: str) -> str:
     """Return the tools as the model sees them."""
     definitions = session.agent.visible_tools
     lines = [f"- `{definition.qualified_name}`: {definition.description.partition(chr(10))[0]}" for definition in definitions]
+    if (deferral := session.agent.deferral) is not None:
+        lines += ["", deferral.message]
     return "\n".join(lines) or "The model has no tools."
 
 

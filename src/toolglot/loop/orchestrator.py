@@ -163,8 +163,15 @@ class Orchestrator(AgentRuns[Data, OutputValue]):
 
     @property
     def visible_tools(self) -> tuple[ToolDefinition, ...]:
-        """The tools as the model sees them, with those that the loop adds; in code mode, without those that its code calls."""
-        return self.view().tools(self.loop_tools(self._state))
+        """The tools as the model sees them now, with those that the loop adds.
+
+        Deferred tools are missing until they are loaded, and in code mode those that the model's code calls.
+        """
+        state, view = self._state, self.view()
+        tools = view.tools(self.loop_tools(state))
+        offered = state.timeline.offered_tools(state.head_tools(view, tools), state.meter.truncation.start)
+        names = {tool.qualified_name for tool in offered}
+        return tuple(tool for tool in tools if not tool.deferred or tool.qualified_name in names)
 
     @property
     def loaded_tools(self) -> tuple[str, ...]:

@@ -169,7 +169,8 @@ def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], 
             remarks.append("loaded" if loaded.intersection((tool.definition.qualified_name, *names)) else "deferred")
         if view.code_language is not None:
             sent = {name for definition in agent.visible_tools for name in (definition.name, definition.qualified_name)}
-            remarks += [] if sent.intersection(names) else ["in code"]
+            inner = {name for definition in view.inner_tools for name in (definition.name, definition.qualified_name)}
+            remarks += ["in code"] if inner.intersection(names) and not sent.intersection(names) else []
         remarks += ["asks first"] if agent.needs_approval(tool) else []
         return names, "".join(f" {remark}" for remark in remarks)
     return (), " hidden from this model" if view.is_allowed(tool.name) else " not allowed"
@@ -177,7 +178,8 @@ def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], 
 
 def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
     """Find definitions as they are sent, by the model's name for a tool or by its own. Raises UnknownName."""
-    definitions = {definition.qualified_name: definition for definition in (*agent.visible_tools, *agent.view().inner_tools)}
+    view = agent.view()
+    definitions = {tool.qualified_name: tool for tool in (*agent.visible_tools, *view.tools(), *view.inner_tools)}
     if name in definitions:
         return [definitions[name]]
     tool = agent.registry.get(name)
