@@ -178,6 +178,28 @@ class TestEngines:
         assert setup.engine("anthropic:x", base_url="http://b").profile.base_url == "http://b"
         assert setup.engine("anthropic:x").profile.base_url == "http://a"
 
+    def test_the_simulator_has_the_settings_of_the_provider_that_it_stands_in_for(self) -> None:
+        own = {"tools": {"deny": ["git_*"]}, "generation": {"max_tokens": 9, "top_p": 0.5}, "parallel": False, "strict": True}
+        address = {"base_url": "http://a", "key_env": "MY_KEY", "headers": {"x-key": "secret"}}
+        simulator = {"generation": {"max_tokens": 7}}
+        setup = Setup(settings(providers={"gemini": {**own, **address}, "simulator": simulator}))
+        names = ["git_log", "read"]
+        for model in ("simulator:gemini", "simulator:gemini/gemini-2.5-pro"):
+            config, options = setup.tool_config(model, names), setup.generation_options(model)
+            assert (config.allowed_tools, config.parallel) == ({"read"}, False)
+            assert (options.max_tokens, options.top_p) == (7, 0.5)
+            engine = setup.engine(model)
+            assert engine.name.startswith("simulator:gemini/")
+            assert "secret" not in engine.secrets
+        real = setup.generation_options("gemini:gemini-2.5-pro")
+        assert (real.max_tokens, setup.tool_config("gemini:gemini-2.5-pro", names).allowed_tools) == (9, {"read"})
+        for model in ("simulator", "simulator:openai"):
+            assert setup.tool_config(model, names).allowed_tools is None
+        by_family = Setup(settings(providers={"openai": {"tools": {"deny": ["read"]}}}))
+        assert by_family.tool_config("simulator:openai", names).allowed_tools == {"git_log"}
+        by_default = Setup(settings(providers={"anthropic": {"tools": {"deny": ["read"]}}}))
+        assert by_default.tool_config("simulator", names).allowed_tools == {"git_log"}
+
     def test_the_simulator_has_no_address(self) -> None:
         with pytest.raises(UsageError, match="the simulator has no base URL and no key"):
             Setup(settings(providers={"simulator": {"base_url": "http://a"}})).engine("simulator")

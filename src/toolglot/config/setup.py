@@ -339,11 +339,21 @@ def _open_transport(settings: Settings) -> Transport:
 def _provider_sections(settings: Settings, model: str) -> list[ProviderSettings]:
     """The sections for a model's provider, from the most general name (`openai`) to the one that the model was given with."""
     provider, _, name = model.partition(":")
+    if provider == SIMULATOR:
+        own = [settings.providers[SIMULATOR]] if SIMULATOR in settings.providers else []
+        return [*_imitated_sections(settings, name), *own]
     row = select_row(provider, name)
     families = [family for family, rows in SURFACES.items() if row in (surface for _, surface in rows)]
     aliases = [alias for alias, target in ALIASES.items() if target == row]
     names = (*families, *(alias for alias in aliases if alias != provider), row, *(a for a in aliases if a == provider))
     return [settings.providers[name] for name in names if name in settings.providers]
+
+
+def _imitated_sections(settings: Settings, name: str) -> list[ProviderSettings]:
+    """The sections for the provider that the simulator stands in for, without those about its address."""
+    provider, _, model = name.partition("/")
+    sections = _provider_sections(settings, f"{provider or 'anthropic'}:{model}")
+    return [replace(section, base_url=None, key_env=None, headers={}, url_parameters={}) for section in sections]
 
 
 def _merge_provider_sections(settings: Settings, model: str) -> ProviderSettings:
