@@ -12,6 +12,7 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.simulator.argument_filler import ArgumentFiller
 from toolglot.simulator.core import Script, Simulator
 from toolglot.simulator.directives import parse_directives
+from toolglot.tools.tool import Tool
 
 from .client import ADD, WEATHER, WIRE_PROFILES, ask
 
@@ -218,6 +219,20 @@ def test_a_tool_is_called_with_its_namespace_on_every_wire(profile: str) -> None
     reply = ask(Simulator(), profile, [user('call web.run {"q": "x"}')], tools=(*TOOLS, run))
     as_written = ("web", "run") if profile == "openai-responses" else ("", "web__run")
     assert [(call.namespace, call.name, call.arguments) for call in reply.calls] == [(*as_written, {"q": "x"})]
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+@pytest.mark.parametrize("names", [("a.b", "a/b"), ("a/b", "a.b"), ("n" * 105, "n" * 106), ("a.b", "a_b"), ("a b", "a.b")])
+def test_a_call_runs_the_tool_of_that_name_however_it_is_encoded(profile: str, names: tuple[str, str]) -> None:
+    def answer(name: str) -> Tool:
+        return Tool(lambda: f"this is {names.index(name)}", name=name, parameters={"type": "object", "properties": {}})
+
+    for number, name in enumerate(names):
+        if " " in name:  # a directive cannot name it
+            continue
+        agent = Orchestrator(f"simulator:{profile}", tools=[answer(name) for name in names])
+        outcomes = agent.run_sync(f"call {name} {{}}").outcomes
+        assert [(outcome.call.name, outcome.result.text) for outcome in outcomes] == [(name, f"this is {number}")]
 
 
 def test_directive_grammar() -> None:

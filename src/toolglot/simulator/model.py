@@ -39,6 +39,7 @@ from toolglot.simulator.prompt_cache import CacheUse
 from toolglot.textutil import pluralize, truncate
 from toolglot.value_checks import as_items
 from toolglot.wire import spec
+from toolglot.wire.ids import name_suffix
 from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.repair import FILLER_TEXT
@@ -317,15 +318,26 @@ def _make_reply(blocks: Sequence[Block], stop: StopReason | None = None) -> Repl
     return Reply(tuple(blocks), stop or default)
 
 
+def _find_tool(name: str, known: Sequence[ToolDefinition]) -> ToolDefinition | None:
+    """Return the tool that a directive names, as the request or as the program calls it; of several, the last one.
+
+    Encoders write a namespace or a dot in a name as underscores, and append a hash of the name if it was illegal or too long.
+    """
+    suffixes = (name_suffix(name), name_suffix(name.replace(".", "__", 1)))
+    loose = _ENCODED.sub("", name)
+    matches = (
+        [tool for tool in known if name == tool.name],
+        [tool for tool in known if tool.name.endswith(suffixes)],
+        [tool for tool in known if loose == _ENCODED.sub("", tool.qualified_name)],
+    )
+    return next((tools[-1] for tools in matches if tools), None)
+
+
 def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
     """Give calls the form of their tools: text for freeform ones, a namespace, an item for native tools of Responses."""
     known = [tool for tools in effective_tools(request) for tool in tools]
-    # Encoders write a namespace or a dot in a name as underscores, and may append a hash.
-    tools = {_ENCODED.sub("", tool.qualified_name): tool for tool in known} | {tool.name: tool for tool in known}
     for block in blocks:
-        tool = None
-        if isinstance(block, ToolCall):
-            tool = tools.get(block.name) or tools.get(_ENCODED.sub("", block.name))
+        tool = _find_tool(block.name, known) if isinstance(block, ToolCall) else None
         if not isinstance(block, ToolCall) or tool is None:
             yield block
             continue

@@ -6,6 +6,11 @@ from hashlib import sha256
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
+def name_suffix(name: str) -> str:
+    """Return what keeps a name apart from others that become equal once it is made legal."""
+    return "_" + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+
+
 def hash_id(seed: str, length: int) -> str:
     """Return an id of `length` characters, at most 21, that depends only on the seed."""
     number = int.from_bytes(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:16], "big")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +12,7 @@ from toolglot.messages import Block, Media, Message, Opaque, Origin, Text, ToolC
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolChoice
 from toolglot.schema.lowering_result import LoweredSchema
-from toolglot.wire.ids import hash_id
+from toolglot.wire.ids import hash_id, name_suffix
 from toolglot.wire.media import extract_file_text
 
 # Opaque fields that mean nothing to a model: dropping them for another target is not a Loss.
@@ -195,7 +194,7 @@ class Writer:
 
     def _make_legal_name(self, name: str, limit: int) -> str:
         """Return a readable, legal name; the hash keeps names apart that differ only in illegal characters."""
-        suffix = "_" + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+        suffix = name_suffix(name)
         base = re.sub(r"[^a-zA-Z0-9_-]", "_", name.partition("\0")[0])
         base = base if re.match(r"[a-zA-Z_]", base) else "_" + base  # Gemini: the first character is no digit
         return base[: limit - len(suffix)] + suffix
