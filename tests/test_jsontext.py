@@ -1,15 +1,17 @@
 """JSON text and values: what msgspec refuses and providers send is read; anything else is a ValueError."""
 
 import contextlib
+import enum
 import json
 import math
+from collections import defaultdict
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.jsontext import dumps, dumps_text, json_type_name, loads, loads_object
+from toolglot.jsontext import dumps, dumps_text, json_type_name, loads, loads_object, to_plain
 from toolglot.messages import Text
 
 BIG = 123456789012345678901234567890
@@ -116,3 +118,39 @@ def test_what_is_written_is_read_back(value: Any) -> None:
 ])  # fmt: skip
 def test_the_name_of_a_type(value: Any, name: str) -> None:
     assert json_type_name(value) == name
+
+
+class Shout(enum.StrEnum):
+    A = "a"
+
+
+NEARLY_PLAIN: list[tuple[Any, Any]] = [
+    ((1, (2,)), [1, [2]]), (Shout.A, "a"), ({Shout.A: Shout.A}, {"a": "a"}), (enum.IntEnum("N", "x").x, 1),
+    (defaultdict(list, a=[()]), {"a": [[]]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "plain"), NEARLY_PLAIN)
+def test_what_is_nearly_plain_becomes_plain(value: Any, plain: Any) -> None:
+    found = to_plain(value)
+    assert (type(found), dumps(found), found) == (type(plain), dumps(plain), plain)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
+def test_plain_values_are_kept(value: Any) -> None:
+    assert to_plain(value) is value
+
+
+def test_nan_is_allowed_where_providers_send_it() -> None:
+    value = {"a": [math.nan]}
+    assert to_plain(value, allow_nan=True) is value
+    with pytest.raises(ValueError, match=r"\$\.a\[0\]: JSON has no nan"):
+        to_plain(value)
+
+
+def test_a_value_that_contains_itself_ends() -> None:
+    value: list[Any] = []
+    value += [value, value]
+    with pytest.raises(ValueError, match="contains itself"):
+        to_plain(value)

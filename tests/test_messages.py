@@ -1,7 +1,9 @@
 """Conversations as values: building, reading, saving and loading."""
 
+import json
 import re
 from base64 import b64decode
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +29,9 @@ from toolglot import (
 from toolglot.errors import MalformedData, ToolglotError, UsageError
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import BaseCall, Block, Foreign, Message, Origin, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.providers.catalog import resolve_profile
+from toolglot.request import Request
+from toolglot.wire.codec import encode_request
 
 CALL = ToolCall("c1", "get", {"x": 1}, '{"x": 1}', opaque={"sig": "s"})
 RESULT = ToolResult("c1", (Text("1"), Media("image", "image/png", "AA=="), Text("2")), "get", {"n": 1}, True, "timeout")
@@ -37,6 +42,12 @@ EVERYTHING: list[Message] = [
     tool_results(RESULT, ToolResult("c2")),
     assistant(Foreign("w", {"type": "odd", "data": [1, None]})),
 ]
+
+
+def make_cycle() -> dict[str, Any]:
+    cycle: dict[str, Any] = {}
+    cycle["a"] = [cycle, cycle]
+    return cycle
 
 
 # ---- building and reading
@@ -84,11 +95,108 @@ def test_the_text_of_a_calls_arguments(call: ToolCall, text: str) -> None:
     (lambda: Text(cast(Any, None)), "text of Text: expected `str`, got `None`"),
     (lambda: ToolCall("c", "f", cast(Any, '{"a": 1}')), "arguments of ToolCall: expected `dict | None`, got `str`"),
     (lambda: ToolCall(cast(Any, 1), "f"), "id of ToolCall: expected `str`, got `int`"),
+    (lambda: ToolCall("c", "f", raw=cast(Any, {})), "raw of ToolCall: expected `str | None`, got `dict`"),
+    (lambda: ToolCall("c", "f", {"a": [float("nan")]}),
+        "arguments of ToolCall cannot be written as JSON: $.a[0]: JSON has no nan"),
+    (lambda: ToolCall("c", "f", {"a": {1}}), "arguments of ToolCall cannot be written as JSON: $.a: JSON has no set"),
+    (lambda: ToolCall("c", "f", {"a": {1: 2}}),
+        "arguments of ToolCall cannot be written as JSON: $.a: a key is 1, and JSON has only strings as keys"),
+    (lambda: ToolCall("c", "f", make_cycle()), "arguments of ToolCall cannot be written as JSON: it is nested more than 128"),
+    (lambda: BaseCall("t", {"a": float("inf")}), "arguments of BaseCall cannot be written as JSON: $.a: JSON has no inf"),
+    (lambda: Thinking(cast(Any, 3)), "text of Thinking: expected `str`, got `int`"),
+    (lambda: Thinking("", cast(Any, "s")), "opaque of Thinking: expected `dict | None`, got `str`"),
+    (lambda: ToolResult(cast(Any, 3)), "call_id of ToolResult: expected `str`, got `int`"),
+    (lambda: ToolResult("c", cast(Any, (3,))), "a part of a tool result is text, media or foreign, not int"),
+    (lambda: ToolResult("c", cast(Any, (CALL,))), "a part of a tool result is text, media or foreign, not ToolCall"),
+    (lambda: ToolResult("c", is_error=cast(Any, "x")), "is_error of ToolResult: expected `bool`, got `str`"),
+    (lambda: ToolResult("c", name=cast(Any, 3)), "name of ToolResult: expected `str`, got `int`"),
+    (lambda: ToolResult("c", error_kind=cast(Any, "odd")), "error_kind of ToolResult: invalid enum value 'odd'"),
+    (lambda: ToolResult("c", data={"a": object()}), "data of ToolResult cannot be written as JSON: $.a: JSON has no object"),
+    (lambda: Foreign("w", {1}), "item of Foreign cannot be written as JSON: $: JSON has no set"),
+    (lambda: Message("user", (), cast(Any, "w")), "origin of Message: expected `Origin | None`, got `str`"),
 ])  # fmt: skip
 def test_values_are_checked_when_they_are_made(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(UsageError) as error:
         make()
     assert str(error.value).startswith(words)
+
+
+def test_what_is_nearly_json_is_kept_as_json() -> None:
+    class Name(str):
+        pass
+
+    arguments: dict[str, Any] = {"a": (1, Name("b")), "c": OrderedDict(d=True)}
+    call = ToolCall("c", "f", arguments)
+    assert call.arguments == {"a": [1, "b"], "c": {"d": True}}
+    assert [type(item) for item in cast(Any, call.arguments)["a"]] == [int, str]
+    plain: dict[str, Any] = {"a": [1, {"b": None}]}
+    assert ToolCall("c", "f", plain).arguments is plain
+
+
+def test_a_file_with_a_value_that_cannot_be_made_is_malformed() -> None:
+    deep = b"[" * 200 + b"]" * 200
+    line = b'{"role":"assistant","blocks":[{"type":"tool_call","id":"1","name":"f","arguments":{"a":' + deep + b"}}]}"
+    with pytest.raises(MalformedData, match="line 2"):
+        load(b'{"toolglot":1}\n' + line)
+
+
+ODD: st.SearchStrategy[Any] = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4), st.binary(max_size=2),
+    st.sets(st.integers(), max_size=2), st.just(object()), st.just(("a", 1)), st.just(Text("x")),
+)  # fmt: skip
+VALUES = st.recursive(
+    ODD, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3)
+)
+STRINGS = st.text(max_size=5)
+MAYBE_OPAQUE = st.none() | st.dictionaries(STRINGS, VALUES, max_size=2)
+MAKERS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
+    Text: {"text": STRINGS, "opaque": MAYBE_OPAQUE},
+    Thinking: {"text": STRINGS, "opaque": MAYBE_OPAQUE},
+    Foreign: {"wire": STRINGS, "item": VALUES},
+    ToolCall: {
+        "id": STRINGS, "name": STRINGS, "arguments": st.none() | st.dictionaries(STRINGS, VALUES, max_size=3),
+        "raw": st.none() | STRINGS, "freeform": st.booleans(), "namespace": STRINGS, "opaque": MAYBE_OPAQUE, "caller": STRINGS,
+        "base_call": st.none() | st.just(BaseCall("t", {"a": 1})),
+    },
+    ToolResult: {
+        "call_id": STRINGS, "content": st.lists(STRINGS | st.just(Media("image", "image/png", "AA==")), max_size=2),
+        "name": STRINGS, "data": VALUES, "is_error": st.booleans(), "error_kind": st.sampled_from([None, "timeout"]),
+        "opaque": MAYBE_OPAQUE, "is_rendered": st.booleans(), "error_code": STRINGS,
+    },
+}  # fmt: skip
+PROFILES = ["openai-chat", "openai", "anthropic", "gemini", "ollama"]
+
+
+@st.composite
+def made_values(draw: st.DrawFn) -> Any:
+    """Draw a block that could be made; sometimes with a field of a wrong type, which most cannot be made with."""
+    maker = draw(st.sampled_from([*MAKERS]))
+    fields = {name: draw(strategy) for name, strategy in MAKERS[maker].items()}
+    if draw(st.integers(0, 3)) == 0:
+        fields[draw(st.sampled_from([*fields]))] = draw(VALUES)
+    try:
+        return maker(**fields)
+    except UsageError:
+        return None
+
+
+@given(blocks=st.lists(made_values(), min_size=1, max_size=4), profile=st.sampled_from(PROFILES), is_own=st.booleans())
+def test_what_can_be_made_can_be_saved_loaded_and_sent(blocks: list[Any], profile: str, is_own: bool) -> None:
+    target = resolve_profile(profile)
+    origin = Origin(target.wire, target.id, "m") if is_own else None
+    blocks = [block for block in blocks if block is not None]
+    calls = [ToolCall(block.call_id, "t", {}) for block in blocks if isinstance(block, ToolResult)]
+    said = [block for block in blocks if not isinstance(block, ToolResult)]
+    results = [block for block in blocks if isinstance(block, ToolResult)]
+    messages = [user("a"), Message("assistant", (*said, *calls), origin)]
+    conversation = Conversation([*messages, tool_results(*results)] if results else messages)
+    saved = save(conversation)
+    assert save(load(saved)[0]) == saved
+    if b"null" not in saved:  # NaN in what a provider sent is written as null
+        assert load(saved)[0] == conversation
+    body = encode_request(Request("m", tuple(conversation)), target).body
+    assert json.loads(dumps(body), parse_constant=pytest.fail)
+    assert json.dumps(body)  # without the help of msgspec, which writes sets and bytes too
 
 
 def test_a_text_is_loaded_like_bytes() -> None:

@@ -101,6 +101,59 @@ def is_portable(value: Any) -> bool:
     return True
 
 
+_SCALARS = frozenset({str, int, bool, type(None)})
+_STRING = frozenset({str})
+
+
+def to_plain(value: Any, *, allow_nan: bool = False) -> Any:
+    """Return a value as plain JSON: itself if it is that, else a copy with tuples as lists and subclasses as their base.
+
+    Raises ValueError, with the path, for what JSON cannot express and for more than `MAX_DEPTH` levels.
+    """
+    return value if _is_plain(value, allow_nan, 0) else _copy_plain(value, "$", allow_nan, 0)
+
+
+def _is_plain(value: Any, allow_nan: bool, depth: int) -> bool:
+    if type(value) is float:
+        return allow_nan or isfinite(value)
+    if type(value) not in _CONTAINERS:
+        return type(value) in _SCALARS
+    items: Iterable[Any] = value
+    if type(value) is dict:
+        if not _STRING.issuperset(map(type, items)):
+            return False
+        items = cast(dict[str, Any], value).values()
+    for item in items:  # no generator: this runs for the arguments of every call
+        if type(item) not in _SCALARS and (depth == MAX_DEPTH or not _is_plain(item, allow_nan, depth + 1)):
+            return False
+    return True
+
+
+def _copy_plain(value: Any, path: str, allow_nan: bool, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep, or contains itself")
+    if isinstance(value, dict):
+        fields = cast(dict[Any, Any], value)
+        for key in fields:
+            if not isinstance(key, str):
+                raise ValueError(f"{path}: a key is {key!r:.60}, and JSON has only strings as keys")
+        return {str.__str__(key): _copy_plain(item, f"{path}.{key}", allow_nan, depth + 1) for key, item in fields.items()}
+    if isinstance(value, list | tuple):
+        items = cast(Iterable[Any], value)
+        return [_copy_plain(item, f"{path}[{index}]", allow_nan, depth + 1) for index, item in enumerate(items)]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)  # str() would call the method of an enum
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not allow_nan and not isfinite(value):
+            raise ValueError(f"{path}: JSON has no {value}")
+        return float(value)
+    raise ValueError(f"{path}: JSON has no {type(value).__name__}")
+
+
 def json_type_name(value: Any) -> str:
     """Return JSON's name of a value's type, with an article."""
     return _TYPE_NAMES.get(type(cast(object, value)), "an object")

@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr
 from toolglot.definitions import CacheMark, ToolDefinition
 from toolglot.definitions import Opaque as Opaque
 from toolglot.errors import MalformedData, ToolErrorKind, UsageError
-from toolglot.jsontext import dumps, loads_object
+from toolglot.jsontext import dumps, loads_object, to_plain
 from toolglot.media_types import detect_media
 from toolglot.textutil import pluralize
 from toolglot.value_checks import check_values
@@ -29,6 +29,23 @@ Role = Literal["system", "user", "assistant", "tool"]
 _ROLES: tuple[str, ...] = get_args(Role)
 StopReason = Literal["end", "tools", "length", "refusal", "filtered", "pause", "error"]
 MediaKind = Literal["image", "audio", "video", "file"]
+
+
+def _keep_plain(block: msgspec.Struct, name: str, *, allow_nan: bool = False) -> None:
+    """Keep a field as plain JSON. Raises UsageError. `allow_nan`: providers send NaN, which is written as null."""
+    value = getattr(block, name)
+    try:
+        plain = to_plain(value, allow_nan=allow_nan)
+    except ValueError as e:
+        raise UsageError(f"{name} of {type(block).__name__} cannot be written as JSON: {e}") from None
+    if plain is not value:
+        force_setattr(block, name, plain)
+
+
+def _keep_opaque(block: msgspec.Struct, opaque: Any) -> None:
+    if type(opaque) is not dict:
+        check_values(block)
+    _keep_plain(block, "opaque", allow_nan=True)
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -55,6 +72,8 @@ class Text(_Block, frozen=True, gc=False, tag="text"):
     def __post_init__(self) -> None:
         if type(self.text) is not str or (self.cache is not None and type(self.cache) is not CacheMark):
             check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
 
 
 class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
@@ -62,6 +81,12 @@ class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
 
     text: str
     opaque: Opaque | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.text) is not str:
+            check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
 
 
 class Media(_Block, frozen=True, gc=False, tag="media"):
@@ -83,6 +108,8 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
 
     def __post_init__(self) -> None:
         check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "", *, name: str = "") -> "Media":
@@ -101,6 +128,11 @@ class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tool: str
     arguments: dict[str, Any]
     facade: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.tool) is not str or type(self.arguments) is not dict or type(self.facade) is not str:
+            check_values(self)
+        _keep_plain(self, "arguments")
 
 
 class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
@@ -123,10 +155,15 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     cache: CacheMark | None = None
 
     def __post_init__(self) -> None:
-        is_object = self.arguments is None or type(self.arguments) is dict
-        is_mark = self.cache is None or type(self.cache) is CacheMark
-        if not is_object or not is_mark or type(self.id) is not str or type(self.name) is not str:
+        kinds = (type(self.id), type(self.name), type(self.namespace), type(self.caller), type(self.freeform))
+        has_fields = type(self.arguments) in _MAYBE_OBJECT and type(self.raw) in _MAYBE_TEXT
+        has_extras = type(self.base_call) in _MAYBE_CALL and type(self.cache) in _MAYBE_MARK
+        if kinds != _CALL_KINDS or not has_fields or not has_extras:
             check_values(self)
+        if self.arguments is not None:
+            _keep_plain(self, "arguments")
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
 
     @property
     def qualified_name(self) -> str:
@@ -162,8 +199,16 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     def __post_init__(self) -> None:
         if type(self.content) is not tuple:
             force_setattr(self, "content", _to_blocks(self.content))
-        if self.cache is not None and type(self.cache) is not CacheMark:
+        for block in self.content:
+            if type(block) not in _RESULT_CLASSES:
+                raise UsageError(f"a part of a tool result is text, media or foreign, not {type(block).__name__}")
+        kinds = (type(self.call_id), type(self.name), type(self.error_code), type(self.is_error), type(self.is_rendered))
+        if kinds != _RESULT_KINDS or self.error_kind not in _ERROR_KINDS or type(self.cache) not in _MAYBE_MARK:
             check_values(self)
+        if self.data is not None:
+            _keep_plain(self, "data", allow_nan=True)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
 
     @property
     def text(self) -> str:
@@ -176,6 +221,11 @@ class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
 
     wire: str
     item: Any
+
+    def __post_init__(self) -> None:
+        if type(self.wire) is not str:
+            check_values(self)
+        _keep_plain(self, "item", allow_nan=True)
 
 
 class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
@@ -192,12 +242,23 @@ class ToolsChanged(_Block, frozen=True, gc=False, tag="tools_changed"):
     removed: tuple[str, ...] = ()
     opaque: Opaque | None = None
 
+    def __post_init__(self) -> None:
+        check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
+
 
 ResultBlock = Text | Media | Foreign | ToolsChanged
 """A part of a tool result."""
 Block = Text | Thinking | Media | ToolCall | ToolResult | ToolsChanged | Foreign
 """A part of a message."""
 _BLOCK_CLASSES = frozenset(get_args(Block))
+_RESULT_CLASSES = frozenset(get_args(ResultBlock))
+_ERROR_KINDS = (None, *get_args(ToolErrorKind))
+# What `check_values` would find, without its cost: calls and results are made on hot paths.
+_CALL_KINDS, _RESULT_KINDS = (str, str, str, str, bool), (str, str, str, bool, bool)
+_MAYBE_TEXT, _MAYBE_OBJECT = (str, type(None)), (dict, type(None))
+_MAYBE_CALL, _MAYBE_MARK = (BaseCall, type(None)), (CacheMark, type(None))
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -228,6 +289,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
                 is_valid = False
         if not is_valid:
             force_setattr(self, "blocks", _to_blocks(blocks))
+        if self.origin is not None and type(self.origin) is not Origin:
+            check_values(self)
+        if self.opaque is not None:
+            _keep_opaque(self, self.opaque)
 
     @property
     def text(self) -> str:
@@ -411,7 +476,7 @@ def _parse_message(line: bytes, number: int) -> Message:
         value["blocks"] = _upgrade(value["blocks"], wraps=True)
     try:
         return msgspec.convert(value, Message)
-    except msgspec.ValidationError as e:
+    except (msgspec.ValidationError, UsageError) as e:
         raise MalformedData(f"line {number}: {e}") from None
 
 

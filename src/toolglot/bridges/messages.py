@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.errors import MalformedRequest
+from toolglot.errors import MalformedRequest, UsageError
 from toolglot.jsontext import dumps, loads_object
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Block, Conversation, Message, Opaque, Reply, Text, Thinking, ToolCall
@@ -170,7 +170,7 @@ def restore_original(stored: Any, visible: Message) -> Message:
     """Return the stored reply if it still matches the framework's message; otherwise the latter."""
     try:
         message = msgspec.convert(stored, Message)
-    except msgspec.ValidationError:  # data from another source
+    except (msgspec.ValidationError, UsageError):  # data from another source
         return visible
     contents = [
         (item.role, item.text, "".join(block.text for block in item.blocks if isinstance(block, Thinking)))

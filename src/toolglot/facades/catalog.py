@@ -228,16 +228,20 @@ def _load_tables(module: str) -> dict[str, Facade]:
     return {table.id: table for table in tables}
 
 
+def _find_provider(name: str) -> str:
+    """The provider of a facade, or the provider of this name."""
+    facade_id = FACADE_ALIASES.get(name, name)
+    provider = find_facade(facade_id).provider if facade_id in FACADE_MODULES else ""
+    return provider or ALIASES.get(name, name)
+
+
 def list_facades(provider: str = "") -> tuple[Facade, ...]:
     """All facades, or those of a provider (`anthropic` or `claude`, `gemini`, `openai` …), newest first. Raises UnknownName.
 
     A facade's id or alias, such as `codex`, stands for its provider.
     """
     facades = tuple(map(find_facade, FACADE_MODULES))
-    name = ALIASES.get(provider, provider)
-    facade_id = FACADE_ALIASES.get(provider, provider)
-    if facade_id in FACADE_MODULES:
-        name = find_facade(facade_id).provider or name
+    name = _find_provider(provider)
     if provider and not any(facade.provider == name for facade in facades):
         raise UnknownName("provider of a facade", provider, {facade.provider for facade in facades if facade.provider})
     return tuple(facade for facade in facades if not provider or facade.provider == name)

@@ -235,7 +235,7 @@ class ConversationState:
         """Take over what `save_header` wrote; returns the run that was paused. Raises MalformedData."""
         try:
             saved = msgspec.convert(header, _SavedState, str_keys=True)
-        except msgspec.ValidationError as e:
+        except (msgspec.ValidationError, UsageError) as e:
             raise MalformedData(f"line 1: the saved state has an unexpected shape: {e}") from None
         start, prompt, length = saved.context.start, saved.context.prompt, len(self.conversation)
         is_start = start in (0, length) or (0 < start < length and can_start_at(self.conversation, start))
