@@ -1,7 +1,8 @@
 """Attack everything, and print one table: `python -m tests.attack [--quick]`. Exit code 1: something got through.
 
-A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, the tests that attack, and the hostile
-model of `tests/game`; as root and as an ordinary user where both are possible. Takes about half an hour on two cores.
+A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, 2,800 runs that are stopped, 5,500 saved
+runs that are damaged, the tests that attack, and the hostile model of `tests/game`; as root and as an ordinary user where
+both are possible. Takes about half an hour on two cores.
 """
 
 import argparse
@@ -39,6 +40,7 @@ RACES = {
 WALK_RACES = dict.fromkeys(("read", "glob", "write", "edit"), 25_000)
 CONTROL = 20_000
 KILLS = 225  # of each of four scenarios
+CORRUPTIONS, MUTATIONS = 4000, 1500  # of saved runs
 ATTACK_TESTS = (
     *("builtin/files", "builtin/shell", "builtin/web", "builtin/test_bad_input.py", "builtin/test_programs.py"),
     *("builtin/search/test_grep.py", "config", "tools", "cli", "test_secrets.py", "test_redact.py", "simulator/test_server.py"),
@@ -82,7 +84,13 @@ def kill(user: str, kills: float) -> list[Row]:
     return attack(user, "kills", "--kills", str(ceil(kills)))
 
 
+def damage(user: str, scale: float) -> list[Row]:
+    counts = ("--corruptions", str(ceil(CORRUPTIONS * scale)), "--mutations", str(ceil(MUTATIONS * scale)))
+    return attack(user, "runs", "--stride", str(ceil(0.2 / scale)), *counts)
+
+
 def plan(scale: float) -> Iterator[Callable[[], list[Row]]]:
+    yield partial(damage, next(iter(USERS)), scale)
     for user in USERS:
         share = scale / len(USERS)
         yield partial(race, user, CONTROL * share, "control")
@@ -130,7 +138,7 @@ def execute(scale: float, *, everything: bool) -> Iterator[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a hundredth of the races and kills; no tests, no game")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the races, kills and runs; no tests, no game")
     quick = parser.parse_args().quick
     totals: dict[str, list[int]] = {}
     for row in execute(0.01 if quick else 1, everything=not quick):

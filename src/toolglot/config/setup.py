@@ -417,4 +417,5 @@ def _append_audit_line(line: bytes) -> None:
 
 @cache
 def _open_lines(file: Path) -> LineFile:
+    """Return the file of lines, which remembers whether its last line is whole."""
     return LineFile(file)

@@ -332,15 +332,15 @@ def limit_result(result: ToolResult, limit: int, store: ResultStore | None) -> T
             return result
         return msgspec.structs.replace(result, content=tuple(content), data=result.data if fits else None)
     first = next(index for index, block in enumerate(content) if isinstance(block, Text))
-    content[first] = Text(_truncate(text, limit, store.put(text) if store is not None else ""))
+    content[first] = Text(_truncate(text, limit, store))
     kept = (block for index, block in enumerate(content) if index == first or not isinstance(block, Text))
     return msgspec.structs.replace(result, content=tuple(kept), data=None)
 
 
-def _truncate(text: str, limit: int, handle: str) -> str:
+def _truncate(text: str, limit: int, store: ResultStore | None) -> str:
     """Return the start and the end of a text, cut at line ends where possible, with a note on how to read the middle.
 
-    `handle`: "" if the middle cannot be read.
+    `store`: keeps the text; None if the middle cannot be read.
     """
     head, tail = limit - limit // 3, limit // 3
     if (end := text.rfind("\n", max(head - LINE_END_WINDOW, 0), head)) > head // 2:
@@ -348,7 +348,7 @@ def _truncate(text: str, limit: int, handle: str) -> str:
     start = len(text) - tail
     if (end := text.find("\n", start, start + min(LINE_END_WINDOW, tail // 2))) >= 0:
         start = end + 1
-    how = f'; read them with read_result(handle="{handle}", offset={head})' if handle else ""
+    how = "" if store is None else f'; read them with read_result(handle="{store.put(text)}", offset={head})'
     note = f"… {start - head} characters left out{how} …"
     separator = "" if text[:head].endswith("\n") or not head else "\n"
     return f"{text[:head]}{separator}{note}\n{text[start:]}"
