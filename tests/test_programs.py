@@ -16,8 +16,14 @@ import pytest
 from tests.builtin.user_kit import USERS, become, find_python, user_id
 
 import toolglot
+from toolglot.builtin.child_process import library_variables
 from toolglot.builtin.files.roots import Root
+from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.server_sandbox import ServerSandbox
+from toolglot.mcp.servers import McpServer
 from toolglot.programs import (
+    current_workspace,
     find_package,
     find_program,
     find_programs,
@@ -370,11 +376,35 @@ def test_packages_that_start_programs_find_none_of_the_workspace(tmp_path: Path,
     monkeypatch.chdir(tmp_path / "sub")
     path = f"{tmp_path}/bin:.::bin:{tmp_path}/sub/.venv/bin:/usr/bin:/bin"
     monkeypatch.setenv("PATH", path)
+    libraries = f"{tmp_path}/lib:/opt/lib:"
+    monkeypatch.setenv("LD_LIBRARY_PATH", libraries)
+    monkeypatch.setenv("PYTHONPATH", ".:src")
     with safe_programs():
         with safe_programs():
             assert os.environ["PATH"] == "/usr/bin:/bin"
-        assert os.environ["PATH"] == "/usr/bin:/bin"
-    assert os.environ["PATH"] == path
+        assert (os.environ["LD_LIBRARY_PATH"], os.environ.get("PYTHONPATH")) == ("/opt/lib", None)
+        assert library_variables() == {"LD_LIBRARY_PATH": "/opt/lib"}
+    assert [os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")] == [path, libraries, ".:src"]
     with safe_programs():
         os.environ["PATH"] = "/changed"
     assert os.environ["PATH"] == "/changed"
+
+
+def test_the_root_directory_is_nobodys_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Services run there, and all programs are below it."""
+    monkeypatch.chdir("/")
+    assert current_workspace() == ()
+
+
+def test_our_workers_load_no_library_of_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}:relative::/opt/lib")
+    sandbox = ServerSandbox(Workspace(tmp_path), ShellOptions(), tmp_path.with_name("state"))
+    try:
+        if not sandbox.label:
+            pytest.skip("no sandbox works here")
+        started = sandbox("s", McpServer(command="x", sandbox=True))
+    finally:
+        sandbox.close()
+    assert started.env["LD_LIBRARY_PATH"] == "/opt/lib"
+    assert started.env["PATH"] == os.environ["PATH"]  # the server in the sandbox may use programs of the workspace

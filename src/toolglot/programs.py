@@ -37,10 +37,16 @@ __all__ = [
     "run_program",
     "safe_programs",
     "safe_search_path",
+    "safe_variables",
     "start_program",
 ]
 
 SYSTEM_DIRECTORIES = ("/usr/bin", "/bin", "/usr/local/bin")
+# Lists of directories from which a program starts others, or loads code.
+_PATH_VARIABLES = (
+    *("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "PYTHONPATH", "NODE_PATH"),
+    *("PERL5LIB", "RUBYLIB"),
+)
 _MAX_LINKS = 40
 
 
@@ -69,7 +75,8 @@ def current_workspace() -> tuple[WorkspaceDirectory, ...]:
     home = Path(os.path.realpath(os.path.expanduser("~")))
     # Whoever keeps a home directory in a repository has written it.
     above = (path for path in here.parents if os.path.lexists(path / ".git") and not home.is_relative_to(path))
-    return tuple(map(WorkspaceDirectory, (here, *above)))
+    # Services run in the root directory: that is nobody's project, and all programs are below it.
+    return tuple(WorkspaceDirectory(path) for path in (here, *above) if path != path.parent)
 
 
 # ---- starting
@@ -99,35 +106,46 @@ def safe_programs() -> Generator[None]:
 
     A command that starts meanwhile gets the same PATH: it may lack the project's programs for a moment.
     """
-    path = _hidden_path.begin()
+    _environment.begin()
     try:
         yield
     finally:
-        _hidden_path.end(path)
+        _environment.end()
 
 
-class _HiddenPath:
-    """PATH while several threads want it without the workspace: the first one changes it, and the last one restores it."""
+class _SafeEnvironment:
+    """Our environment while several threads want it without the workspace: the first changes it, and the last restores it."""
 
     def __init__(self) -> None:
-        self._lock, self._users, self._original = Lock(), 0, ""
+        self._lock, self._users = Lock(), 0
+        self._changes: dict[str, tuple[str | None, str | None]] = {}  # of each variable: its value before, and now
 
-    def begin(self) -> str:
+    def begin(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._original = os.environ.get("PATH", os.defpath)
-                os.environ["PATH"] = safe_search_path(current_workspace())
+                safe = safe_variables(current_workspace())
+                values = {name: (os.environ.get(name), safe.get(name)) for name in _PATH_VARIABLES}
+                self._changes = {name: pair for name, pair in values.items() if pair[0] != pair[1]}
+                for name, (_, value) in self._changes.items():
+                    _set_variable(name, value)
             self._users += 1
-            return os.environ["PATH"]
 
-    def end(self, path: str) -> None:
+    def end(self) -> None:
         with self._lock:
             self._users -= 1
-            if self._users == 0 and os.environ.get("PATH") == path:  # otherwise somebody else has changed it
-                os.environ["PATH"] = self._original
+            for name, (before, now) in self._changes.items() if self._users == 0 else ():
+                if os.environ.get(name) == now:  # otherwise somebody else has changed it
+                    _set_variable(name, before)
 
 
-_hidden_path = _HiddenPath()
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+_environment = _SafeEnvironment()
 
 
 def _check_program(path: str, roots: Iterable[ProgramRoot]) -> None:
@@ -163,6 +181,18 @@ def safe_search_path(roots: Iterable[ProgramRoot], search_path: str | None = Non
     given = _search_path() if search_path is None else search_path.split(os.pathsep)
     directories = [path for path in given if os.path.isabs(path) and is_startable(path, roots)]
     return os.pathsep.join(directories or SYSTEM_DIRECTORIES)
+
+
+def safe_variables(roots: Iterable[ProgramRoot]) -> dict[str, str]:
+    """Return our environment, with lists of directories (PATH, LD_LIBRARY_PATH …) without what is inside the roots."""
+    roots, variables = tuple(roots), dict(os.environ)
+    for name in _PATH_VARIABLES:
+        if name in variables:
+            entries = variables[name].split(os.pathsep)
+            variables[name] = os.pathsep.join(path for path in entries if os.path.isabs(path) and is_startable(path, roots))
+            if not variables[name]:  # some programs take an empty one for the current directory
+                del variables[name]
+    return {"PATH": os.pathsep.join(SYSTEM_DIRECTORIES), **variables}
 
 
 def _search_path() -> list[str]:

@@ -44,7 +44,9 @@ def call(name: str, arguments: dict[str, Any], call_id: str = "call_1") -> ToolC
     return ToolCall(call_id, name, arguments)
 
 
-def make_agent(provider: str, *calls: ToolCall, answer: str = "done", **options: Any) -> tuple[Orchestrator, RecordingTransport]:
+def make_agent(
+    provider: str, *calls: ToolCall, answer: str = "done", **options: Any
+) -> tuple[Orchestrator, RecordingTransport]:
     """Return an agent whose model makes these calls in one reply and then answers; and what carries its requests."""
     profile, _, model = MODELS[provider].partition("/")
     replies = [Reply(calls, "tools"), Reply((Text(answer),))] if calls else [Reply((Text(answer),))]

@@ -77,7 +77,11 @@ def test_claude_searches_opens_and_finds_with_one_tool(facade_id: str) -> None:
     # Today's Claude models have WebSearch and WebFetch: they are shown these, and the document's tool is accepted.
     definition = load_payload("000_claude_web_search")
     face = BoundFacade(find_facade(facade_id), "claude-opus-5", BASE_TOOLS)
-    bases = [("web_search", {"queries": ["..."]}), ("web_open", {"target": "..."}), ("web_find", {"target": "...", "pattern": "..."})]
+    bases = [
+        ("web_search", {"queries": ["..."]}),
+        ("web_open", {"target": "..."}),
+        ("web_find", {"target": "...", "pattern": "..."}),
+    ]
     calls = load_payload("000_claude_web_search_calls")
     assert len(calls) == len(bases)
     for arguments, base in zip(calls, bases, strict=True):

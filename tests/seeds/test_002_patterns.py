@@ -43,7 +43,9 @@ def test_the_documents_tool_in_each_format(provider: str) -> None:
         assert tool.keys() == expected.keys()
     inner = tool.get("function", tool)
     wanted = expected.get("function", expected)
-    assert {key for key in inner if key not in ("parameters", "parametersJsonSchema", "strict")} == wanted.keys() - {"parameters"}
+    assert {key for key in inner if key not in ("parameters", "parametersJsonSchema", "strict")} == wanted.keys() - {
+        "parameters"
+    }
     assert (inner["name"], inner["description"]) == ("test", "test")
 
 

@@ -16,13 +16,13 @@ from typing import BinaryIO
 
 import msgspec
 
-from toolglot.programs import own_python, start_program
+from toolglot.programs import current_workspace, own_python, safe_variables, start_program
 
 __all__ = [
-    "LIBRARY_VARIABLES",
     "SYSTEM_PATHS",
     "Process",
     "ProcessStopped",
+    "library_variables",
     "measure_memory",
     "read_output",
     "split_records",
@@ -32,7 +32,7 @@ __all__ = [
 
 MAX_OUTPUT = 64 << 20
 Process = subprocess.Popen[bytes]
-LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+_LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 class ProcessStopped(Exception):
@@ -77,6 +77,12 @@ def split_records(chunks: Iterator[bytes], separator: bytes) -> Iterator[bytes]:
         partial.append(last)
 
 
+def library_variables() -> dict[str, str]:
+    """Return the variables without which our own Python may not start; it loads no library from the workspace."""
+    variables = safe_variables(current_workspace())
+    return {name: variables[name] for name in _LIBRARY_VARIABLES if name in variables}
+
+
 def start_python_worker(
     module: str, stdin: BinaryIO | int, *, search_path: Sequence[str] = (), pass_fds: Sequence[int] = ()
 ) -> Process:
@@ -86,7 +92,7 @@ def start_python_worker(
     return start_program(
         [own_python(), "-I", "-S", "-X", "utf8", "-c", start, *own_packages, *search_path],
         roots=(),  # our own Python is read-only for every tool
-        env={name: os.environ[name] for name in LIBRARY_VARIABLES if name in os.environ},
+        env=library_variables(),
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

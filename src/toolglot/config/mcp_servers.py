@@ -272,7 +272,10 @@ def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[Work
     home = Path(os.path.realpath(os.path.expanduser("~")))
     # Above the current directory, the repository counts, but the user's home directory is nobody else's project.
     project = (path for path in list_project_directories(workspace)[-1:] if not home.is_relative_to(os.path.realpath(path)))
-    return tuple(map(WorkspaceDirectory, dict.fromkeys((workspace, *others, *project))))
+    directories = [path for path in dict.fromkeys((workspace, *others, *project)) if path != path.parent]  # not the root
+    if any(home.is_relative_to(os.path.realpath(path)) for path in directories):
+        directories += [home / name for name in own.unprotected]  # which are otherwise closed to tools
+    return tuple(map(WorkspaceDirectory, directories))
 
 
 def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from search_kit import plant
 
-from toolglot.builtin import programs
+from toolglot import programs
 from toolglot.builtin.code import ast_query, ast_tools, ast_worker
 from toolglot.builtin.code.ast_query import LANGUAGES, MAX_FILE_SIZE
 from toolglot.builtin.code.ast_tools import ast_rewrite_tools, ast_search_tools

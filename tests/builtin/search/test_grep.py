@@ -17,7 +17,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from search_kit import count_fds, make_context, make_state, plant, plant_byte_names, swap_directories
 
-from toolglot.builtin import child_process, programs
+from toolglot import programs
+from toolglot.builtin import child_process
 from toolglot.builtin.child_process import start_confined
 from toolglot.builtin.search import grep as grep_module
 from toolglot.builtin.search import grep_worker

@@ -19,7 +19,7 @@ import pytest
 import trustme
 from web_site import ARTICLE, PUBLIC, Caller, Names, Site, make_response, redirect, serve
 
-from toolglot.builtin import programs
+from toolglot import programs
 from toolglot.builtin.web import browser
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.builtin.child_process import LIBRARY_VARIABLES, SYSTEM_PATHS
+from toolglot.builtin.child_process import SYSTEM_PATHS, library_variables
 from toolglot.builtin.code_mode.worker import OUT_OF_MEMORY
 from toolglot.builtin.shell.limits import CommandLimits, create_cgroups, enter_limits, remove_cgroups, was_out_of_memory
 from toolglot.builtin.shell.sandbox import SandboxLevel
@@ -206,7 +206,7 @@ class ScriptProcess:
                 process = self._process = start_program(
                     enter_limits(cgroups, argv) if cgroups else argv,
                     roots=(),  # the system's programs and our own
-                    env={name: os.environ[name] for name in LIBRARY_VARIABLES if name in os.environ},
+                    env=library_variables(),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -8,6 +8,7 @@ from threading import Lock
 import msgspec
 from msgspec.structs import replace
 
+from toolglot.builtin.child_process import library_variables
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell.manager import ShellManager, ShellOptions
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot
@@ -67,13 +68,14 @@ class ServerSandbox:
         file = confinement.scratch.parent / f"server-{number}.json"  # a name may be long, or none for a file
         file.write_bytes(msgspec.json.encode(replace(confinement, visible_paths=visible), enc_hook=str))
         own = ServerPlan(argv=[server.command, *server.args], cwd=str(cwd), variables=server.env, confinement=str(file))
+        variables = {variable: value for variable, value in os.environ.items() if not variable.startswith(("LD_", "DYLD_"))}
         packages = (str(Path(__file__).parents[3]), str(Path(msgspec.__file__).parents[1]))
         return replace(
             server,
             command=own_python(),
             args=("-I", "-S", "-X", "utf8", "-c", _START, *packages),
             # Ours, as it says where credentials are that have to be hidden. The server sees neither this nor that.
-            env={**os.environ, PLAN_VARIABLE: msgspec.json.encode(own).decode()},
+            env={**variables, **library_variables(), PLAN_VARIABLE: msgspec.json.encode(own).decode()},
             cwd="/",
         )
 

@@ -27,7 +27,7 @@ from toolglot.builtin.web.page_text import clean_text
 from toolglot.builtin.web.pages import LoadedPage
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
 from toolglot.errors import ToolError
-from toolglot.programs import find_package, find_program, is_outside, safe_search_path
+from toolglot.programs import find_package, find_program, is_outside, is_startable, safe_programs, safe_search_path
 from toolglot.web_address import parse_site
 
 if TYPE_CHECKING:
@@ -169,6 +169,9 @@ class Chromium:
             if self._start_failure:
                 raise BrowserUnavailable(self._start_failure)
             path = find_browser(self._config.browser, self._roots)
+            node = os.environ.get("PLAYWRIGHT_NODEJS_PATH", "")  # starts the package's driver instead of its own Node
+            if node and not (os.path.isabs(node) and is_startable(node, self._roots)):
+                raise BrowserUnavailable(f"PLAYWRIGHT_NODEJS_PATH is {node!r}, which is not a path outside the workspace")
             from playwright.async_api import Error, async_playwright
 
             home = self._home = tempfile.mkdtemp(prefix="toolglot-web-")
@@ -179,7 +182,8 @@ class Chromium:
             try:
                 async with asyncio.timeout(START_SECONDS):
                     async with _hide_terminal():
-                        self._driver = await async_playwright().start()
+                        with safe_programs():
+                            self._driver = await async_playwright().start()
                     self._browser = await self._driver.chromium.launch(
                         executable_path=path,
                         chromium_sandbox=self._is_sandboxed,

@@ -4,7 +4,7 @@ import os
 import shlex
 from contextlib import suppress
 
-from toolglot.programs import current_workspace, find_program, run_program, safe_search_path
+from toolglot.programs import current_workspace, find_program, run_program, safe_variables
 
 __all__ = ["open_in_editor"]
 
@@ -16,7 +16,7 @@ _EDITORS = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", 
 def open_in_editor(filename: str) -> bool:
     """Edit a file; return whether the editor succeeded."""
     workspace = current_workspace()
-    variables = {**os.environ, "PATH": safe_search_path(workspace)}
+    variables = safe_variables(workspace)
     for text in (*(os.environ.get(name, "") for name in _VARIABLES), *_EDITORS):
         try:
             program, *options = shlex.split(text)
