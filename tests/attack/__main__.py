@@ -1,8 +1,8 @@
 """Attack everything, and print one table: `python -m tests.attack [--quick]`. Exit code 1: something got through.
 
 A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, 2,800 runs that are stopped, 5,500 saved
-runs that are damaged, the tests that attack, and the hostile model of `tests/game`; as root and as an ordinary user where
-both are possible. Takes about half an hour on two cores.
+runs that are damaged, storms of misbehaving MCP servers, the tests that attack, and the hostile model of `tests/game`; as root
+and as an ordinary user where both are possible. Takes about half an hour on two cores.
 """
 
 import argparse
@@ -41,6 +41,7 @@ WALK_RACES = dict.fromkeys(("read", "glob", "write", "edit"), 25_000)
 CONTROL = 20_000
 KILLS = 225  # of each of four scenarios
 CORRUPTIONS, MUTATIONS = 4000, 1500  # of saved runs
+STORMS = 20  # rounds, with over 200 calls each
 ATTACK_TESTS = (
     *("builtin/files", "builtin/shell", "builtin/web", "builtin/test_bad_input.py", "builtin/test_programs.py"),
     *("builtin/search/test_grep.py", "config", "tools", "cli", "test_secrets.py", "test_redact.py", "simulator/test_server.py"),
@@ -89,8 +90,13 @@ def damage(user: str, scale: float) -> list[Row]:
     return attack(user, "runs", "--stride", str(ceil(0.2 / scale)), *counts)
 
 
+def storm(rounds: float) -> list[Row]:
+    return attack(next(iter(USERS)), "storms", "--rounds", str(ceil(rounds)))
+
+
 def plan(scale: float) -> Iterator[Callable[[], list[Row]]]:
     yield partial(damage, next(iter(USERS)), scale)
+    yield partial(storm, STORMS * scale)
     for user in USERS:
         share = scale / len(USERS)
         yield partial(race, user, CONTROL * share, "control")

@@ -1,16 +1,20 @@
 """Whatever a server sends, only what is wrong is lost."""
 
+import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp_types import CallToolResult, ListToolsResult, methods
+from mcp.shared.message import SessionMessage
+from mcp_types import CallToolResult, ListToolsResult, jsonrpc_message_adapter, methods
 from mcp_types.methods import validate_server_result
 
+from toolglot.mcp.answers import failure_cause
 from toolglot.mcp.content import convert_result
-from toolglot.mcp.incoming import repair_result
+from toolglot.mcp.incoming import CheckedStream, repair_result
 from toolglot.mcp.listing import MAX_ITEMS, make_tools
 from toolglot.mcp.servers import McpServer
 
@@ -54,6 +58,59 @@ def test_odd_parts_of_a_result_do_not_hide_the_good_one(version: str, odd: list[
     validate_server_result("tools/call", version, json.loads(json.dumps(result)))
     output = convert_result(CallToolResult.model_validate(result, by_name=False))
     assert any(getattr(part, "text", "").endswith("good") for part in output.content)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), [[[]] * 2] * 2])
+def test_a_tool_that_no_provider_can_be_sent_is_left_out(value: Any) -> None:
+    deep = value
+    for _ in range(127 if isinstance(value, list) else 0):
+        deep = [deep]
+    result: dict[str, Any] = {"tools": [{"name": "bad", "inputSchema": {"type": "object", "x": deep}}, dict(GOOD_TOOL)]}
+    problems: list[tuple[str, ...]] = []
+    repair_result(result, "2025-11-25", lambda kind, name, reason: problems.append((kind, name, reason)))
+    assert [tool["name"] for tool in result["tools"]] == ["good"]
+    assert problems == [("tools", "bad", "it contains NaN or an infinity, or is nested more than 128 levels")]
+
+
+class Feed:
+    """A stream of messages that ends."""
+
+    def __init__(self, *messages: dict[str, Any]) -> None:
+        self.items = [SessionMessage(jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **each})) for each in messages]
+
+    async def receive(self) -> SessionMessage | Exception:
+        if not self.items:
+            raise anyio.EndOfStream
+        return self.items.pop(0)
+
+
+def read_all(*messages: dict[str, Any]) -> list[Any]:
+    async def read() -> list[Any]:
+        stream = CheckedStream(cast(Any, Feed(*messages)), lambda: "2025-11-25", lambda *problem: None)
+        return [cast(Any, item).message async for item in stream]
+
+    return asyncio.run(read())
+
+
+def cancellation(request_id: Any, **params: Any) -> dict[str, Any]:
+    return {"method": "notifications/cancelled", "params": {"requestId": request_id, **params}}
+
+
+def test_a_request_that_the_server_cancels_ends() -> None:
+    _, failure = read_all(cancellation(7, reason="x" * 1000))
+    assert (failure.id, failure_cause(failure.error), len(failure.error.message)) == (7, "cancelled", 301)
+    assert len(read_all(cancellation(7, reason=5))) == 2
+    odd_ids: list[Any] = [None, True, 1.5, [7], {}]
+    for odd in odd_ids:
+        assert len(read_all(cancellation(odd))) == 1
+    assert len(read_all({"method": "notifications/cancelled"})) == 1
+
+
+def test_a_server_that_cancels_its_own_question_ends_no_call() -> None:
+    """Both sides count their requests from 0."""
+    question: dict[str, Any] = {"id": 7, "method": "elicitation/create", "params": {}}
+    assert len(read_all(question, cancellation(7))) == 2
+    assert len(read_all(question, cancellation(8))) == 3
 
 
 def test_only_so_many_items_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,7 @@ def servers() -> Iterator[McpServers]:
         "many": server("many"),
         "broken": server("broken"),
         "endless": server("endless"),
+        "deep": server("deep"),
         "silent": server("silent", start_timeout=0.3),
         "gone": server("gone"),
     }
@@ -133,6 +134,7 @@ def test_bad_tools_and_servers_take_nobody_down(servers: McpServers) -> None:
     assert (status["one"].tool_count, status["many"].tool_count) == (len(ODD), len(MANY))
     assert len({tool.name for tool in servers}) == len(servers.tools)
     assert all(len(tool.name) <= 64 for tool in servers)
+    assert (states["deep"], status["deep"].error) == ("failed", "its answer cannot be read: it is nested too deeply")
     assert "cannot open display" in status["gone"].error
     assert "did not answer" in status["silent"].error
     assert status["broken"].problems.keys() >= {"bad_type", "dangling", "not_an_object", "fine"}

@@ -1,4 +1,4 @@
-"""An MCP server with everything that breaks clients: `python nasty.py [odd | many | broken | endless | silent | gone]`.
+"""An MCP server with everything that breaks clients: `python nasty.py [odd | many | broken | endless | deep | silent | gone]`.
 
 A program of its own with nothing but the standard library, so that it starts at once and can do what an SDK would prevent.
 It speaks 2025-11-25 over stdio.
@@ -95,7 +95,10 @@ BAD = [
     {**tool("control"), "description": "\x1b[2Jcleared\x07 \u202edesrever"},
 ]
 MANY = [tool(f"record_{n:03}", BY_ID, description=f"Reads record {n} of the archive.") for n in range(300)]
-TOOLS = {"odd": ODD, "many": MANY, "broken": BAD, "endless": MANY[:5]}
+DEEP: Doc = {}
+for _ in range(300):
+    DEEP = {"properties": {"a": DEEP}}
+TOOLS = {"odd": ODD, "many": MANY, "broken": BAD, "endless": MANY[:5], "deep": [tool("fine"), tool("deep", DEEP)]}
 
 
 class Server:
