@@ -43,7 +43,7 @@ KILLS = 225  # of each of four scenarios
 CORRUPTIONS, MUTATIONS = 4000, 1500  # of saved runs
 STORMS = 20  # rounds, with over 200 calls each
 ATTACK_TESTS = (
-    *("builtin/files", "builtin/shell", "builtin/web", "builtin/test_bad_input.py", "builtin/test_programs.py"),
+    *("builtin/files", "builtin/shell", "builtin/web", "builtin/test_bad_input.py", "test_programs.py"),
     *("builtin/search/test_grep.py", "config", "tools", "cli", "test_secrets.py", "test_redact.py", "simulator/test_server.py"),
     "test_web_address.py",
 )

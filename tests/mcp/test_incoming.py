@@ -60,12 +60,10 @@ def test_odd_parts_of_a_result_do_not_hide_the_good_one(version: str, odd: list[
     assert any(getattr(part, "text", "").endswith("good") for part in output.content)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("-inf"), [[[]] * 2] * 2])
-def test_a_tool_that_no_provider_can_be_sent_is_left_out(value: Any) -> None:
-    deep = value
-    for _ in range(127 if isinstance(value, list) else 0):
-        deep = [deep]
-    result: dict[str, Any] = {"tools": [{"name": "bad", "inputSchema": {"type": "object", "x": deep}}, dict(GOOD_TOOL)]}
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", "[" * 128 + "]" * 128])
+def test_a_tool_that_no_provider_can_be_sent_is_left_out(value: str) -> None:
+    bad = {"name": "bad", "inputSchema": {"type": "object", "x": json.loads(value)}}
+    result: dict[str, Any] = {"tools": [bad, dict(GOOD_TOOL)]}
     problems: list[tuple[str, ...]] = []
     repair_result(result, "2025-11-25", lambda kind, name, reason: problems.append((kind, name, reason)))
     assert [tool["name"] for tool in result["tools"]] == ["good"]
@@ -86,7 +84,7 @@ class Feed:
 
 def read_all(*messages: dict[str, Any]) -> list[Any]:
     async def read() -> list[Any]:
-        stream = CheckedStream(cast(Any, Feed(*messages)), lambda: "2025-11-25", lambda *problem: None)
+        stream = CheckedStream(cast(Any, Feed(*messages)), lambda: "2025-11-25", lambda kind, name, reason: None)
         return [cast(Any, item).message async for item in stream]
 
     return asyncio.run(read())

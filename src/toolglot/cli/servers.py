@@ -74,7 +74,7 @@ class CliServers:
                     servers,
                     launch=self._launch,
                     on_change=lambda text: self.notify(f"MCP server {text}") if wanted is None else None,
-                    sign_in=self._show_sign_in if has_user or _is_at_terminal() else None,
+                    sign_in=self._find_sign_in(has_user=has_user),
                 )
                 self.client.start()
             except UsageError as e:  # the package is missing; everything else must still work
@@ -115,8 +115,12 @@ class CliServers:
         only, ask = use if isinstance(use, Set) else None, _ask_for_input if has_user else None
         return cls(catalog, settings, root=root, extra=extra, only=only, ask=ask, has_user=has_user)
 
-    def _show_sign_in(self, name: str, address: str) -> None:
-        self.notify(f"sign in to the MCP server {name} at {address}")
+    def _find_sign_in(self, *, has_user: bool) -> Callable[[str, str], None] | None:
+        """Return the function that shows where to sign in; None if nobody would see it."""
+        is_at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+        if not (has_user or is_at_terminal):
+            return None
+        return lambda name, address: self.notify(f"sign in to the MCP server {name} at {address}")
 
     @property
     def tools(self) -> tuple[Any, ...]:
@@ -165,11 +169,6 @@ class CliServers:
             self.client.close()
         if self.sandbox is not None:
             self.sandbox.close()
-
-
-def _is_at_terminal() -> bool:
-    """Whether somebody reads what a command reports."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _ask_for_input(wanted: ServerInput) -> str | None:

@@ -62,45 +62,57 @@ class _Guard:
         self._app, self._token, self._names = app, token.encode(), names
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        refusal = self._find_refusal(scope["headers"]) if scope["type"] == "http" else None
-        if refusal is not None:
-            await _reject(send, *refusal)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = _Headers(scope["headers"])
+        if not self._has_token(headers):
+            await _reject(send, 401, b"a bearer token is required\n")
+        elif not self._is_addressed(headers):
+            await _reject(send, 421, b"the Host header is not an address of this server\n")
+        elif not self._is_own_page(headers):
+            await _reject(send, 403, b"requests from other origins are refused\n")
         else:
             await self._app(scope, receive, send)
 
-    def _find_refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, bytes] | None:
-        """Return the status and the reason with which a request is refused; None if it is not."""
-        values: dict[bytes, list[bytes]] = {}
-        for name, value in headers:
-            values.setdefault(name.lower(), []).append(value)
-        if self._token and not self._has_token(values.get(b"authorization", [])):
-            return 401, b"a bearer token is required\n"
-        host, origin = (_read_only(values.get(name, [])) for name in (b"host", b"origin"))
-        if self._names is not None and (host is None or find_host(host) not in self._names):
-            return 421, b"the Host header is not an address of this server\n"
-        if b"origin" not in values:
-            return None
-        return (
-            None if origin is not None and self._is_own(origin, host) else (403, b"requests from other origins are refused\n")
-        )
-
-    def _has_token(self, values: list[bytes]) -> bool:
-        scheme, _, token = b"".join(values).partition(b" ")
+    def _has_token(self, headers: "_Headers") -> bool:
+        if not self._token:
+            return True
+        scheme, _, token = headers.get_only("authorization").encode("latin-1").partition(b" ")
         return hmac.compare_digest(scheme.lower() + b" " + token.strip(), b"bearer " + self._token)
 
-    def _is_own(self, origin: str, host: str | None) -> bool:
-        """Whether requests of pages from this origin are allowed; with a token, only those of the server's own."""
-        scheme, _, authority = origin.partition("://")
-        if scheme not in ("http", "https") or (name := find_host(authority)) is None:
+    def _is_addressed(self, headers: "_Headers") -> bool:
+        """Whether a request is meant for this server; a web page could have its own name lead to this machine."""
+        return self._names is None or find_host(headers.get_only("host")) in self._names
+
+    def _is_own_page(self, headers: "_Headers") -> bool:
+        """Whether a request comes from no page, or from one that may use the server; with a token, only the server's own."""
+        if not headers.has("origin"):
+            return True
+        scheme, _, authority = headers.get_only("origin").partition("://")
+        name = find_host(authority)
+        if scheme not in ("http", "https") or name is None:
             return False
-        if self._token and authority != host:
+        if self._token and authority != headers.get_only("host"):
             return False
         return self._names is None or name in self._names
 
 
-def _read_only(values: list[bytes]) -> str | None:
-    """Return a header's value; None unless there is exactly one."""
-    return values[0].decode("latin-1") if len(values) == 1 else None
+class _Headers:
+    """The headers of a request, of which some may occur only once."""
+
+    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in headers:
+            self._values.setdefault(name.lower().decode("latin-1"), []).append(value.decode("latin-1"))
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def get_only(self, name: str) -> str:
+        """Return a header's value; "" unless there is exactly one."""
+        values = self._values.get(name, [])
+        return values[0] if len(values) == 1 else ""
 
 
 def find_host(authority: str) -> str | None:
@@ -110,8 +122,12 @@ def find_host(authority: str) -> str | None:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return None
-    name = f"[{host}]" if ":" in host else host
-    return host if host and authority.lower() == (name if port is None else f"{name}:{port}") else None
+    expected = f"[{host}]" if ":" in host else host
+    if port is not None:
+        expected += f":{port}"
+    if not host or authority.lower() != expected:
+        return None
+    return host
 
 
 async def _reject(send: "Send", status: int, reason: bytes) -> None:

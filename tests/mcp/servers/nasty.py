@@ -95,10 +95,17 @@ BAD = [
     {**tool("control"), "description": "\x1b[2Jcleared\x07 \u202edesrever"},
 ]
 MANY = [tool(f"record_{n:03}", BY_ID, description=f"Reads record {n} of the archive.") for n in range(300)]
-DEEP: Doc = {}
-for _ in range(300):
-    DEEP = {"properties": {"a": DEEP}}
-TOOLS = {"odd": ODD, "many": MANY, "broken": BAD, "endless": MANY[:5], "deep": [tool("fine"), tool("deep", DEEP)]}
+
+
+def nest(levels: int) -> Doc:
+    """Return a schema that is nested this deep."""
+    schema: Doc = {}
+    for _ in range(levels):
+        schema = {"properties": {"a": schema}}
+    return schema
+
+
+TOOLS = {"odd": ODD, "many": MANY, "broken": BAD, "endless": MANY[:5], "deep": [tool("fine"), tool("deep", nest(300))]}
 
 
 class Server:
