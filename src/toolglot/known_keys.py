@@ -16,7 +16,7 @@ _sources: list[Callable[[], Iterable[str]]] = []
 
 def remember_key(key: str) -> None:
     """Add a key that is in use to `known_keys`."""
-    if key not in _used_keys:
+    if key and key not in _used_keys:
         _used_keys.append(key)
 
 

@@ -26,20 +26,30 @@ def hide_keys(value: Any, keys: Iterable[str], name: str = "") -> Any:
     """Hide keys in an extra field. A field whose name says that it is secret is hidden whatever its value looks like."""
     match value:
         case str():
-            is_secret = name and REDACTED in redact(f"{name}: x", by_name=True)
-            return REDACTED if is_secret else redact(value, keys, by_name=True)
+            return _hide_in_text(value, keys, name)
         case dict():
             items = cast(dict[Any, Any], value).items()
             return {hide_keys(key, keys): hide_keys(item, keys, str(key)) for key, item in items}
-        case list() | tuple():
-            items = (hide_keys(item, keys) for item in cast(list[Any], value))
-            return tuple(items) if isinstance(value, tuple) else list(items)
-        case None | int() | float():
-            return value
+        case list():
+            return [hide_keys(item, keys) for item in cast(list[Any], value)]
+        case tuple():
+            return tuple(hide_keys(item, keys) for item in cast(tuple[Any, ...], value))
         case _:
-            text = str(value)
-            shown = redact(text, keys, by_name=True)
-            return value if shown == text else shown
+            return _hide_in_object(value, keys)
+
+
+def _hide_in_text(text: str, keys: Iterable[str], name: str) -> str:
+    """Hide keys in a text; all of it, if its field has a name such as `api_key`."""
+    if REDACTED in redact(f"{name}: x", by_name=True):
+        return REDACTED
+    return redact(text, keys, by_name=True)
+
+
+def _hide_in_object(value: Any, keys: Iterable[str]) -> Any:
+    """Return an object as it is, or its text without keys if it has one."""
+    text = str(value)
+    shown = redact(text, keys, by_name=True)
+    return value if shown == text else shown
 
 
 def _hide_in_field(value: Any, keys: Iterable[str], name: str) -> Any:

@@ -52,8 +52,10 @@ class CliServers:
         self._told: set[str] = set()
         self._notes = [*catalog.notes]
         servers = self._confine(extra or {}, root.absolute())
-        wanted = None if only is None else set(only)
-        entries = [entry for entry in catalog.servers if entry.name not in servers and (wanted is None or entry.name in wanted)]
+        entries = [entry for entry in catalog.servers if entry.name not in servers]
+        if only is not None:
+            wanted = set(only)
+            entries = [entry for entry in entries if entry.name in wanted]
         for entry in entries:
             try:
                 servers[entry.name] = entry.resolve(ask if entry.settings.enabled else None)
@@ -73,7 +75,7 @@ class CliServers:
                 self.client = client.McpServers(
                     servers,
                     launch=self._launch,
-                    on_change=lambda text: self.notify(f"MCP server {text}") if wanted is None else None,
+                    on_change=lambda text: self.notify(f"MCP server {text}") if only is None else None,
                     sign_in=self._find_sign_in(has_user=has_user),
                 )
                 self.client.start()

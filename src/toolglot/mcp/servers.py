@@ -1,6 +1,7 @@
 """DATA: the configuration of an MCP server. The settings `[mcp.servers.NAME]` have the same fields."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -92,12 +93,17 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
 
 def remember_secrets(server: McpServer) -> None:
     """Hide possible secrets wherever text is shown: headers, arguments, variables whose names or values look like secrets."""
+    for secret in (*_list_secret_values(server), *find_secrets((server.command, *server.args, server.url))):
+        remember_key(secret)
+
+
+def _list_secret_values(server: McpServer) -> Iterator[str]:
+    """Yield the values of headers without their scheme, of secret variables, and the client secret."""
     for value in server.headers.values():
         scheme, space, token = value.partition(" ")
-        remember_key(token if space and scheme.isalpha() else value)
+        yield token if space and scheme.isalpha() else value
     for name, value in server.env.items():
         if SECRET_NAME.search(name) or redact(value) != value:
-            remember_key(value)
-    client_secret = [server.oauth.client_secret] if server.oauth is not None and server.oauth.client_secret else []
-    for value in (*client_secret, *find_secrets((server.command, *server.args, server.url))):
-        remember_key(value)
+            yield value
+    if server.oauth is not None:
+        yield server.oauth.client_secret
