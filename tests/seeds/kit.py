@@ -44,9 +44,15 @@ def call(name: str, arguments: dict[str, Any], call_id: str = "call_1") -> ToolC
     return ToolCall(call_id, name, arguments)
 
 
-def make_agent(
-    provider: str, *calls: ToolCall, answer: str = "done", **options: Any
-) -> tuple[Orchestrator, RecordingTransport]:
+def name_fields(names: list[str], *values: Any) -> dict[str, Any]:
+    """Return the values under the names that a document has for them."""
+    return dict(zip(names, values, strict=True))
+
+
+Agent = Orchestrator[Any, Any]
+
+
+def make_agent(provider: str, *calls: ToolCall, answer: str = "done", **options: Any) -> tuple[Agent, RecordingTransport]:
     """Return an agent whose model makes these calls in one reply and then answers; and what carries its requests."""
     profile, _, model = MODELS[provider].partition("/")
     replies = [Reply(calls, "tools"), Reply((Text(answer),))] if calls else [Reply((Text(answer),))]

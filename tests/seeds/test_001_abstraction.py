@@ -1,7 +1,7 @@
 """Document 001: tool definitions, history and results in each provider's format, and streams."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,8 +27,9 @@ def find_tool(body: dict[str, Any]) -> dict[str, Any]:
 def find_keys(value: Any) -> set[str]:
     """All keys of a payload, at any depth."""
     if isinstance(value, list):
-        return {key for item in value for key in find_keys(item)}
-    return {*value, *(key for item in value.values() for key in find_keys(item))} if isinstance(value, dict) else set()
+        return {key for item in cast(list[Any], value) for key in find_keys(item)}
+    fields = cast(dict[str, Any], value) if isinstance(value, dict) else {}
+    return {*fields, *(key for item in fields.values() for key in find_keys(item))}
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "claude", "gemini", "copilot", "openrouter"])
@@ -84,7 +85,7 @@ def test_history_holds_the_call_and_its_result(provider: str) -> None:
 
 
 def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    content = message.get("content") or message.get("parts") or []
+    content: list[Any] = message.get("content") or message.get("parts") or []
     return [part for part in content if isinstance(part, dict)]
 
 
@@ -117,7 +118,7 @@ def test_streamed_calls_emit_their_events_in_order(provider: str) -> None:
     names = load_payload("001_stream_events")
     kinds = dict(zip(names, (ToolCallStarted, ToolCallDelta, ToolCallReady), strict=True))
     agent, _ = make_agent(provider, call("weather", ARGUMENTS), tools=[weather])
-    events = [type(event) for event in asyncio.run(gather(agent))]
+    events: list[Any] = [type(event) for event in asyncio.run(gather(agent))]
     order = [name for event in events for name, kind in kinds.items() if event is kind]
     expected = names if provider not in ("gemini", "ollama") else [names[0], names[2]]  # these send a call in one piece
     assert list(dict.fromkeys(order)) == expected

@@ -77,6 +77,10 @@ def test_names_follow_the_pattern_or_are_mapped() -> None:
         assert (sent == name) == bool(re.fullmatch(pattern, name))
 
 
+def get_time(location: str) -> str:
+    return f"noon in {location}"
+
+
 async def get_weather(location: str) -> dict[str, Any]:
     return {"location": location, "sky": "clear"}
 
@@ -84,13 +88,14 @@ async def get_weather(location: str) -> dict[str, Any]:
 def make_registry() -> ToolRegistry:
     registry = ToolRegistry()
     registry.register("get_weather", get_weather)
-    registry.register("get_time", tool_from_schema("get_time", "The time.", WEATHER, lambda location: f"noon in {location}"))
+    registry.register("get_time", tool_from_schema("get_time", "The time.", WEATHER, get_time))
     return registry
 
 
 def test_handlers_are_registered_by_name_and_run_alone_or_together() -> None:
     message = load_payload("002_tool_call")
-    message = {**message, "id": "c1", "function": {"name": "get_weather", "arguments": dumps_text({"location": "Oslo"})}}
+    message["id"] = "c1"
+    message["function"].update(name="get_weather", arguments=dumps_text({"location": "Oslo"}))
     executor = ToolExecutor(make_registry())
     made = ToolCall(message["id"], message["function"]["name"], loads(message["function"]["arguments"]))
     outcome = asyncio.run(executor.run(made))
