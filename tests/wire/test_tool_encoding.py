@@ -7,7 +7,7 @@ from toolglot.messages import Media, Message, Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.tool_encoding import encode_function, native_definition, reserve_names, select_tools
-from toolglot.wire.writer import Writer, format_result_text
+from toolglot.wire.writer import ToolPlan, Writer, format_result_text
 
 OPENAI, CLAUDE, GEMINI = (
     resolve_profile("openai-chat", "gpt-4o"),
@@ -65,6 +65,19 @@ def test_more_strict_tools_than_a_request_may_have_are_sent_loose() -> None:
     strict = [encode_function(tool, writer).strict for tool in tools]
     assert strict.count(True) == 20
     assert [loss.subject for loss in writer.losses] == ["strict"]
+
+
+def test_two_definitions_of_one_tool_have_their_own_schemas() -> None:
+    """The history may bring a tool again with another schema, and calls are read by the latest."""
+    free = {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {"type": "string"}}}}
+    old, new = ToolDefinition("get", "", free, strict=True), ToolDefinition("get", "", SCHEMA, strict=True)
+    writer = Writer(OPENAI)
+    assert [encode_function(tool, writer).schema["properties"].keys() for tool in (old, new, old)] == [{"m"}, {"x"}, {"m"}]
+    writer = Writer(OPENAI)
+    writer.plan = ToolPlan(inline={"get": new})
+    encode_function(new, writer)
+    encode_function(old, writer)
+    assert writer.lowerings["get"].schema["properties"].keys() == {"x"}
 
 
 def test_tool_with_a_broken_schema_does_not_cost_the_request() -> None:

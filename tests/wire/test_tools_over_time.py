@@ -389,6 +389,31 @@ def test_deferred_names_are_short_enough_for_references() -> None:
     assert len(encoded.body["tools"][2]["name"]) == 100
 
 
+@pytest.mark.parametrize("length", [63, 64, 65, 90, 128])
+@pytest.mark.parametrize("model", ["claude-opus-4-8", "claude-sonnet-4-5", "claude-opus-5"])
+def test_a_long_name_is_the_same_in_the_head_in_calls_and_in_references(model: str, length: int) -> None:
+    """Whether the tool was found, added or removed: a `tool_reference` has at most 64 characters."""
+    name, profile = "n" * length, resolve_profile("anthropic", model)
+    tool, call = ToolDefinition(name, "", schema()), ToolCall("c2", name, {})
+    found = tool_results(ToolResult("c1", (Text("found"), ToolsChanged(loaded=(name,))), "search_tools"))
+    stories: list[tuple[tuple[ToolDefinition, ...], list[Message]]] = [
+        ((SEARCH, tool), [assistant(ToolCall("c1", "search_tools", {})), found]),  # it was deferred when it was found
+        ((SEARCH,), [assistant("ok"), Message("system", (ToolsChanged(added=(tool,)),)), user("more")]),
+        ((SEARCH, tool), [assistant("ok"), Message("system", (ToolsChanged(removed=(name,)),)), user("more")]),
+    ]
+    for tools, story in stories:
+        messages = [user("hi"), *story, assistant(call), tool_results(ToolResult("c2", (Text("ok"),), name)), user("bye")]
+        encoded = encode_request(Request(model, messages, tools), profile)
+        text = dumps_text(encoded.body)
+        references = re.findall(r'"type":"tool_reference","(?:tool_)?name":"(\w+)"', text)
+        [used] = re.findall(r'"type":"tool_use","id":"c2","name":"(\w+)"', text)
+        assert {*references} <= {used}
+        assert {used} <= {tool["name"] for tool in encoded.body["tools"]} | ({used} if "removed" in repr(story) else set())
+        assert (len(used) <= 64, encoded.names[used]) == (True, ("", name))
+        grown = PrefixEncoder(profile).encode(Request(model, messages, tools))
+        assert dumps(encoded.body) == grown.body
+
+
 def test_three_hundred_deferred_tools_are_within_the_limit() -> None:
     tools = (SEARCH, *(ToolDefinition(f"t{n}", "", schema(), deferred=True) for n in range(300)))
     for provider, model in HEADS:

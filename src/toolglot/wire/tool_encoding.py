@@ -44,7 +44,6 @@ FREEFORM_SCHEMA: dict[str, Any] = {
 }
 
 
-_REFERENCE_LENGTH = 64
 # Hosted tools that run code which calls tools. Anthropic names the caller by the type (not the first one of 2025-05).
 _RUNS_CODE = re.compile(r"programmatic_tool_calling$|code_execution_(?!20250522)\d+$")
 _CODE_CALLERS = {"programmatic_tool_calling": "programmatic"}
@@ -57,8 +56,7 @@ def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
         if definition := native_definition(tool, writer):
             writer.native_types[tool.name] = str(definition.get("type", ""))
         if tool.kind != "hosted":
-            # Before any call of the history. A `tool_reference` has at most 64 characters (anthropics/claude-code#19882).
-            name = writer.map_tool_name(tool.name, tool.namespace, _REFERENCE_LENGTH if tool.deferred else None)
+            name = writer.map_tool_name(tool.name, tool.namespace)  # before any call of the history
             if tool.strict and writer.profile.strict_dialect:
                 with suppress(UsageError):  # `select_tools` drops a tool with a broken schema, and says why
                     strict[name] = _lower_schema(tool, writer.profile.strict_dialect, writer).schema
@@ -182,7 +180,9 @@ def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
         writer.record_loss("strict", reason, at=f"tool {tool.name!r}")
         is_strict = False
     dialect = writer.profile.strict_dialect if is_strict else writer.profile.dialect
-    lowered = writer.lowerings[name] = _lower_schema(tool, dialect, writer)
+    lowered = _lower_schema(tool, dialect, writer)
+    if writer.plan.inline.get(tool.qualified_name, tool).parameters == tool.parameters:
+        writer.lowerings[name] = lowered  # calls from now on are made for the latest definition
     writer.losses.extend(lowered.losses)
     _report_restorations(tool, lowered, writer)
     # An input that does not fit the schema is refused, and a caption has no field: such examples stay text.
@@ -227,9 +227,11 @@ def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: W
 
 def _lower_schema(tool: ToolDefinition, dialect: str, writer: Writer) -> LoweredSchema:
     key = (tool.namespace, tool.name, dialect)
-    if key not in writer.lowering_cache:
-        writer.lowering_cache[key] = lower(tool.parameters, getattr(dialects, dialect), tool_name=tool.name)
-    return writer.lowering_cache[key]
+    cached = writer.lowering_cache.get(key)
+    if cached is None or cached[0] != tool.parameters:  # the history may have more than one definition of a tool
+        lowered = lower(tool.parameters, getattr(dialects, dialect), tool_name=tool.name)
+        cached = writer.lowering_cache[key] = (tool.parameters, lowered)
+    return cached[1]
 
 
 def is_usable(tool: ToolDefinition, writer: Writer) -> bool:

@@ -19,7 +19,7 @@ from toolglot.request import Request
 from toolglot.textutil import pluralize
 from toolglot.wire.spec import SPECS
 from toolglot.wire.tool_encoding import can_name
-from toolglot.wire.writer import Place, ToolPlan, Writer
+from toolglot.wire.writer import REFERENCE_LENGTH, Place, ToolPlan, Writer
 
 
 class PlacedChange(NamedTuple):
@@ -64,6 +64,7 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
     if not changes and not any(tool.deferred or tool.finds_tools for tool in request.tools):  # nearly every request
         writer.known_tools = known
         return ToolPlan(tuple(request.tools), {}, known)
+    writer.referred = _find_referred(request.tools, changes, writer)
     # `select_tools` judges tools with one name: they stay apart.
     first_known = dict(known)
     head = {name if known[name] is tool else f"{name}\0{n}": tool for n, (name, tool) in enumerate(named)}
@@ -98,7 +99,19 @@ def plan_tools(request: Request, changes: Sequence[PlacedChange], writer: Writer
         chosen = [tool for tool in tools if choice.includes(tool)]
         referable = chosen if chosen and not can_name(chosen, choice.mode, writer) else tools
     names = frozenset(tool.qualified_name for tool in referable)
-    return ToolPlan(tuple(tools), inline, known, frozenset(removed), names, tuple(writer.prompt_hints))
+    hints = tuple(writer.prompt_hints)
+    return ToolPlan(tuple(tools), inline, known, frozenset(removed), names, hints, writer.referred)
+
+
+def _find_referred(tools: Sequence[ToolDefinition], changes: Sequence[PlacedChange], writer: Writer) -> frozenset[str]:
+    """Return the tools with long names that references may name: they have the same short name everywhere."""
+    if SPECS[writer.profile.wire].tool_changes != "references":
+        return frozenset()
+    names = {tool.qualified_name for tool in tools if tool.deferred}
+    for change, _, _ in changes:
+        names.update(tool.qualified_name for tool in change.added)
+        names.update(change.loaded, change.removed)
+    return frozenset(name for name in names if len(name) >= REFERENCE_LENGTH)
 
 
 def _place_tool(

@@ -20,7 +20,7 @@ _SILENT_KEYS = frozenset(
     {
         *("id", "status", "index", "object", "type", "role", "field", "part", "source", "legacy", "item", "prefix", "phase"),
         *("signature", "thoughtSignature", "encrypted_content", "redacted", "summary", "content", "thought"),
-        *("annotations", "logprobs", "cache_control", "prompt_cache_breakpoint", "refusal", "namespace", "tool"),
+        *("annotations", "logprobs", "cache_control", "prompt_cache_breakpoint", "refusal", "namespace", "tool", "signed_name"),
     }
 )
 # What grows while messages are encoded. Everything else is settled with the head and shared between copies.
@@ -30,6 +30,9 @@ _COPIED_FIELDS = (
 )
 # An alias and its dated snapshot are one model: "-latest", "-2025-09-29", "-0613", "@20250929", ":free".
 _SNAPSHOT_SUFFIX = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
+
+
+REFERENCE_LENGTH = 64  # characters of a `tool_reference` (anthropics/claude-code#19882); a name may have 128
 
 
 class Encoding(msgspec.Struct, frozen=True, gc=False):
@@ -71,11 +74,13 @@ class ToolPlan(msgspec.Struct, frozen=True):
     """Tools of the head that the history may refer to: those that the choice leaves in it."""
     hints: tuple[str, ...] = ()
     """What the prompt says about tools."""
+    referred: frozenset[str] = frozenset()
+    """Tools with long names that references of the request or its history need."""
 
     def head_key(self, choice: ToolChoice | None) -> object:
         """Return what the head of the request, and what was sent before, depends on."""
         chosen = tuple(name for name, tool in self.inline.items() if choice and choice.names and choice.includes(tool))
-        return self.head, self.removed, self.hints, bool(self.inline), chosen
+        return self.head, self.removed, self.hints, self.referred, bool(self.inline), chosen
 
 
 class Writer:
@@ -92,8 +97,9 @@ class Writer:
         self.lowerings: dict[str, LoweredSchema] = {}
         self._wire_names: dict[tuple[str, str], str] = {}
         self._name_pattern = re.compile(profile.limits.name)
+        self.referred: frozenset[str] = frozenset()  # tools whose names must fit into references; from the plan
         self._call_id_pattern = re.compile(profile.limits.call_id)
-        self.lowering_cache: dict[tuple[str, str, str], LoweredSchema] = {}
+        self.lowering_cache: dict[tuple[str, str, str], tuple[Any, LoweredSchema]] = {}  # with the schema that was lowered
         self._ids: dict[str, str] = {}
         self._wire_ids: set[str] = set()
         self.calls: dict[str, ToolCall] = {}  # of the history, by id: a result's encoding depends on its call
@@ -173,15 +179,16 @@ class Writer:
 
     # ---- names and ids
 
-    def map_tool_name(self, name: str, namespace: str = "", limit: int | None = None) -> str:
-        """Return the name of a tool on the wire, of at most `limit` characters."""
+    def map_tool_name(self, name: str, namespace: str = "") -> str:
+        """Return the name of a tool on the wire."""
         key = (namespace, name)
         if key in self._wire_names:
             return self._wire_names[key]
         is_native = self.profile.features.namespaces
         flat = f"{namespace}__{name}" if namespace and not is_native else name
         prefix = f"{namespace}." if is_native and namespace else ""  # two namespaces may contain the same name
-        limit = limit or self.profile.limits.name_length
+        limit, is_referred = self.profile.limits.name_length, (f"{namespace}.{name}" if namespace else name) in self.referred
+        limit = min(limit, REFERENCE_LENGTH) if is_referred else limit
         wire = flat if self._name_pattern.fullmatch(flat) and len(flat) <= limit else self._make_legal_name(flat, limit)
         attempt = 1
         while self.names.get(prefix + wire, key) != key:  # another tool may already have the mapped name
@@ -212,6 +219,18 @@ class Writer:
         self._ids[id] = wire
         self._wire_ids.add(wire)
         return wire
+
+    def keep_call_id(self, id: str, wire: str) -> str:
+        """Return the id that the provider gave to a call, unless another call has it."""
+        if wire in self._wire_ids:
+            return self.map_call_id(id)
+        self._ids[id] = wire
+        self._wire_ids.add(wire)
+        return wire
+
+    def share_call_id(self, id: str, other: str) -> None:
+        """Send a call under the same id as another one: the caller's messages have both under it."""
+        self._ids[id] = self.map_call_id(other)
 
     # ---- calls and results
 

@@ -93,7 +93,7 @@ def _encode_change(change: ToolsChanged, writer: Writer, place: str) -> list[Doc
 
 def _reference_name(name: str, writer: Writer) -> str:
     tool = writer.plan.known.get(name)
-    return writer.map_tool_name(tool.name, tool.namespace) if tool else name
+    return writer.map_tool_name(tool.name, tool.namespace) if tool else writer.map_tool_name(name)
 
 
 def encode_block(block: Block, writer: Writer, *, is_head: bool = False) -> Doc | None:
