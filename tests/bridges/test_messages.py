@@ -14,7 +14,7 @@ from openai.types.responses import Response
 from toolglot import Conversation, MalformedRequest, Message, Text, Thinking, UnknownName, user
 from toolglot.bridges import export_messages, import_messages
 from toolglot.bridges.messages import explain_missing, find_truncated_calls, restore_original, store_original
-from toolglot.messages import Foreign, Reply, ToolCall
+from toolglot.messages import Foreign, Reply, ToolCall, assistant
 
 from .kit import ANTHROPIC, WIRES, conversation, summarize
 
@@ -167,6 +167,15 @@ def test_calls_of_every_kind_come_back(format: str, call: ToolCall, thoughts: tu
     pytest.importorskip({"langchain": "langchain_core", "pydantic-ai": "pydantic_ai"}[format])
     messages = [user("Go."), Message("assistant", (*thoughts, call), ANTHROPIC)]
     assert import_messages(export_messages(messages, format).messages, format)[1] == messages[1]
+
+
+def test_calls_with_one_id_are_compared_one_by_one() -> None:
+    first, second, edited = (ToolCall("1", "f", {"n": number}) for number in range(3))
+    signed = Message("assistant", (Thinking("", {"signature": "x"}), first, second), ANTHROPIC)
+    stored = store_original(signed)
+    assert restore_original(stored, assistant([first, second])) == signed
+    changed = assistant([edited, second])
+    assert restore_original(stored, changed) is changed
 
 
 def test_a_reply_does_not_become_another_role() -> None:

@@ -40,7 +40,7 @@ from toolglot.builtin.tools import coding_tools
 from toolglot.cli.acp import open_agent
 from toolglot.cli.startup import Flags
 from toolglot.events import ToolCallReady, ToolCallStarted, ToolFinished, ToolOutcome
-from toolglot.messages import ToolCall, ToolResult, save
+from toolglot.messages import Text, ToolCall, ToolResult, assistant, save, tool_results
 
 pytestmark = pytest.mark.usefixtures("isolated_home")
 needs_sandbox = pytest.mark.skipif(probe_sandbox().level is SandboxLevel.NONE, reason="no sandbox works here")
@@ -669,6 +669,27 @@ async def test_calls_with_equal_ids_are_different_calls() -> None:
         await presenter.show_event(ToolCallReady(0, call))
         await presenter.show_event(ToolFinished(ToolOutcome(call, ToolResult(call.id))))
     assert [update.tool_call_id for update in updates] == ["call_0"] * 3 + ["call_0-2"] * 3
+
+
+async def test_a_saved_conversation_shows_each_result_with_its_call() -> None:
+    """A conversation of a server that repeats ids, in one turn and in another."""
+    updates: list[Any] = []
+
+    async def send(update: Any) -> None:
+        updates.append(update)
+
+    async def read_buffer(path: str) -> None:
+        return None
+
+    calls = [ToolCall("call_0", "look", {"at": number}) for number in range(3)]
+    results = [ToolResult("call_0", (Text(f"seen {number}"),)) for number in range(3)]
+    presenter = RunPresenter(send, lambda call: None, lambda call: call, FileWatch(lambda call: None, read_buffer), "/")
+    await presenter.replay([assistant(calls[:2]), tool_results(*results[:2]), assistant(calls[2]), tool_results(results[2])])
+    inputs = {update.tool_call_id: update.raw_input["at"] for update in updates if getattr(update, "raw_input", None)}
+    outputs = {
+        update.tool_call_id: update.content[0].content.text.strip("`\n") for update in updates if update.status == "completed"
+    }
+    assert {inputs[id]: text for id, text in outputs.items()} == {number: f"seen {number}" for number in range(3)}
 
 
 def test_a_preview_is_split_into_hunks() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from toolglot.approvals import Allow, Deny, Ruling
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState
+from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState, with_unique_ids
 from toolglot.messages import Conversation, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, user
 from toolglot.request import ToolChoice
 
@@ -41,6 +41,16 @@ def reloaded(run: Run, **options: Any) -> Run:
     state = msgspec.json.decode(msgspec.json.encode(run.snapshot()), type=RunState)
     messages = msgspec.json.decode(msgspec.json.encode(list(run.conversation)), type=list[type(HI)])
     return Run(Conversation(messages), state=state, **options)
+
+
+def test_ids_that_repeat_in_a_reply_get_new_ones_that_no_other_call_has() -> None:
+    calls = [ToolCall(id, "get", {"n": n}, opaque={"id": id}) for n, id in enumerate(("x", "x", "x_2", "", "", "x"))]
+    renamed = with_unique_ids(reply(*calls)).calls
+    assert [call.id for call in renamed] == ["x", "x_3", "x_2", "", "_2", "x_4"]
+    assert [(call.opaque or {})["id"] for call in renamed] == [call.id for call in renamed]
+    assert [call.arguments for call in renamed] == [call.arguments for call in calls]
+    unchanged = reply(*CALLS)
+    assert with_unique_ids(unchanged) is unchanged
 
 
 def test_the_first_step_asks() -> None:

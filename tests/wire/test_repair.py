@@ -10,6 +10,7 @@ from toolglot.providers.profile import HistoryRules
 from toolglot.wire.repair import (
     HistoryRepairer,
     Turn,
+    make_ids_unique,
     make_interrupted_result,
     make_unknown_result,
     repair_history,
@@ -91,6 +92,27 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
         ],
         ["used before"],
     ),
+    ("a new id that a later call came with", NONE,
+        [assistant(A), tool(OK_A), assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))],
+        [assistant(A), tool(OK_A), assistant([renamed(A, "a_3"), renamed(B, "a_2")]),
+            tool(renamed(OK_A, "a_3"), renamed(OK_B, "a_2"))],
+        ["used before"]),
+    ("a new id that was made before", NONE,
+        [assistant(A), tool(OK_A), assistant(A), tool(OK_A),
+            assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))],
+        [assistant(A), tool(OK_A), assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2")),
+            assistant([renamed(A, "a_3"), renamed(B, "a_2_2")]), tool(renamed(OK_A, "a_3"), renamed(OK_B, "a_2_2"))],
+        ["used before", "used before", "used before"]),
+    ("a result of no call under a new id", NONE,
+        [assistant(A), tool(OK_A), assistant([A, B]), tool(renamed(OK_A, "a_2"), OK_A, OK_B)],
+        [assistant(A), tool(OK_A), assistant([renamed(A, "a_3"), B]), tool(renamed(OK_A, "a_3"), OK_B), orphan(Text("one"))],
+        ["used before", "belongs to no call"]),
+    ("two messages of one id, results after both", NONE,
+        [assistant(A), assistant(renamed(B, "a")), tool(OK_A, renamed(OK_B, "a"))],
+        [assistant(A), tool(OK_A), assistant(renamed(B, "a_2")), tool(renamed(OK_B, "a_2"))],
+        ["used before", "moved right after"]),
+    ("a mangled id beside one that came twice", NONE, [assistant([A, renamed(B, "a")]), tool(OK_A, renamed(OK_B, "z"))],
+        [assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))], ["paired in order", "used before"]),
     ("calls without ids", NONE, [assistant([renamed(A, ""), renamed(B, "")]), tool(renamed(OK_A, ""), renamed(OK_B, ""))],
         [assistant([renamed(A, "call_2"), renamed(B, "call_3")]), tool(renamed(OK_A, "call_2"), renamed(OK_B, "call_3"))],
         ["used before", "used before"]),
@@ -166,6 +188,31 @@ def test_blank_text_dropped_from_a_message_is_a_repair() -> None:
     repaired = repair_history([user([" ", "hi"])], HistoryRules(no_blank_text=True))
     assert repaired.messages == [HI]
     assert [done.where for done in repaired.repairs] == ["messages[0]"]
+
+
+def test_an_empty_id_is_never_kept() -> None:
+    calls = [HI, assistant(renamed(A, "")), tool(renamed(OK_A, ""))]
+    assert [call.id for message in repair_history(calls, NONE).messages for call in message.calls] == ["call_2"]
+
+
+def test_a_new_id_stands_in_the_state_that_repeats_it() -> None:
+    """Gemini has the id of a call in the part that goes back."""
+    own = ToolCall("a", "get", {}, opaque={"id": "a", "thoughtSignature": "c2ln"})
+    repaired = repair_history([assistant(A), tool(OK_A), assistant(own), tool(OK_A)], NONE)
+    assert repaired.messages[2].calls == (ToolCall("a_2", "get", {}, opaque={"id": "a_2", "thoughtSignature": "c2ln"}),)
+
+
+def test_stored_calls_keep_their_ids() -> None:
+    """A result whose call the provider stores is not taken for that of a later call."""
+    repaired = repair_history([tool(OK_A), assistant(A), tool(OK_A)], NONE, stateful=True)
+    assert repaired.messages == [tool(OK_A), assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))]
+
+
+def test_ids_alone_can_be_made_unique() -> None:
+    history = [assistant(A), BYE, assistant(A), tool(OK_A)]
+    unique = make_ids_unique(history)
+    assert unique.messages == [assistant(A), BYE, assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))]
+    assert [repair.where for repair in unique.repairs] == ["messages[2]"]
 
 
 def test_repairs_say_where() -> None:

@@ -28,6 +28,27 @@ def again(body: Doc, provider: str = "openai-chat") -> Doc:
     return encoded.body
 
 
+def test_results_without_ids_find_their_calls_in_order() -> None:
+    """Calls of one name: the first result belongs to the first call, of the latest message that has one."""
+    calls = [{"type": "function", "function": {"name": "get", "arguments": f'{{"x": {number}}}'}} for number in range(3)]
+    results = [{"role": "tool", "name": "get", "content": str(number)} for number in (1, 2)]
+    request = decode(
+        {"role": "assistant", "tool_calls": calls[:1]},
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "tool_calls": calls[1:]},
+        *results,
+    )
+    ids = {call.id: (call.arguments or {})["x"] for call in request.messages[2].calls}
+    assert [(ids[result.call_id], result.text) for result in request.messages[3].results] == [(1, "1"), (2, "2")]
+
+
+def test_results_of_one_id_have_the_names_of_their_calls() -> None:
+    calls = [{"id": "0", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("get", "put")]
+    results = [{"role": "tool", "tool_call_id": "0", "content": "1"}] * 2
+    request = decode({"role": "assistant", "content": None, "tool_calls": calls}, *results)
+    assert [(result.call_id, result.name) for result in request.messages[1].results] == [("0", "get"), ("0", "put")]
+
+
 def test_rich_body_comes_out_as_it_went_in() -> None:
     body: Doc = {
         "model": "gpt-4o",

@@ -22,6 +22,24 @@ def decode(*items: Any, **more: Any) -> Request:
     return decode_request("openai-responses", {"model": "gpt-5", "input": list(items), **more})
 
 
+def test_an_id_of_calls_of_two_kinds() -> None:
+    """The output of a function stays one although a built-in tool was called under the same id before."""
+    items = [
+        {
+            "type": "local_shell_call",
+            "call_id": "0",
+            "action": {"type": "exec", "command": ["ls"]},
+            "status": "completed",
+            "id": "l",
+        },
+        {"type": "local_shell_call_output", "call_id": "0", "output": "a"},
+        {"type": "function_call", "call_id": "0", "name": "get", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "0", "output": "b"},
+    ]
+    results = [result for message in decode(*items).messages for result in message.results]
+    assert [(result.text, (result.opaque or {}).get("type")) for result in results][1] == ("b", None)
+
+
 # ---- written
 
 

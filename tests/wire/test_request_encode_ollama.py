@@ -30,6 +30,14 @@ def decode(*messages: Any, **more: Any) -> Request:
     return decode_request("ollama-chat", {"model": "qwen3", "messages": list(messages), **more})
 
 
+def test_a_call_without_a_result_does_not_shift_later_results() -> None:
+    calls = [{"role": "assistant", "tool_calls": [{"function": {"name": "get", "arguments": {"x": n}}}]} for n in range(2)]
+    messages = decode(
+        calls[0], {"role": "user", "content": "?"}, calls[1], {"role": "tool", "tool_name": "get", "content": "1"}
+    ).messages
+    assert messages[3].results[0].call_id == messages[2].calls[0].id
+
+
 # ---- written
 
 

@@ -38,6 +38,7 @@ from toolglot.events import (
 from toolglot.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.tools.calls import base_call
 from toolglot.tools.tool import Tool
+from toolglot.wire.repair import make_ids_unique
 
 __all__ = ["RunPresenter"]
 
@@ -171,7 +172,7 @@ class RunPresenter:
     async def replay(self, messages: Iterable[Message]) -> None:
         """Show a conversation from its beginning."""
         calls: dict[str, ToolCall] = {}
-        for message in messages:
+        for message in make_ids_unique(list(messages)).messages:
             for block in message.blocks:
                 match block:
                     case ToolCall():

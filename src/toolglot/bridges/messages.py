@@ -176,15 +176,16 @@ def restore_original(stored: Any, visible: Message) -> Message:
         (item.role, item.text, "".join(block.text for block in item.blocks if isinstance(block, Thinking)))
         for item in (message, visible)
     ]
-    calls, visible_calls = ({call.id: call for call in item.calls} for item in (message, visible))
-    is_same = contents[0] == contents[1] and calls.keys() == visible_calls.keys()
-    return message if is_same and all(_is_same_call(calls[id], visible_calls[id]) for id in calls) else visible
+    if contents[0] != contents[1] or len(message.calls) != len(visible.calls):
+        return visible
+    calls, visible_calls = (sorted(item.calls, key=lambda call: call.id) for item in (message, visible))  # ids may repeat
+    return message if all(map(_is_same_call, calls, visible_calls)) else visible
 
 
 def _is_same_call(stored: ToolCall, visible: ToolCall) -> bool:
     """Return whether a framework's call is the stored one: frameworks have no namespaces, and few have plain-text calls."""
     has_same_name = visible.qualified_name in (stored.name, stored.qualified_name)
-    return has_same_name and visible.arguments in (stored.arguments, visible_arguments(stored))
+    return visible.id == stored.id and has_same_name and visible.arguments in (stored.arguments, visible_arguments(stored))
 
 
 def visible_arguments(call: ToolCall) -> dict[str, Any] | None:

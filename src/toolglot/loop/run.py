@@ -16,7 +16,7 @@ from toolglot.errors import MalformedData, ToolError, ToolErrorKind, UsageError
 from toolglot.events import RunStop
 from toolglot.messages import Block, Conversation, Message, Origin, Reply, Text, ToolCall, ToolResult, assistant, user
 from toolglot.request import ToolChoice
-from toolglot.wire.repair import make_interrupted_result, make_unknown_result
+from toolglot.wire.repair import make_interrupted_result, make_unknown_result, rename_call
 
 __all__ = ["AskModel", "CallTools", "Done", "NeedApproval", "Run", "RunState", "Step", "with_unique_ids"]
 
@@ -340,22 +340,18 @@ def find_last_prompt(conversation: Sequence[Message]) -> int | None:
 
 def with_unique_ids(reply: Reply) -> Reply:
     """Return the reply with unique call ids: some servers repeat an id, and a decision must identify exactly one call."""
-    calls = reply.calls
-    if len({call.id for call in calls}) == len(calls):
+    original_ids = {call.id for call in reply.calls}
+    if len(original_ids) == len(reply.calls):
         return reply
     seen: set[str] = set()
     blocks: list[Block] = []
     for block in reply.blocks:
         if isinstance(block, ToolCall):
             id, suffix = block.id, 1
-            while id in seen:
+            while id in seen or (suffix > 1 and id in original_ids):  # another call keeps the id that it came with
                 suffix += 1
                 id = f"{block.id}_{suffix}"
             seen.add(id)
-            if id != block.id:
-                opaque = block.opaque
-                if opaque and opaque.get("id") == block.id:
-                    opaque = {**opaque, "id": id}
-                block = replace(block, id=id, opaque=opaque)
+            block = rename_call(block, id)
         blocks.append(block)
     return replace(reply, blocks=tuple(blocks))

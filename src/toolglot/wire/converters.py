@@ -14,6 +14,7 @@ from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_messages, encode_request, load_request_encoder
 from toolglot.wire.history import filter_visible
 from toolglot.wire.json_values import Doc
+from toolglot.wire.pairing import match_results
 from toolglot.wire.writer import EncodedRequest, Encoding, Writer
 
 __all__ = ["EncodedResults", "decode_tools", "encode_results", "encode_tools"]
@@ -54,11 +55,9 @@ def encode_results(results: Iterable[ToolResult], target: Profile | str, *, call
 
     `calls`: the calls that they answer. Without them, a call is assumed to have the result's id and name.
     """
-    profile, results = _find_profile(target), tuple(results)
+    profile = _find_profile(target)
     encoder, writer = load_request_encoder(profile.wire), Writer(profile)
-    by_id = {result.call_id: ToolCall(result.call_id, result.name, {}) for result in results if result.name}
-    by_id |= {call.id: call for call in calls}
-    answered = [by_id[result.call_id] for result in results if result.call_id in by_id]
+    answered, results = _pair(list(calls), list(results), writer)
     writer.calls |= {call.id: call for call in answered}
     writer.enter("calls")
     encoder.encode_message(Message("assistant", tuple(answered)), writer)  # a result's id and name follow its call
@@ -67,6 +66,29 @@ def encode_results(results: Iterable[ToolResult], target: Profile | str, *, call
     losses = tuple(replace(loss, where="results") for loss in writer.losses)
     repairs = tuple(replace(repair, where="results") if repair.where != "calls" else repair for repair in writer.repairs)
     return EncodedResults(losses, repairs, writer.names, messages=messages)
+
+
+def _pair(calls: list[ToolCall], results: list[ToolResult], writer: Writer) -> tuple[list[ToolCall], list[ToolResult]]:
+    """Return the calls that have results, and the results, each with an id of its own in here; on the wire ids may repeat."""
+    known = {call.id for call in calls}
+    calls = [
+        *calls,
+        *(ToolCall(result.call_id, result.name, {}) for result in results if result.name and result.call_id not in known),
+    ]
+    owners = match_results([Message("assistant", tuple(calls)), Message("tool", tuple(results))])
+    answered: dict[str, ToolCall] = {}
+    paired: list[ToolResult] = []
+    for number, result in enumerate(results):
+        position = owners.get((1, number))
+        if position is not None:
+            call = calls[position[1]]
+            id = call.id if answered.get(call.id, call) is call else f"{call.id}\0{position[1]}"
+            if id != call.id:
+                writer.share_call_id(id, call.id)
+            answered[id] = call if id == call.id else replace(call, id=id)
+            result = replace(result, call_id=id)
+        paired.append(result)
+    return list(answered.values()), paired
 
 
 def _find_profile(target: Profile | str) -> Profile:

@@ -8,7 +8,6 @@ a growing conversation costs only what is new.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -18,6 +17,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.losses import Repair
 from toolglot.messages import Block, Foreign, Media, Message, ResultBlock, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.providers.profile import HistoryRules
+from toolglot.wire.pairing import iter_calls, iter_results, match_mangled, match_results
 
 _UNKNOWN_TEXT = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
 _INTERRUPTED_TEXT = "The call was interrupted while it ran. It may have had effects."
@@ -57,6 +57,15 @@ def repair_history(messages: Sequence[Message], rules: HistoryRules, *, stateful
     for turn in split_turns(messages):
         repaired += repairer.repair_turn(messages[turn.start : turn.stop], turn.start)
     return RepairedHistory(repairer.repair_ending(repaired), repairer.repairs)
+
+
+def make_ids_unique(messages: Sequence[Message]) -> RepairedHistory:
+    """Change only ids, so that no two calls have the same: for formats that pair results with calls by id alone."""
+    repairer = HistoryRepairer(HistoryRules())
+    repaired: list[Message] = []
+    for turn in split_turns(messages):
+        repaired += repairer.make_ids_unique(messages[turn.start : turn.stop], turn.start)
+    return RepairedHistory(repaired, repairer.repairs)
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
@@ -109,8 +118,7 @@ class HistoryRepairer:
             self._used_ids |= ids
             self._has_messages, self._last = True, messages[1]
             return list(messages)
-        messages = self._match_mangled_ids(messages, first)
-        messages = self._pair_results(self._make_ids_unique(messages, first), first)
+        messages = self._pair_results(self.make_ids_unique(messages, first), first)
         repaired: list[Message] = []
         for index, message in enumerate(messages, first):
             normalized = self._normalize_message(message, index)
@@ -162,59 +170,38 @@ class HistoryRepairer:
 
     # ---- ids
 
-    def _match_mangled_ids(self, messages: Sequence[Message], first: int) -> Sequence[Message]:
-        """Pair results whose ids a client mangled: as many unknown ids right after a message as it has unanswered calls."""
-        call_ids = {call.id for message in messages for call in message.calls}
-        result_ids = {result.call_id for message in messages for result in message.results}
-        if call_ids <= result_ids or result_ids <= call_ids:
-            return messages
-        repaired = list(messages)
-        for index, (message, following) in enumerate(pairwise(messages)):
-            missing = [call.id for call in message.calls if call.id not in result_ids]
-            unknown = [result for result in following.results if result.call_id not in call_ids]
-            if missing and len(missing) == len(unknown):
-                new_ids = iter(missing)
-                blocks = tuple(
-                    replace(block, call_id=next(new_ids))
-                    if isinstance(block, ToolResult) and block.call_id not in call_ids
-                    else block
-                    for block in following.blocks
-                )
-                repaired[index + 1] = replace(following, blocks=blocks)
-                self._record("results", first + index + 1, "their ids match no call; paired in order")
-        return repaired
-
-    def _make_ids_unique(self, messages: Sequence[Message], first: int) -> list[Message]:
-        """Give a new id to a call whose id was used before. Results follow their calls in order."""
+    def make_ids_unique(self, messages: Sequence[Message], first: int = 0) -> list[Message]:
+        """Give a new id to a call whose id was used before. Each result gets the id of the call that it answers."""
         # Several servers repeat ids in a conversation ("0", "null", "call_0"). Anthropic: 400 "`tool_use` ids must be unique".
-        new_ids: dict[str, list[str]] = {}  # id -> new ids of later calls, whose results are still to come
+        calls, results = dict(iter_calls(messages)), dict(iter_results(messages))
+        if not calls and not results:
+            return list(messages)
+        owners = match_results(messages)
+        mangled = match_mangled(messages, owners)
+        for index in dict.fromkeys(index for index, _ in mangled):
+            self._record("results", first + index, "their ids match no call; paired in order")
+        owners |= mangled
+        # A new id is none that a call or a result of the turn came with: a result of no call must not find one by it.
+        taken = {*(call.id for call in calls.values()), *(result.call_id for result in results.values())}
+        if self._stateful:  # the provider stores the calls of results that are left
+            self._used_ids |= {result.call_id for position, result in results.items() if position not in owners}
+        new_ids = {position: self._choose_id(call, first + position[0], taken) for position, call in calls.items()}
+        new_ids |= {result: new_ids[call] for result, call in owners.items()}
         repaired: list[Message] = []
-        for index, message in enumerate(messages, first):
-            blocks: list[Block] = []
-            ids_here: set[str] = set()
-            for block in message.blocks:
-                if isinstance(block, ToolCall) and message.role == "assistant":
-                    block = self._rename_call(block, index, ids_here, new_ids)
-                elif isinstance(block, ToolResult) and (queue := new_ids.get(block.call_id)):
-                    block = replace(block, call_id=queue.pop(0) if len(queue) > 1 else queue[0])
-                blocks.append(block)
-            repaired.append(message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks)))
+        for index, message in enumerate(messages):
+            blocks = tuple(_with_id(block, new_ids.get((index, number))) for number, block in enumerate(message.blocks))
+            repaired.append(message if blocks == message.blocks else replace(message, blocks=blocks))
         return repaired
 
-    def _rename_call(self, call: ToolCall, index: int, ids_here: set[str], new_ids: dict[str, list[str]]) -> ToolCall:
+    def _choose_id(self, call: ToolCall, index: int, taken: set[str]) -> str:
         id, attempt = call.id, 1
-        while id in self._used_ids or not id:
+        while not id or id in self._used_ids or (id in taken and id != call.id):
             attempt += 1
             id = f"{call.id or 'call'}_{attempt}"
-        self._used_ids.add(id)
-        if id == call.id:
-            new_ids.pop(id, None)
-        else:
+        if id != call.id:
             self._record(f"call id {call.id!r}", index, f"used before; now {id!r}")
-            # Of two calls with one id in one message, the first result belongs to the first call.
-            new_ids.setdefault(call.id, [call.id] if call.id in ids_here else []).append(id)
-        ids_here.add(id)
-        return call if id == call.id else replace(call, id=id)
+        self._used_ids.add(id)
+        return id
 
     # ---- pairs
 
@@ -303,6 +290,24 @@ class HistoryRepairer:
         return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
+def rename_call(call: ToolCall, id: str) -> ToolCall:
+    """Give a call another id. Gemini repeats the id in the part that goes back."""
+    opaque = call.opaque
+    if opaque and opaque.get("id") == call.id:
+        opaque = {**opaque, "id": id}
+    return call if id == call.id else replace(call, id=id, opaque=opaque)
+
+
+def _with_id(block: Block, id: str | None) -> Block:
+    if id is None:
+        return block
+    if isinstance(block, ToolCall):
+        return rename_call(block, id)
+    if isinstance(block, ToolResult) and block.call_id != id:
+        return replace(block, call_id=id)
+    return block
+
+
 def _strip_prefill(messages: list[Message]) -> list[Message]:
     """Drop thinking from the assistant messages at the end, which count as one, and white space from their end."""
     start = len(messages)
@@ -331,7 +336,7 @@ def _simple_turn_ids(messages: Sequence[Message]) -> set[str] | None:
         if type(call) is not ToolCall or type(result) is not ToolResult or call.id != result.call_id:
             return None
         ids.add(call.id)
-    return ids if calls and len(ids) == len(calls) else None
+    return ids if calls and len(ids) == len(calls) and "" not in ids else None
 
 
 def _join_results(first: ToolResult, second: ToolResult) -> ToolResult:

@@ -5,13 +5,41 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from toolglot.messages import Message, Role
+from toolglot.messages import Message, Role, ToolCall
 from toolglot.request import ToolDefinition
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text
 from toolglot.wire.spec import SPECS
 
 # Claude Code's ToolSearch, and the names that others give to such a tool.
 _SEARCH_NAME = re.compile(r"(?i)tool_?search|search_?tools?|find_?tools?")
+
+
+class OpenCalls:
+    """The calls of a history that wait for a result, while the history is read. Ids may be missing, and come again."""
+
+    def __init__(self) -> None:
+        self._groups: list[list[ToolCall]] = []  # of assistant messages in a row
+        self._is_adjacent = False
+
+    def add(self, message: Message) -> None:
+        """Read a message that has no results."""
+        if message.role != "assistant":
+            self._is_adjacent = False
+            return
+        if not self._is_adjacent:
+            self._groups.append([])
+            self._is_adjacent = True
+        self._groups[-1] += message.calls
+
+    def take(self, id: str, name: str) -> ToolCall | None:
+        """Return the call that a result answers: by its id, else by its name; "" for what a result does not say."""
+        # An earlier call without a result was cut off: its name, or its id, may have come again since.
+        self._is_adjacent = False
+        for calls in reversed(self._groups):
+            for index, call in enumerate(calls):
+                if call.id == id if id else name in ("", call.name):
+                    return calls.pop(index)
+        return None
 
 
 def is_search_name(name: str) -> bool:

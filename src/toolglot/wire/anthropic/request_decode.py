@@ -13,7 +13,7 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
 from toolglot.wire.cache_marks import read_mark
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
-from toolglot.wire.request_decoding import decode_options, define_tool, is_search_name
+from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, is_search_name
 from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -57,23 +57,26 @@ def decode(body: Doc, profile: Profile) -> Request:
 
 def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
     """Decode the history. A user message with results becomes tool and user messages, in order."""
-    names: dict[str, str] = {}  # results do not name their tool
+    open_calls = OpenCalls()
     for message in iter_dicts(messages):
         if message.get("role") == "assistant":
             decoder, content = AnthropicReplyDecoder(ToolCallTracker(origin)), message.get("content")
             decoder.read_blocks([{"type": "text", "text": content}] if isinstance(content, str) else as_list(content))
             decoded = decoder.to_message()
-            names.update({call.id: call.name for call in decoded.calls})  # a later call may reuse an id
+            open_calls.add(decoded)
             yield decoded
             continue
         role = "system" if message.get("role") == "system" else "user"
-        blocks = decode_blocks(message.get("content"), names)
+        blocks = decode_blocks(message.get("content"), open_calls)
         for are_results, group in groupby(blocks, lambda block: isinstance(block, ToolResult)):
-            yield Message("tool" if are_results else role, tuple(group), origin)
+            decoded = Message("tool" if are_results else role, tuple(group), origin)
+            if not are_results:
+                open_calls.add(decoded)
+            yield decoded
 
 
-def decode_blocks(content: Any, names: dict[str, str] | None = None) -> Iterator[Block]:
-    """Decode the content of a user or system message, or of a result."""
+def decode_blocks(content: Any, open_calls: OpenCalls | None = None) -> Iterator[Block]:
+    """Decode the content of a user or system message, or of a result. `open_calls`: results do not name their tool."""
     if isinstance(content, str):
         yield Text(content)
     for block in iter_dicts(content):
@@ -84,7 +87,9 @@ def decode_blocks(content: Any, names: dict[str, str] | None = None) -> Iterator
                 id = as_text(block.get("tool_use_id"))
                 parts = tuple(part for part in decode_blocks(block.get("content")) if isinstance(part, ResultBlock))
                 opaque = unknown_fields(block, ("type", "tool_use_id", "content", "is_error"))
-                yield ToolResult(id, parts, (names or {}).get(id, ""), is_error=bool(block.get("is_error")), opaque=opaque)
+                call = open_calls.take(id, "") if open_calls else None
+                name = call.name if call else ""
+                yield ToolResult(id, parts, name, is_error=bool(block.get("is_error")), opaque=opaque)
             case "image" | "document" if block.get("source"):
                 yield decode_media(block)
             case "tool_reference":  # in a result: a search of the caller found it

@@ -10,7 +10,7 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.schema.openapi import from_openapi
 from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, snake_to_camel, unknown_fields
-from toolglot.wire.request_decoding import decode_options, define_tool
+from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool
 from toolglot.wire.spec import GEMINI, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -61,12 +61,12 @@ def decode_system(system: Any, origin: Origin) -> Iterator[Message]:
 
 def decode_contents(contents: Any, origin: Origin) -> Iterator[Message]:
     """Decode the history. Results find their calls by id, else by name."""
-    open_calls: list[tuple[str, str, str]] = []  # (id as sent, name, neutral id) of calls without a result
+    open_calls = OpenCalls()
     for number, content in enumerate(_iter_camel(contents)):
         parts = list(_iter_camel(content.get("parts")))
         if content.get("role") == "model":
             message = decode_model(parts, origin, number)
-            open_calls += [(as_text((call.opaque or {}).get("id")), call.name, call.id) for call in message.calls]
+            open_calls.add(message)
             yield message
             continue
         results = tuple(
@@ -75,7 +75,9 @@ def decode_contents(contents: Any, origin: Origin) -> Iterator[Message]:
         if results:
             yield Message("tool", results, origin)
         if blocks := tuple(decode_part(part) for part in parts if not part.get("functionResponse")):
-            yield Message("user", blocks, origin)
+            message = Message("user", blocks, origin)
+            open_calls.add(message)
+            yield message
 
 
 def decode_model(parts: list[Doc], origin: Origin, number: int) -> Message:
@@ -101,17 +103,14 @@ def decode_part(part: Doc) -> Block:
     return Foreign(GEMINI, part)
 
 
-def decode_result(answer: Doc, open_calls: list[tuple[str, str, str]]) -> ToolResult:
+def decode_result(answer: Doc, open_calls: OpenCalls) -> ToolResult:
     """Decode a functionResponse."""
     id, name = as_text(answer.get("id")), as_text(answer.get("name"))
-    open_call = next((call for call in open_calls if id and call[0] == id), None)
-    open_call = open_call or next((call for call in open_calls if call[1] == name), None)
-    if open_call:
-        open_calls.remove(open_call)
+    call = open_calls.take(id, name) or open_calls.take("", name)
     response = answer.get("response")
     opaque = unknown_fields(answer, ("name", "response"))
     media = tuple(block for part in _iter_camel(answer.get("parts")) if isinstance(block := decode_part(part), Media | Foreign))
-    call_id, content = open_call[2] if open_call else id or name, (Text(_response_text(response)), *media)
+    call_id, content = call.id if call else id or name, (Text(_response_text(response)), *media)
     return ToolResult(call_id, content, name, response, is_error=as_dict(response).keys() == {"error"}, opaque=opaque)
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.messages import Media, Message, Origin, Role, Text, ToolCall, ToolResult
+from toolglot.messages import Media, Message, Origin, Role, Text, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, parse_effort
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, to_text, unknown_fields
 from toolglot.wire.ollama.reply_decode import OllamaReplyDecoder
-from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
+from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, join_messages
 from toolglot.wire.spec import OLLAMA_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -50,7 +50,7 @@ def decode(body: Doc, profile: Profile) -> Request:
 
 def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
     """Decode the history."""
-    open_calls: list[ToolCall] = []
+    open_calls = OpenCalls()
     for message in iter_dicts(messages):
         if message.get("role") == "tool":
             yield Message("tool", (decode_result(message, open_calls),), origin)
@@ -59,8 +59,7 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         decoder.read_message(message)
         # Text of an unknown role must not become an instruction.
         decoded = decoder.to_message(_ROLES.get(role := as_text(message.get("role")), "user"))
-        if role == "assistant":
-            open_calls += decoded.calls
+        open_calls.add(decoded)
         yield (
             decoded
             if role in (decoded.role, "developer", "")
@@ -68,12 +67,10 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         )
 
 
-def decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
+def decode_result(message: Doc, open_calls: OpenCalls) -> ToolResult:
     """Decode a result. Older clients send no ids: then it belongs to the first open call of its name."""
     name, id = as_text(message.get("tool_name")), as_text(message.get("tool_call_id"))
-    call = next((call for call in open_calls if call.id == id or (not id and name in ("", call.name))), None)
-    if call:
-        open_calls.remove(call)
+    call = open_calls.take(id, name)
     text = to_text(message.get("content"))
     images = [Media("image", data=image) for image in as_list(message.get("images"))]
     opaque = unknown_fields(message, ("role", "content", "tool_name", "tool_call_id", "images"))

@@ -13,7 +13,7 @@ from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, to_text
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_chat.reply_decode import ChatReplyDecoder
 from toolglot.wire.openai_common import decode_extras, decode_message, decode_output
-from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
+from toolglot.wire.request_decoding import OpenCalls, decode_options, define_tool, join_messages
 from toolglot.wire.spec import OPENAI_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -54,28 +54,31 @@ def decode(body: Doc, profile: Profile) -> Request:
 
 def decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
     """Decode the history."""
-    names: dict[str, str] = {}
+    open_calls = OpenCalls()
     for message in iter_dicts(messages):
         role = message.get("role")
         if role in ("tool", "function"):
-            yield Message("tool", (decode_result(message, names),), origin)
+            yield Message("tool", (decode_result(message, open_calls),), origin)
         elif role == "assistant":
             decoder = ChatReplyDecoder(ToolCallTracker(origin))
             decoder.read_message(message, whole=True)
             decoded = decoder.to_message()
-            names.update({call.id: call.name for call in decoded.calls})  # results do not name their tool
+            open_calls.add(decoded)
             yield decoded
         else:
-            yield decode_message(message, decode_content(message.get("content")), origin)
+            decoded = decode_message(message, decode_content(message.get("content")), origin)
+            open_calls.add(decoded)
+            yield decoded
 
 
-def decode_result(message: Doc, names: dict[str, str]) -> ToolResult:
-    """Decode a result. The deprecated `function` role has a name and no id: the last call of that name is meant."""
-    name = as_text(message.get("name"))
-    id = as_text(message.get("tool_call_id")) or next((i for i, n in reversed(names.items()) if n == name), name)
+def decode_result(message: Doc, open_calls: OpenCalls) -> ToolResult:
+    """Decode a result, which need not name its tool. The deprecated `function` role has a name and no id."""
+    id, name = as_text(message.get("tool_call_id")), as_text(message.get("name"))
+    call = open_calls.take(id, name)
     content = tuple(b for b in decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign))
     opaque = unknown_fields(message, ("role", "content", "tool_call_id", "name"))
-    return ToolResult(id, content, name or names.get(id, ""), opaque=opaque)
+    call_id, name = call.id if call else id or name, name or (call.name if call else "")
+    return ToolResult(call_id, content, name, opaque=opaque)
 
 
 def decode_content(content: Any) -> Iterable[Block]:

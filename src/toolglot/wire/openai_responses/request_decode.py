@@ -22,6 +22,7 @@ _NEUTRAL_FIELDS = {
     *SPECS[OPENAI_RESPONSES].options.values(),
 }
 _NATIVE_OUTPUTS = tuple(result for _, _, result in NATIVE_ITEMS.values())
+_FUNCTION_CALLS = ("function_call", "custom_tool_call")
 _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", *_NATIVE_OUTPUTS)
 
 
@@ -69,14 +70,17 @@ def decode_input(input: Any, origin: Origin) -> Iterator[Message]:
 
 def decode_items(items: list[Doc], origin: Origin) -> Iterator[Message]:
     """Decode each item as a message."""
-    native_ids = {item.get("call_id") for item in items if item.get("type") in NATIVE_ITEMS}
+    call_types: dict[Any, Any] = {}  # an id may come again with a call of another type
     for item in items:
         kind = item.get("type") or "message"
+        if kind in NATIVE_ITEMS or kind in _FUNCTION_CALLS:
+            call_types[as_text(item.get("call_id"))] = kind
         if kind == "additional_tools":
             change = ToolsChanged(decode_tools(item.get("tools")), opaque=unknown_fields(item, ("type", "role", "tools")))
             yield Message("system", (change,), origin)
         elif kind in _OUTPUT_TYPES and item.get("call_id"):
-            yield Message("tool", (decode_result(item, is_native=item["call_id"] in native_ids),), origin)
+            is_native = call_types.get(as_text(item["call_id"])) in NATIVE_ITEMS
+            yield Message("tool", (decode_result(item, is_native=is_native),), origin)
         elif kind == "message" and item.get("role") != "assistant":
             yield decode_message(item, decode_content(item.get("content")), origin)
         elif blocks := tuple(block for _, block in decode_item({"type": "message", **item})):
