@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from toolglot.errors import MalformedRequest
+from toolglot.jsontext import dumps
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.gemini.request_encode import DUMMY_SIGNATURE
 
 Doc = dict[str, Any]
 NEW = "gemini-3-pro-preview"
@@ -187,6 +189,15 @@ def test_results_find_their_calls_by_id_then_by_name_in_order() -> None:
     assert [(by_id[result.call_id], result.text) for result in request.messages[1].results] == [(3, "c"), (1, "a"), (2, "b")]
 
 
+def test_a_call_without_a_result_does_not_shift_later_results() -> None:
+    def call(number: int) -> Doc:
+        return {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"n": number}}}]}
+
+    answer = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "2"}}}]}
+    request = decode(call(1), {"role": "user", "parts": [{"text": "?"}]}, call(2), answer)
+    assert request.messages[3].results[0].call_id == request.messages[2].calls[0].id
+
+
 def test_equal_calls_of_two_turns_have_their_own_ids() -> None:
     turn: tuple[Doc, ...] = (
         {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
@@ -196,6 +207,28 @@ def test_equal_calls_of_two_turns_have_their_own_ids() -> None:
     ids = [message.calls[0].id for message in request.messages if message.calls]
     assert len({*ids}) == 2
     assert [message.results[0].call_id for message in request.messages if message.results] == ids
+
+
+def test_a_name_that_a_signature_was_made_for_is_kept() -> None:
+    """A name that no tool has here is changed when it goes back, and the signature with it."""
+    names = ("get", "na\u00efve.tool", "a.b")
+    contents: list[Doc] = [
+        {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}, "id": name}, "thoughtSignature": "c2ln"}]}
+        for name in names
+    ]
+    messages = decode(*contents).messages
+    assert [message.calls[0].opaque for message in messages] == [
+        {"thoughtSignature": "c2ln", "id": "get"},
+        {"thoughtSignature": "c2ln", "id": "na\u00efve.tool", "signed_name": "na\u00efve.tool"},
+        {"thoughtSignature": "c2ln", "id": "a.b", "signed_name": "a.b"},
+    ]
+    profile = resolve_profile("gemini", NEW)
+    encoded = encode_request(Request(NEW, messages), profile).body["contents"]
+    parts = [part for content in encoded for part in content["parts"] if "functionCall" in part]
+    assert [part["thoughtSignature"] for part in parts] == ["c2ln", DUMMY_SIGNATURE, "c2ln"]
+    assert [sorted(part["functionCall"]) for part in parts] == [["args", "id", "name"]] * 3
+    elsewhere = encode_request(Request("gpt-4o", messages), resolve_profile("openai-chat"))
+    assert (b"signed_name" in dumps(elsewhere.body), elsewhere.losses) == (False, ())
 
 
 @pytest.mark.parametrize(("response", "text", "is_error"), [

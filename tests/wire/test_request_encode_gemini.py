@@ -120,6 +120,38 @@ def test_old_models_get_no_ids_of_others() -> None:
     assert "id" not in contents(user("hi"), assistant(CALL), DONE)[1]["parts"][0]["functionCall"]
 
 
+def test_a_signature_of_another_name_is_replaced() -> None:
+    """A tool that came later has the name that the model had made up; the call is sent under another one."""
+    odd = ToolDefinition("na\u00efve.tool", "", SCHEMA)
+    name = encode([user("hi")], NEW, tools=(odd,)).body["tools"][0]["functionDeclarations"][0]["name"]
+    calls = [
+        ToolCall(id, called, {}, opaque={"id": id, "thoughtSignature": "c2ln"}) for id, called in (("a", name), ("b", "get"))
+    ]
+    messages = [
+        user("hi"),
+        Message("assistant", tuple(calls), OWN),
+        tool(*(ToolResult(call.id, name=call.name) for call in calls)),
+    ]
+    kept, changed = (encode(messages, NEW, tools=tools) for tools in ((), (odd,)))
+    assert [part["thoughtSignature"] for part in kept.body["contents"][1]["parts"]] == ["c2ln", "c2ln"]
+    assert [part["thoughtSignature"] for part in changed.body["contents"][1]["parts"]] == [DUMMY_SIGNATURE, "c2ln"]
+    assert changed.body["contents"][1]["parts"][0]["functionCall"]["name"] != name
+    # A tool that was offered under this name keeps the signatures of its calls.
+    own = Message("assistant", (ToolCall("a", odd.name, {}, opaque={"id": "a", "thoughtSignature": "c2ln"}),), OWN)
+    part = encode([user("hi"), own], NEW, tools=(odd,)).body["contents"][1]["parts"][0]
+    assert (part["functionCall"]["name"], part["thoughtSignature"]) == (name, "c2ln")
+
+
+def test_own_ids_and_mapped_ids_are_kept_apart() -> None:
+    long = "long" * 40
+    mapped = contents(user("hi"), assistant(ToolCall(long, "get", {})), model=NEW)[1]["parts"][0]["functionCall"]["id"]
+    own = Message("assistant", (ToolCall(mapped, "get", {}, opaque={"id": mapped}),), OWN)
+    sent = contents(user("hi"), assistant(ToolCall(long, "get", {})), own, model=NEW)
+    ids = [part["functionCall"]["id"] for content in sent for part in content["parts"] if "functionCall" in part]
+    answers = [part["functionResponse"]["id"] for content in sent for part in content["parts"] if "functionResponse" in part]
+    assert (len({*ids}), answers) == (2, ids)
+
+
 # ---- results
 
 

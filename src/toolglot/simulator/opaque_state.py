@@ -17,6 +17,7 @@ from toolglot.request import Request
 from toolglot.wire import spec
 from toolglot.wire.ids import hash_id
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
+from toolglot.wire.writer import Writer
 
 __all__ = ["add_searches", "add_state", "shows_thinking", "sign_state"]
 
@@ -113,5 +114,6 @@ def _finish_call(call: ToolCall, profile: Profile, next_number: Callable[[], int
     if "item" in opaque:
         opaque["item"] = {"id": f"item_{next_number():06d}", "call_id": id, **opaque["item"]}
     if profile.signatures and is_first:  # Gemini 3 signs only the first call of a turn
-        opaque["thoughtSignature"] = sign_state(profile, call.name)
+        name = Writer(profile).map_tool_name(call.name, call.namespace)  # as the reply will have it
+        opaque["thoughtSignature"] = sign_state(profile, name)
     return replace(call, id=id, raw=raw, opaque=opaque or None)

@@ -18,6 +18,9 @@ from toolglot.wire.spec import GEMINI
 from toolglot.wire.stop_reasons import decode_stop_reason
 from toolglot.wire.tracker import ToolCallTracker
 
+SIGNED_NAME = "signed_name"
+"""Opaque field of a call: the name that its signature was made for, unless any tool could have it."""
+PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _CANDIDATE_FIELDS = ("groundingMetadata", "citationMetadata", "urlContextMetadata", "continuationToken", "finishMessage")
 
 
@@ -132,6 +135,9 @@ class GeminiReplyDecoder(ReplyDecoder):
         if state is None and "name" not in call and call.get("willContinue"):
             return  # only more arguments
         fields = unknown_fields(call, ("name", "args", "partialArgs", "willContinue")) or {}
+        name = as_text(call.get("name"))
+        if state and state.get("thoughtSignature") and not PLAIN_NAME.fullmatch(name):
+            fields[SIGNED_NAME] = name
         self._tracker.merge_opaque(self._block_count, "call", {**(state or {}), **fields})
         self._tracker.update_call(self._block_count, id, call.get("name"))
         if not call.get("willContinue"):

@@ -7,6 +7,7 @@ from toolglot.jsontext import dumps, dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolsChanged
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.cache_marks import encode_cache_option
+from toolglot.wire.gemini.reply_decode import PLAIN_NAME, SIGNED_NAME
 from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.media import guess_media_type
@@ -50,9 +51,16 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
             state = dict(writer.echo_opaque(block.opaque))
             call: Doc = {"name": writer.map_tool_name(block.name, block.namespace)}
             call["args"] = writer.to_arguments_object(block)
+            signed_name = state.pop(SIGNED_NAME, "")
+            if "thoughtSignature" in state and not _is_signed_for(call["name"], block, signed_name):
+                del state["thoughtSignature"]  # the documented dummy stands in for that of a first call
+                writer.record_repair("thoughtSignature", f"dropped: the model called {signed_name or block.name!r}")
             # Gemini 3 returns ids and expects them back; older models send none and may refuse one.
-            if "id" in state:
-                call["id"] = state.pop("id")
+            own_id = state.pop("id", None)
+            if own_id and isinstance(own_id, str):
+                call["id"] = writer.keep_call_id(block.id, own_id)
+            elif own_id is not None:
+                call["id"] = own_id
             elif writer.profile.call_ids and not writer.is_own:
                 call["id"] = writer.map_call_id(block.id)
             writer.wire_call_ids[block.id] = as_text(call.get("id"))
@@ -63,6 +71,14 @@ def encode_block(block: Block, writer: Writer) -> Doc | None:
             return block.item
         case ToolResult() | ToolsChanged():  # results have a message of their own
             return None
+
+
+def _is_signed_for(name: str, call: ToolCall, signed_name: str) -> bool:
+    """Return whether a call's signature was made for the name that it is sent with. A model can make up any name."""
+    if signed_name:
+        return name == signed_name
+    # A legal name is changed only if a tool that came later has it on this wire.
+    return name == call.name or bool(call.namespace) or not PLAIN_NAME.fullmatch(call.name)
 
 
 def _sign_first_call(parts: list[Doc], writer: Writer) -> None:
