@@ -112,14 +112,14 @@ def agent(provider: str, tap: Wiretap | None = None, **options: Any) -> Orchestr
 
 def check_bodies(engine: Engine, tap: Wiretap) -> None:
     """Every body that was sent is legal for its provider."""
-    for body in tap.bodies:
-        _legal(engine.profile, body)
+    for request in tap.requests:
+        _legal(engine.profile, loads_object(request.body), beta="anthropic-beta" in request.headers)
 
 
-def _legal(profile: Profile, body: Doc) -> None:
+def _legal(profile: Profile, body: Doc, *, beta: bool = False) -> None:
     if profile.id == "openrouter":  # it takes marks for the prompt cache beside OpenAI's own fields
         body = {key: value for key, value in body.items() if key != "cache_control"}
-    wrong = [*illegal(profile, body), *refused(profile, body)]
+    wrong = [*illegal(profile, body), *refused(profile, body, beta=beta)]
     assert wrong == [], wrong
 
 

@@ -32,6 +32,7 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, effective_tools
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
+from toolglot.wire.codec import decode_request
 
 from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, noting, results_of, run
 
@@ -323,6 +324,55 @@ def test_a_removed_tool_stays_declared_where_the_history_can_remove_it() -> None
     run(other.run("Again."))
     assert declared_in(tap.bodies[2]) == ["late"]
     assert '"tool_removal"' not in dumps_text(tap.bodies[2]), "the definition is not known any more"
+
+
+@pytest.mark.parametrize("model", ["openai-chat", "openai-responses/gpt-5.6", "anthropic/claude-opus-4-8", "gemini"])
+def test_a_tool_that_was_announced_is_replaced_although_it_is_deferred_now(model: str) -> None:
+    tap = Wiretap(says("hello"), says("again"), asks("late", x="1"), says("done"))
+    talker = agent(model, tap, tools=[early])
+    run(talker.run("Hi."))
+    talker.add_tools([late])
+    run(talker.run("Ho."))
+    talker.defer = ["late"]
+    talker.add_tools([Tool(renewed.function, name="late")], replace=True)
+    run(talker.run("Use it."))
+    assert changes_of(talker) == [(["late"], ()), (["late"], ())]
+    request = decode_request(talker.engine.profile.wire, tap.bodies[-1], model=talker.engine.profile.model)
+    assert [tool.description for tool in effective_tools(request).declared if tool.name == "late"] == ["Was written anew."]
+    check_bodies(talker.engine, tap)
+
+
+def test_a_tool_that_came_back_as_a_deferred_one_is_told_when_it_is_not_any_more() -> None:
+    tap = Wiretap(*map(says, "abcd"), asks("early", x="1"), says("done"))
+    talker = agent("anthropic/claude-opus-4-8", tap, tools=[early, late])
+    run(talker.run("Hi."))
+    talker.remove_tools("early")
+    run(talker.run("Without."))
+    talker.defer = ["early"]
+    talker.add_tools([early])
+    run(talker.run("It is deferred."))
+    assert changes_of(talker) == [([], ("early",))]
+    talker.defer = False
+    run(talker.run("It is there."))
+    assert changes_of(talker) == [([], ("early",)), (["early"], ())]
+    run(talker.run("Use it."))
+    assert [result.text for result in results_of(talker.conversation)] == ["early"]
+    check_bodies(talker.engine, tap)
+
+
+def test_a_tool_that_came_back_and_was_found_can_be_called() -> None:
+    tap = Wiretap(says("a"), says("b"), asks("search_tools", query="select:early"), asks("early", "c2", x="1"), says("done"))
+    talker = agent("anthropic/claude-opus-4-8", tap, tools=[early, late])
+    run(talker.run("Hi."))
+    talker.remove_tools("early")
+    run(talker.run("Without."))
+    talker.defer = ["early"]
+    talker.add_tools([early])
+    run(talker.run("Find it and use it."))
+    assert results_of(talker.conversation)[-1].text == "early"
+    check_bodies(talker.engine, tap)
+    head = (ToolDefinition("early", deferred=True),)
+    assert ToolTimeline(talker.conversation).offered_tools(head, 0) == [*head]
 
 
 def test_nothing_is_told_before_the_first_reply_or_of_deferred_tools() -> None:

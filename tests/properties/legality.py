@@ -37,8 +37,11 @@ _OPENAI_RULES = ("oc.file_not_pdf", "oc.tools_max")
 _OPENAI_LIMITS = ("top_k", "stop")
 
 
-def refused(profile: Profile, body: Doc) -> list[str]:
-    """What the referee says that the provider would answer with a 4xx, on published evidence; nothing where it is absent."""
+def refused(profile: Profile, body: Doc, *, beta: bool = False) -> list[str]:
+    """What the referee says that the provider would answer with a 4xx, on published evidence; nothing where it is absent.
+
+    `beta`: the request has Anthropic's header for features in beta.
+    """
     if not REFEREE.exists():
         return []
     if str(REFEREE) not in sys.path:
@@ -48,7 +51,7 @@ def refused(profile: Profile, body: Doc) -> list[str]:
     is_vendor = profile.wire == "openai-chat" and not profile.id.startswith(("openai", "azure"))
     known = VENDOR_RULES.get(profile.id, {})
     errors: list[str] = []
-    for violation in check(api, body, model=profile.model):
+    for violation in check(api, body, model=profile.model, beta=beta):
         field = violation.path.rpartition(".")[2]
         is_known = (violation.rule, field) in known or (
             is_vendor and (violation.rule in _OPENAI_RULES or field.partition("[")[0] in _OPENAI_LIMITS)

@@ -121,7 +121,8 @@ class ToolTimeline:
         self._removed: dict[str, int] = {}
         self._has_replies = False
         self._changes = 0
-        self._registered: tuple[object, dict[str, ToolDefinition]] | None = None  # what the model was last told of, and its key
+        # What the model was last told of, and what that depends on.
+        self._registered: tuple[object, Collection[str], dict[str, ToolDefinition]] | None = None
         # Bytes that were sent have their definitions. What is not known here any more is just not declared.
         self._removed_tools: dict[str, ToolDefinition] = {}
         self._head: tuple[tuple[ToolDefinition, ...], object, tuple[ToolDefinition, ...]] | None = None  # tools, key, head
@@ -138,6 +139,8 @@ class ToolTimeline:
             for change in iter_changes((message,)):
                 self._changes += 1
                 self._loaded |= dict.fromkeys(change.loaded, index)
+                for name in change.loaded:
+                    self._removed.pop(name, None)
                 for name in change.removed:
                     self._removed[name] = index
                     self._added.pop(name, None)
@@ -153,24 +156,32 @@ class ToolTimeline:
     def find_changes(self, definitions: tuple[ToolDefinition, ...], deferred: Collection[str]) -> Message | None:
         """Return the message that tells of tools that were registered or removed since the last request; None without any.
 
-        `definitions`: those of the registry now. Deferred tools are no news: the model finds them when it searches.
+        `definitions`: those of the registry now. Deferred tools are no news, since the model finds them when it searches;
+        but what the conversation says about a tool must not grow old.
         """
         self._read()
-        if self._registered is not None and self._registered[0] is definitions:
+        if self._registered is not None and self._registered[0] is definitions and self._registered[1] == deferred:
             return None
         current = {tool.qualified_name: tool for tool in definitions if BUILTIN_TAG not in tool.tags}
-        if self._registered is not None:
-            before = self._registered[1]
-        else:  # the conversation was loaded, or begins: only what it says itself is known
-            before = {name: tool for name, tool in current.items() if name not in self._removed}
-            before |= {name: tool for name, (_, tool) in self._added.items()}
-        self._registered = (definitions, current)
-        added = tuple(tool for name, tool in current.items() if before.get(name) != tool and name not in deferred)
+        before = self._find_told(current)
+        self._registered = (definitions, deferred, current)
+        # A tool that the conversation has defined is replaced there, deferred or not; one that was removed has come back.
+        unseen = {name for name in deferred if name not in self._added}
+        news = {name for name, tool in current.items() if name in self._removed or before.get(name) != tool} - unseen
+        added = tuple(tool for name, tool in current.items() if name in news)
         removed = {name: tool for name, tool in before.items() if name not in current and name not in deferred}
         if not self._has_replies or not (added or removed):
             return None
         self._removed_tools |= removed
         return Message("system", (ToolsChanged(added=added, removed=tuple(removed)),))
+
+    def _find_told(self, current: dict[str, ToolDefinition]) -> dict[str, ToolDefinition]:
+        """Return the tools that the model was last told of."""
+        if self._registered is not None:
+            return self._registered[2]
+        # The conversation was loaded, or begins: only what it says itself is known.
+        told = {name: tool for name, tool in current.items() if name not in self._removed}
+        return told | {name: tool for name, (_, tool) in self._added.items()}
 
     # ---- what a request declares
 
