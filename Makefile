@@ -49,7 +49,7 @@ test-all: $(READY) ## run every test, soak and crowd tests included
 	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
 		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal -m ""
 
-attack: $(READY) ## attack files, sandboxes and approvals: a million races, 900 kills, 900 probes, a hostile model (half an hour)
+attack: $(READY) ## attack files, sandboxes and approvals: a million races, 900 kills, 900 probes, odd histories, a hostile model (half an hour)
 	@SYSTEM=$(SYSTEM) sh tests/system.sh
 	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) $(BIN)/python -m tests.attack
 

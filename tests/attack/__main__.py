@@ -1,8 +1,8 @@
 """Attack everything, and print one table: `python -m tests.attack [--quick]`. Exit code 1: something got through.
 
-A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, 2,800 runs that are stopped, 5,500 saved
-runs that are damaged, storms of misbehaving MCP servers, the tests that attack, and the hostile model of `tests/game`; as root
-and as an ordinary user where both are possible. Takes about half an hour on two cores.
+A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, 22,600 odd histories of conversations,
+2,800 runs that are stopped, 5,500 saved runs that are damaged, storms of misbehaving MCP servers, the tests that attack, and
+the hostile model of `tests/game`; as root and as an ordinary user where both are possible. Takes over half an hour on two cores.
 """
 
 import argparse
@@ -42,6 +42,7 @@ CONTROL = 20_000
 KILLS = 225  # of each of four scenarios
 CORRUPTIONS, MUTATIONS = 4000, 1500  # of saved runs
 STORMS = 20  # rounds, with over 200 calls each
+HISTORIES = {"ids": 20_000, "tools": 2_600}  # see `histories`
 ATTACK_TESTS = (
     *("builtin/files", "builtin/shell", "builtin/web", "builtin/test_bad_input.py", "test_programs.py"),
     *("builtin/search/test_grep.py", "config", "tools", "cli", "test_secrets.py", "test_redact.py", "simulator/test_server.py"),
@@ -94,9 +95,14 @@ def storm(rounds: float) -> list[Row]:
     return attack(next(iter(USERS)), "storms", "--rounds", str(ceil(rounds)))
 
 
+def play_histories(user: str, histories: float, kind: str) -> list[Row]:
+    return attack(user, "histories", f"--{kind}", str(ceil(histories)))
+
+
 def plan(scale: float) -> Iterator[Callable[[], list[Row]]]:
     yield partial(damage, next(iter(USERS)), scale)
     yield partial(storm, STORMS * scale)
+    yield from (partial(play_histories, next(iter(USERS)), count * scale, kind) for kind, count in HISTORIES.items())
     for user in USERS:
         share = scale / len(USERS)
         yield partial(race, user, CONTROL * share, "control")
@@ -144,7 +150,7 @@ def execute(scale: float, *, everything: bool) -> Iterator[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a hundredth of the races, kills and runs; no tests, no game")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of everything; no tests, no game")
     quick = parser.parse_args().quick
     totals: dict[str, list[int]] = {}
     for row in execute(0.01 if quick else 1, everything=not quick):
