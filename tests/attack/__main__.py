@@ -1,8 +1,9 @@
 """Attack everything, and print one table: `python -m tests.attack [--quick]`. Exit code 1: something got through.
 
 A million swap races through the tools, 900 kills, over 900 probes of the sandboxes, 22,600 odd histories of conversations,
-2,800 runs that are stopped, 5,500 saved runs that are damaged, storms of misbehaving MCP servers, the tests that attack, and
-the hostile model of `tests/game`; as root and as an ordinary user where both are possible. Takes over half an hour on two cores.
+2,800 runs that are stopped, 5,500 saved runs that are damaged, storms of misbehaving MCP servers, all tests that attack, and
+the hostile model of `tests/game`; as root and as an ordinary user where both
+are possible. Takes over half an hour on two cores.
 """
 
 import argparse
