@@ -268,14 +268,18 @@ def find_servers(
 def _find_workspace(configuration: Configuration, workspace: Path) -> tuple[WorkspaceDirectory, ...]:
     """Return the directories with files of the project, or that tools may write to."""
     own = configuration.settings.builtin
-    others = (Path(path).expanduser().absolute() for path in (own.root or workspace, *own.write))
+    directories = [workspace]
+    for path in (own.root or workspace, *own.write):
+        directories.append(Path(path).expanduser().absolute())
     home = Path(os.path.realpath(os.path.expanduser("~")))
     # Above the current directory, the repository counts, but the user's home directory is nobody else's project.
-    project = (path for path in list_project_directories(workspace)[-1:] if not home.is_relative_to(os.path.realpath(path)))
-    directories = [path for path in dict.fromkeys((workspace, *others, *project)) if path != path.parent]  # not the root
+    for path in list_project_directories(workspace)[-1:]:
+        if not home.is_relative_to(os.path.realpath(path)):
+            directories.append(path)
     if any(home.is_relative_to(os.path.realpath(path)) for path in directories):
-        directories += [home / name for name in own.unprotected]  # which are otherwise closed to tools
-    return tuple(map(WorkspaceDirectory, directories))
+        for name in own.unprotected:  # otherwise closed to tools
+            directories.append(home / name)
+    return tuple(WorkspaceDirectory(path) for path in dict.fromkeys(directories) if path != path.parent)  # not the root
 
 
 def _describe_workspace_use(entry: ServerEntry) -> Iterable[str]:
