@@ -272,12 +272,12 @@ def dead_links(site: Path) -> Iterator[tuple[str, str]]:
 
 def test_every_requirement_names_tests_that_exist() -> None:
     text = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
-    state = r"(yes|partly: [^|]+|open) \|(.*)\|$"
-    rows = re.findall(rf"^\| ([A-Z]\d+) \| [^|]+ \| {state}", text, re.MULTILINE)
+    state = r"(yes|partly: [^|]+|open) \|([^|]*)\|"
+    rows = re.findall(rf"^\| ([A-Z]\d+) \| [^|]+ \| {state}[^|]*\|$", text, re.MULTILINE)  # the last column: payloads
     counts = {"F": 13, "A": 10, "P": 10, "G": 9, "E": 20}
     parts = [f"{letter}{number}" for letter, count in counts.items() for number in range(1, count + 1)]
     assert [name for name, _, _ in rows] == parts
-    features = re.findall(rf"^\| ([^|]+) \| {state}", text.partition("## Further features")[2], re.MULTILINE)
+    features = re.findall(rf"^\| ([^|]+) \| {state}$", text.partition("## Further features")[2], re.MULTILINE)
     assert len(features) == 10
     rows += features
     assert not [name for name, state, _ in rows if state != "yes"]
