@@ -26,7 +26,82 @@ def denies(rule: str, line: str) -> bool | None:
     return False if denial is None else denial[1] or None
 
 
-LONG_LINES = ["env " + "a " * 4990, "git " + "-a " * 3300, "a;" * 4990, "> " * 4990, "'" * 9999, '"$' * 4999]
+# Lines around commands (@), which bash runs in nearly all of them; ↵ begins a new line.
+FORMS = """
+@; @
+@ && @
+@ || @
+@ | @
+@ & @
+@↵@
+(@)
+{ @; }
+! @
+@ # x
+> x @
+2>&1 @
+if @; then @; fi
+for x in a; do @; done
+case a in a) @;; esac
+while @; do @; break; done
+until ! @; do @; break; done
+[[ a ]] && @
+(( 1 )) && @
+f() { @; }; f
+f() (@); f
+function f { @; }; f
+function f() { @; }; f
+function f↵{ @↵}↵f
+function f (@); f
+function f if @; then @; fi; f
+function f for x in a; do @; done; f
+time @
+time -p @
+time -- @
+coproc @
+coproc c { @; }
+coproc c (@)
+coproc c if @; then @; fi
+eval @
+eval '@'
+builtin eval '@'
+command @
+X=1 @
+X=$(@)
+X='@'; $X
+X='@'; eval $X
+X='@' eval '$X'
+echo $(@)
+echo `@`
+echo "$(@)"
+true ${X:-$(@)}
+cat <(@)
+cat <<E↵$(@)↵E
+trap '@' EXIT
+shopt -s expand_aliases↵alias g='@'↵g
+hash -p /bin/p g; @
+"""
+_FORMS = [form.replace("↵", "\n") for form in FORMS.strip().splitlines()]
+
+
+def random_line(generator: random.Random, number: int, depth: int = 3) -> str:
+    """A line for bash with the command `p q NUMBER` in it, in one form within another; one in six has a random change."""
+    if depth == 0:
+        return generator.choice(["p q", "p q", "p  'q'", "\\p q", "q p", "p", '"p" "q"']) + f" {number}"
+    form = generator.choice(_FORMS) if generator.random() < 0.8 else "@"
+    first, *others = form.split("@")
+    line = first + "".join(random_line(generator, number, depth - 1) + other for other in others)
+    if depth < 3 or generator.random() > 0.15 or "break" in line:  # a changed loop might not end
+        return line
+    index, change = generator.randrange(len(line)), generator.choice(["", *" '\"\\;\n$(}", "X=", "-x "])
+    return line[:index] + change + line[index + 1 :]
+
+
+LONG_LINES = [
+    *("env " + "a " * 4990, "git " + "-a " * 3300, "a;" * 4990, "> " * 4990, "'" * 9999, '"$' * 4999, "eval " * 1990),
+    *("env " + "-Sx " * 2490, "env " + "-Sssssssh " * 990, "env " + "'-Sssssh env -S' " * 620, "X=x " * 2490),
+    *("hash x=" * 1400, "npx " * 2490, "make " + "X=a\\ b " * 1240, "function " * 1100, "time " * 1990),
+]
 
 
 class TestCommands:
@@ -50,6 +125,21 @@ class TestCommands:
         ("sort *", "sort -n -k2 a.txt"),
         ("tar *", "tar tf a.tgz"),
         ("curl *", "curl -fsSL -H 'Accept: x' https://a.org/x"),
+        # build tools, as they are usually called
+        ("make *", "make -j4 test"), ("make *", "make -k"), ("cargo *", "cargo test --release -- --nocapture"),
+        ("cargo test *", "cargo test name"), ("pytest *", "pytest -xvs -k 'a and b' --maxfail=1 'tests/a.py::t[x=1]'"),
+        ("npm *", "npm test"), ("npm *", "npm run build --if-present"), ("mvn *", "mvn -q -B -ntp clean verify"),
+        ("gradle *", "gradle test --tests a.B --parallel"), ("docker *", "docker ps -a"),
+        ("docker build *", "docker build -t x ."), ("docker compose *", "docker compose up -d"),
+        ("git config --get x", "git config --get x"),
+        # programs that are started by others, if the rule names them
+        ("uv run pytest *", "uv run pytest -q tests"), ("npx prettier *", "npx prettier --check src"),
+        ("npx -y prettier *", "npx -y prettier --check src"), ("python -m pytest *", "python -m pytest -q"),
+        ("npm exec -- prettier *", "npm exec -- prettier --check"), ("uv tool run ruff *", "uv tool run ruff check"),
+        ("timeout 5 pytest -q", "timeout 5 pytest -q"),
+        # options of programs that nobody knows, and texts that look like an assignment
+        ("unknown *", "unknown --x=y -z a"), ("git *", "git commit -m a=b"), ("echo *", "echo a=b"), ("grep *", "grep x=1 a"),
+        ("curl *", "curl -d a=b https://a.org/x"), ("make CC=gcc *", "make CC=gcc test"),
     ])  # fmt: skip
     def test_plain_words_are_allowed(self, rule: str, line: str) -> None:
         assert allows(f"shell({rule})", line)
@@ -106,6 +196,38 @@ class TestCommands:
         ("git filter-branch *", "git filter-branch --msg-filter x"), ("git *", "git mergetool --tool=x"),
         ("git mergetool *", "git mergetool -tx"), ("curl *", "curl -fsSLo x a.org"), ("curl *", "curl -K x"),
         ("curl *", "curl --outp x a.org"), ("curl *", "curl -O a.org"), ("curl *", "curl -D x a.org"),
+        # build tools
+        ("make *", "make --eval='$(shell id > e)'"), ("make *", "make --ev=x"), ("make *", "make -E x"),
+        ("make *", "make -f x"),
+        ("make *", "make SHELL=x"), ("make *", "make CC=x"), ("make *", "make SHELL:=x"), ("make *", "make -j4 'X!=id'"),
+        ("make *", "make -kC x"), ("cargo *", "cargo test --config target.x.runner=y"), ("cargo *", "cargo --config x test"),
+        ("cargo test *", "cargo test --config=x"), ("cargo *", "cargo +x test"), ("cargo *", "cargo -Zx test"),
+        ("pytest *", "pytest -p x"), ("pytest *", "pytest -px"), ("pytest *", "pytest -c x"), ("pytest *", "pytest -o x=y"),
+        ("pytest *", "pytest --override-ini=x"), ("pytest *", "pytest --pdbcls=x:y"), ("pytest *", "pytest x=y"),
+        ("npm *", "npm exec x"), ("npm *", "npm x y"), ("npm *", "npm --script-shell=x test"), ("npm *", "npm init x"),
+        ("npm test *", "npm test --script-shell=x"), ("npm *", "npm --loglevel silent exec x"), ("npm *", "npm config set x y"),
+        ("npm exec prettier *", "npm exec prettier --call=x"), ("npm *", "npm explore x -- sh"), ("yarn *", "yarn dlx x"),
+        ("mvn *", "mvn exec:exec"), ("mvn *", "mvn -Dexec.executable=x test"), ("mvn *", "mvn -f x test"),
+        ("gradle *", "gradle -I x test"), ("gradle *", "gradle --init-script x"), ("./gradlew *", "./gradlew -Dx=y"),
+        ("docker *", "docker run x"), ("docker run *", "docker run x sh"), ("docker *", "docker exec x sh"),
+        ("docker *", "docker -H x ps"), ("docker compose *", "docker compose exec x sh"), ("podman *", "podman run x"),
+        ("git *", "git config core.x y"), ("git config *", "git config alias.x !id"), ("git *", "git clone 'ext::sh -c id'"),
+        ("git *", "git remote-ext x"), ("git *", "git shell -c x"), ("git *", "git archive --remote=ext::x"),
+        ("git *", "git fetch ext::x"), ("git *", "git remote add x ext::x"), ("git *", "git instaweb --httpd=x"),
+        ("go *", "go build -ldflags=-extld=x"), ("cmake *", "cmake -P x"), ("just *", "just --shell x"),
+        ("tox *", "tox -x a=b"),
+        # programs that start the one they are given
+        ("npx *", "npx x"), ("uv run *", "uv run x"), ("uv *", "uv run x"), ("uv run pytest *", "uv run pytest -p x"),
+        ("uv run --with x pytest *", "uv run --with x pytest -q"), ("uv run *", "uv run env x"), ("python -m *", "python -m x"),
+        ("python -m pytest *", "python -m pytest -p x"), ("poetry run *", "poetry run x"), ("tmux *", "tmux new x"),
+        ("bundle exec *", "bundle exec x"), ("runuser *", "runuser x"), ("pkexec *", "pkexec x"), ("xvfb-run *", "xvfb-run x"),
+        ("dbus-run-session *", "dbus-run-session x"), ("*", "/lib64/ld-linux-x86-64.so.2 x"),
+        ("kubectl *", "kubectl exec x sh"),
+        ("conda *", "conda run -n x y"), ("direnv exec . *", "direnv exec . x"), ("rustup *", "rustup run x y"),
+        ("env *", "env -S'x y'"), ("env *", "env --split-string=x"),
+        ("git *", "git rebase --exec=x"), ("tar *", "tar --to-command=x"),
+        # an assignment is never harmless
+        ("unknown *", "unknown X=1"), ("dd *", "dd if=a of=b"), ("alias *", "alias x=y"),
     ])  # fmt: skip
     def test_in_doubt_nothing_is_allowed(self, rule: str, line: str) -> None:
         assert not allows(f"shell({rule})", line)
@@ -146,6 +268,46 @@ class TestCommands:
         ("rm *", "bash -c ls", False), ("rm *", "echo sh", False),
         ("git push *", "git status", False), ("git push *", "git pull", False), ("rm *", "echo rm", False),
         ("rm *", "rmdir x", False),
+        # options and assignments with a value
+        ("git push *", "env -S'git push'", True), ("git push *", "env -iS'git push'", True),
+        ("git push *", "env -Sgit push", True), ("git push *", "env --split-string='git push'", True),
+        ("git push *", "env --split-string=git push", True), ("git push *", "git rebase --exec='git push'", True),
+        ("git push *", "git rebase -x'git push'", True), ("git push *", "tar xf a --to-command='git push'", True),
+        ("git push *", "runuser -c'git push' me", True), ("git push *", "npm exec -c 'git push'", True),
+        ("git push *", "make --eval='x:;git push' x", True), ("git push *", "make SHELL='git push'", None),
+        ("git push *", "cargo test --config target.x.runner='git push'", True), ("rm *", "unknown --exec=rm", None),
+        ("git push *", "unknown --exec='git push'", None), ("git push *", "unknown X='git push'", None),
+        ("git push *", "GIT_EDITOR='git push' git commit", None), ("git push *", "X=1 PAGER='sh -c \"git push\"' man x", None),
+        ("git push *", "unknown --message='a git push'", False), ("git push *", "echo --exec='git push'", False),
+        ("rm *", "eval 'ls;' r\"m\" x", True), ("rm x *", "eval 'rm' 'x'", True), ("rm *", "eval eval 'r' m", False),
+        ("rm *", "env --chdir=rm ls", True), ("rm *", "unknown -rm", False),
+        # functions, and other compound commands
+        ("git push *", "function f { git push; }; f", True), ("git push *", "function f() { git push; }; f", True),
+        ("git push *", "function f\n{ git push; }; f", True), ("rm *", "function rm { ls; }", False),
+        ("git push *", "coproc git push", True), ("git push *", "coproc c { git push; }", True),
+        ("git push *", "coproc c while git push; do ls; done", True), ("git push *", "time -p git push", True),
+        ("git push *", "time -- git push", True), ("git push *", "time -p -- ! git push", True),
+        # programs that start others
+        ("git push *", "npx git push", True), ("git push *", "npm exec -- git push", True),
+        ("git push *", "npm x git push", True), ("git push *", "uv run git push", True), ("git push *", "uvx git push", True),
+        ("git push *", "poetry run git push", True), ("git push *", "bundle exec git push", True),
+        ("git push *", "docker run x git push", True), ("git push *", "docker compose run x git push", True),
+        ("git push *", "docker exec x sh -c 'git push'", True), ("git push *", "kubectl exec x -- git push", True),
+        ("git push *", "tmux new -d git push", True), ("git push *", "tmux new -d 'git push'", True),
+        ("git push *", "screen -dm git push", True), ("git push *", "runuser -u me git push", True),
+        ("git push *", "pkexec git push", True), ("git push *", "dbus-run-session -- git push", True),
+        ("git push *", "xvfb-run git push", True), ("git push *", "/lib64/ld-linux-x86-64.so.2 /usr/bin/git push", True),
+        ("git push *", "git shell -c 'git push'", True), ("git push *", "git remote-ext 'git push'", True),
+        ("git push *", "git config core.pager 'git push'", True), ("git push *", "mvn -Dx='git push' exec:exec", True),
+        ("git push *", "git archive --remote='ext::git push'", None), ("git push *", "git clone 'ext::git push'", None),
+        # scripts of editors, other names, and what does the same
+        ("git push *", "sed '1e git push' x", None), ("git push *", "vim -c '!git push'", None),
+        ("git push *", "vim '+!git push'", None), ("git push *", "sed 's/a/b/' x", False), ("git push *", "vim git", False),
+        ("git push *", "hash -p /usr/bin/git g; g push", None), ("git push *", "alias g=git; g push", None),
+        ("git push *", "alias g='/usr/bin/git push'", None), ("git push *", "ln -s /usr/bin/git g; ./g push", None),
+        ("git push *", "alias ll='ls -l'", False), ("git push *", "git send-pack x", None),
+        ("git push *", "git fetch-pack", False),
+        ("git push *", "npm install git", False), ("git push *", "docker build x", False), ("rm *", "python -m pip rm", False),
     ])  # fmt: skip
     def test_a_denial_covers_every_part(self, rule: str, line: str, expected: bool | None) -> None:
         assert denies(f"shell({rule})", line) is expected
@@ -192,6 +354,30 @@ class TestCommands:
             seen += started.total()
             assert not started - Counter(split_command(line).commands), line
         assert seen > 500
+
+    def test_what_bash_runs_is_denied(self, tmp_path: Path) -> None:
+        """Random lines in one bash, in which no program exists: a denial misses no command that bash starts itself."""
+        generator = random.Random(7)
+        lines = [random_line(generator, number) for number in range(1500)]
+        script = "command_not_found_handle() { printf '%s\\0' \"$@\" $'\\1' >&9; }\nwhile IFS= read -r -d '' line; do\n"
+        script += '(FUNCNEST=9; ulimit -t 1; eval "$line") </dev/null >/dev/null 2>&1; done; wait'
+        environment = {"PATH": "/nowhere", "HOME": str(tmp_path)}
+        bash = next(path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists())
+        subprocess.run(
+            ["bash", "--norc", "-c", f"exec 9>out\n{script}"],
+            executable=bash,
+            input=b"".join(line.encode() + b"\0" for line in lines),
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            timeout=60,
+        )
+        # What runs in the background may be late: each command has the number of its line.
+        started = (tmp_path / "out").read_bytes().decode().split("\1\0")
+        runs = [words.split("\0") for words in started if words.startswith("p\0q\0")]
+        numbers = {int(words[2]) for words in runs if words[2].isdigit() and int(words[2]) < len(lines)}
+        assert [lines[number] for number in sorted(numbers) if denies("shell(p q)", lines[number]) is False] == []
+        assert len(numbers) > 700
 
 
 def path(value: str) -> Subject:

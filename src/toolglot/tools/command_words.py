@@ -5,10 +5,25 @@ expand, substitute, assign or redirect makes a line unclear; its words are then 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import compress, pairwise
 
 import msgspec
+
+from toolglot.tools.known_programs import (
+    BEFORE_SUBCOMMAND,
+    LONG_WITH_ONE_DASH,
+    RENAMING,
+    RISKY_ARGUMENTS,
+    SHELLS,
+    SYNONYMS,
+    TEXT_PROGRAMS,
+    find_inner_program,
+    is_runner,
+    launches_program,
+    program_name,
+)
 
 __all__ = ["CommandLine", "find_denied_words", "match_words", "split_command"]
 
@@ -37,69 +52,14 @@ _RESERVED = frozenset(
         *("if", "in", "select", "then", "time", "until", "while"),
     }
 )
-# DATA: programs that run a command or a script given in their own words: a rule for them covers only the words it has.
-RUNNERS = frozenset(
-    {
-        *(".", "ash", "bash", "builtin", "busybox", "command", "csh", "dash", "doas", "env", "eval", "exec", "fish", "ksh"),
-        *("sh", "source", "su", "sudo", "tcsh", "trap", "zsh", "chroot", "chrt", "entr", "flock", "gdb", "ionice", "ltrace"),
-        *("nice", "nohup", "nsenter", "parallel", "perf", "proot", "script", "setarch", "setpriv", "setsid", "ssh", "stdbuf"),
-        *("strace", "systemd-run", "taskset", "time", "timeout", "unshare", "valgrind", "watch", "xargs", "bwrap"),
-        # Their scripts can start programs.
-        *("awk", "ed", "emacs", "ex", "gawk", "less", "man", "mawk", "more", "nano", "nvim", "sed", "vi", "view", "vim"),
-    }
-)
-# DATA: programs that run what they read as their input, unless they are given a file.
-SHELLS = frozenset({".", "ash", "bash", "csh", "dash", "fish", "ksh", "sh", "source", "tcsh", "zsh"})
-# DATA: options by which other programs start programs or write files, by program or subcommand; no wildcard covers these.
-RISKY_OPTIONS: dict[str, tuple[str, ...]] = {
-    "ack": ("--pager",),
-    "ag": ("--pager",),
-    "bat": ("--pager",),
-    "curl": (
-        *("-c", "-D", "-K", "-o", "-O", "--alt-svc", "--config", "--cookie-jar", "--dump-header", "--etag-save", "--hsts"),
-        *("--libcurl", "--output", "--remote-name", "--remote-name-all", "--stderr", "--trace", "--trace-ascii"),
-    ),
-    "fd": ("-x", "-X", "--exec", "--exec-batch"),
-    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
-    "find": ("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"),
-    "gcc": ("-fplugin", "-wrapper", "-B", "-specs"),
-    "git": ("--config-env", "--exec-path", "--exec", "--ext-diff", "--output", "--upload-pack", "--receive-pack", "--textconv"),
-    "git archive": ("-o",),
-    "git bisect": ("run",),
-    "git clone": ("-c", "-u", "--config", "--template"),
-    "git difftool": ("-t", "-x", "--extcmd", "--tool"),
-    "git filter-branch": ("filter-branch",),
-    "git grep": ("-O", "--open-files-in-pager"),
-    "git mergetool": ("-t", "--tool"),
-    "git rebase": ("-x",),
-    "git send-email": ("send-email",),
-    "git submodule": ("foreach",),
-    "go": ("-exec", "-toolexec", "--exec", "--toolexec", "-vettool", "--vettool"),
-    "hg": ("--config",),
-    "rg": ("--pre", "--hostname-bin"),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-    "scp": ("-S", "-o"),
-    "sort": ("-o", "--output", "--compress-program"),
-    "split": ("--filter",),
-    "svn": ("--config-option", "--diff-cmd", "--diff3-cmd", "--editor-cmd"),
-    "tar": (
-        *("-I", "-F", "--use-compress-program", "--to-command", "--checkpoint-action", "--rsh-command"),
-        *("--info-script", "--new-volume-script", "--rmt-command"),
-    ),
-    "tree": ("-o",),
-    "wget": ("-O", "-o", "-e", "--execute", "--output-document", "--use-askpass"),
-    "zip": ("-T", "--unzip-command"),
-}
-# Options before their subcommand can change what it does (git -c core.pager=…), so that a wildcard covers none of them. Of the
-# programs that have such: the options whose value is the next word.
-_BEFORE_SUBCOMMAND = {
-    "git": ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--attr-source"),
-    "hg": ("-R", "--repository", "--cwd", "--config", "--config-file"),
-    "svn": ("--config-dir", "--config-option", "--username", "--password"),
-}
-_LONG_WITH_ONE_DASH = frozenset({"find", "gcc", "go"})
 _MAX_LINE = 10_000  # characters; what is longer is not judged, as that would take long
 _MAX_DEPTH = 3  # of commands in the words of commands
+_MAX_OPTIONS = 8  # short ones in a group, before a value
+_ARGUMENT_ASSIGNMENT = re.compile(r"[A-Za-z_][\w.-]*(?:[+?!]|:{1,3})?=", re.ASCII)  # also as make writes it: X:=1
+_ATTACHED = re.compile(r"(?:--?[\w.-]+|[A-Za-z_][\w.-]*(?:[+?!]|:{1,3})?)=", re.ASCII)
+_SHORT_OPTIONS = re.compile(r"-[A-Za-z0-9]+", re.ASCII)
+_TOKEN = re.compile(r"[^\s;|&()'\"`!=:,<>{}]+")
+_WHITESPACE = re.compile(r"\s")
 
 
 class CommandLine(msgspec.Struct, frozen=True):
@@ -110,6 +70,8 @@ class CommandLine(msgspec.Struct, frozen=True):
     """What the line contains beside plain words; "" if it is understood."""
     expanding: frozenset[str] = frozenset()
     """Words that bash changes before it uses them."""
+    assigned: tuple[str, ...] = ()
+    """The values that are assigned to variables before a command."""
     is_hiding: bool = False
     """Whether there are commands within a word: "$(…)"."""
 
@@ -121,15 +83,36 @@ def split_command(line: str) -> CommandLine:
     lexer = _Lexer(line)
     lexer.read()
     commands: list[tuple[str, ...]] = []
+    assigned: list[str] = []
     for words in lexer.commands:
         start = 0
-        while start < len(words) and (words[start] in _RESERVED or _ASSIGNMENT.match(words[start])):
-            is_reserved = words[start] in _RESERVED
-            lexer.note(f"the word {words[start]!r}" if is_reserved else "an assignment")
-            start += 1
+        while start < len(words):
+            word = words[start]
+            if word in _RESERVED:
+                lexer.note(f"the word {word!r}")
+                start += 1 + _count_names(word, words[start + 1 :])
+            elif (match := _ASSIGNMENT.match(word)) is not None:
+                lexer.note("an assignment")
+                assigned.append(word[match.end() :])
+                start += 1
+            else:
+                break
         if words[start:]:
             commands.append(tuple(words[start:]))
-    return CommandLine(tuple(commands), lexer.unclear, frozenset(lexer.expanding), lexer.is_hiding)
+    return CommandLine(tuple(commands), lexer.unclear, frozenset(lexer.expanding), tuple(assigned), lexer.is_hiding)
+
+
+def _count_names(word: str, following: list[str]) -> int:
+    """Return how many words after a reserved one belong to it, and are no program: `function f {`, `time -p`."""
+    match word:
+        case "function":
+            return 1
+        case "coproc":
+            return 1 if following[1:2] and following[1] in _RESERVED else 0
+        case "time":
+            return next((index for index, option in enumerate(following) if option not in ("-p", "--")), len(following))
+        case _:
+            return 0
 
 
 class _Lexer:
@@ -247,30 +230,51 @@ class _Lexer:
         self._input = []
 
 
-# ---- rules
+# ---- rules that allow
 
 
 def match_words(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
     """Return whether a rule that allows commands covers one. A last `*` in it stands for any further words but risky ones."""
-    is_open = pattern[-1] == "*"
-    fixed = pattern[:-1] if is_open else pattern
-    if len(words) < len(fixed) or (len(words) > len(fixed) and not is_open):
+    fixed = pattern[:-1] if pattern[-1] == "*" else pattern
+    if not _begins_with(fixed, words) or len(words) > len(fixed) == len(pattern):
         return False
-    if not all(map(fnmatchcase, words, fixed)):
-        return False
-    program, start = words[0].rpartition("/")[2], find_subcommand(words)
     is_free = [index >= len(fixed) or fixed[index] != word for index, word in enumerate(words)]
-    if program in _BEFORE_SUBCOMMAND and any(
-        free and word.startswith("-") for free, word in zip(is_free[1:start], words[1:start], strict=True)
-    ):
+    if True not in is_free:
+        return True
+    free = tuple(compress(words, is_free))
+    subcommand = find_subcommand(words)
+    inner = find_inner_program(words, subcommand)
+    if inner is None:
+        if _frees_option(words[:subcommand], is_free) or not _are_harmless(words, free):
+            return False
+        return not find_risky(words, (*fixed[1:], *free))
+    # uv run pytest *: a rule for pytest, if it names it
+    if inner == len(words) or True in is_free[: inner + 1] or find_risky(words, free):
         return False
-    free = [word for word, free in zip(words, is_free, strict=True) if free]
-    return not free or not (program in RUNNERS or find_risky(words, (*fixed[1:], *free)))
+    return match_words(pattern[inner:], words[inner:])
+
+
+def _begins_with(patterns: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    return len(words) >= len(patterns) and all(map(fnmatchcase, words, patterns))
+
+
+def _are_harmless(words: tuple[str, ...], free: tuple[str, ...]) -> bool:
+    """Return whether words that a wildcard stands for are neither the command of a runner nor an assignment."""
+    if is_runner(words):
+        return False
+    return program_name(words[0]) in TEXT_PROGRAMS or not any(map(_ARGUMENT_ASSIGNMENT.match, free))
+
+
+def _frees_option(words: tuple[str, ...], is_free: list[bool]) -> bool:
+    """Return whether a wildcard stands for an option before a subcommand, in a program where these change what it does."""
+    if program_name(words[0]) not in BEFORE_SUBCOMMAND:
+        return False
+    return any(free and word.startswith("-") for word, free in zip(words[1:], is_free[1:], strict=False))
 
 
 def find_subcommand(words: tuple[str, ...]) -> int:
     """Return the index of the first word after the program that is neither an option nor the value of one."""
-    with_value = _BEFORE_SUBCOMMAND.get(words[0].rpartition("/")[2], ())
+    with_value = BEFORE_SUBCOMMAND.get(program_name(words[0]), ())
     index = 1
     while index < len(words) and words[index].startswith("-"):
         index += 1 + (words[index] in with_value)
@@ -278,74 +282,167 @@ def find_subcommand(words: tuple[str, ...]) -> int:
 
 
 def find_risky(words: tuple[str, ...], candidates: Iterable[str]) -> set[str]:
-    """Return words of a command that are, or may abbreviate or contain, options that start programs or write files."""
-    program = words[0].rpartition("/")[2]
+    """Return words of a command that are, or may abbreviate or contain, arguments that start programs or write files."""
+    program = program_name(words[0])
     subcommand = "".join(words[find_subcommand(words) :][:1])
-    options = (*RISKY_OPTIONS.get(program, ()), *RISKY_OPTIONS.get(f"{program} {subcommand}", ()))
-    risky: set[str] = set()
-    for word in candidates if options else ():
-        name = word.partition("=")[0]
-        for option in options:
-            if option.startswith("--"):
-                is_risky = len(name) > 2 and option.startswith(name)
-            elif program in _LONG_WITH_ONE_DASH:
-                is_risky = name == option or (len(option) == 2 and name.startswith(option))
-            elif option.startswith("-"):  # also in a group of short options, or with its value
-                is_risky = option[1] in word and (program == "tar" or re.match(r"-[^-]", word) is not None)
-            else:
-                is_risky = word == option
-            if is_risky:
-                risky.add(word)
-    return risky
+    arguments = (*RISKY_ARGUMENTS.get(program, ()), *RISKY_ARGUMENTS.get(f"{program} {subcommand}", ()))
+    if not arguments:
+        return set()
+    return {word for word in candidates if any(_may_be(word, argument, program) for argument in arguments)}
 
 
-def runs_more(words: tuple[str, ...], program: str) -> bool:
-    """Return whether a command may run more of a program than its words say: from its input, or by another name."""
-    names = [word.rpartition("/")[2] for word in words]
-    for index, name in enumerate(names) if names[0] in RUNNERS else ():
-        more = words[index + 1 :]
-        if name in SHELLS and ("-s" in more or all(word.startswith(("-", "/dev/", "/proc/")) for word in more)):
-            return True  # echo 'git push' | sh
-        if name in ("parallel", "xargs") and any(
-            other in RUNNERS or fnmatchcase(other, program) for other in names[index + 1 :]
-        ):
-            return True  # echo push | xargs git
-    # git -c alias.p=push p
-    settings = zip(words, (*words[1:], ""), strict=True) if "git" in names else ()
-    return any(word.startswith("--config-env") or (word == "-c" and "." in value) for word, value in settings)
+def _may_be(word: str, argument: str, program: str) -> bool:
+    """Return whether a word of a program is an option, maybe abbreviated or with its value, or matches a pattern of words."""
+    name = word.partition("=")[0]
+    if argument.startswith("--"):
+        return len(name) > 2 and argument.startswith(name)
+    if not argument.startswith("-"):
+        return fnmatchcase(word, argument)
+    if program in LONG_WITH_ONE_DASH:
+        return name == argument or (len(argument) == 2 and name.startswith(argument))
+    # Also in a group of short options, or with its value.
+    return argument[1] in word and (program == "tar" or re.match(r"-[^-]", word) is not None)
 
 
-def find_denied_words(pattern: tuple[str, ...], line: CommandLine, depth: int = 0) -> bool | None:
+# ---- rules that deny
+
+
+def find_denied_words(pattern: tuple[str, ...], line: CommandLine) -> bool | None:
     """Return whether a rule that denies commands covers one of a line, also if other programs run it; None if it may.
 
     Unlike one that allows, such a rule covers further words, and a program wherever it is.
     """
-    program, *arguments = pattern
-    if arguments[-1:] == ["*"]:
-        arguments.pop()
-    fixed = (program, *arguments)
-    verdict: bool | None = None if line.is_hiding or any(runs_more(words, program) for words in line.commands) else False
-    for words in line.commands:
-        is_runner = words[0].rpartition("/")[2] in RUNNERS or bool(find_risky(words, words[1:]))
-        unknown = line.expanding.intersection(
-            words if is_runner or fnmatchcase(words[0].rpartition("/")[2], program) else words[:1]
-        )
-        if unknown and (arguments or is_runner or words[0] in unknown):
-            verdict = None  # `git $X` may be what `git push` denies
-        for start in range(len(words) if is_runner else 1):
-            candidate = (words[start].rpartition("/")[2], *words[start + 1 :])
-            for choice in (candidate, words[start:]):
-                if len(choice) >= len(fixed) and all(map(fnmatchcase, choice, fixed)):
-                    return True
-            remaining = iter(candidate[1:])
-            if fnmatchcase(candidate[0], program) and all(
-                any(fnmatchcase(word, part) for word in remaining) for part in arguments
-            ):
-                verdict = None  # `git -C x push` may be what `git push` denies
-        for word in words[1:] if is_runner and depth < _MAX_DEPTH else ():
-            if re.search(r"\s", word):  # sh -c 'SCRIPT', eval 'SCRIPT'
-                inner = find_denied_words(pattern, split_command(word), depth + 1)
-                if inner:
-                    return True
-                verdict = None if inner is None else verdict
-    return verdict
+    arguments = pattern[1:-1] if pattern[-1:] == ("*",) else pattern[1:]
+    return _Denial(pattern[0], arguments).judge(line)
+
+
+def _combine(verdicts: Iterable[bool | None]) -> bool | None:
+    """Return True if one of the verdicts is certain, None if one is in doubt."""
+    result: bool | None = False
+    for verdict in verdicts:
+        if verdict:
+            return True
+        if verdict is None:
+            result = None
+    return result
+
+
+class _Denial:
+    """Looks for the commands that a rule denies: a program, with words that follow it."""
+
+    def __init__(self, program: str, arguments: tuple[str, ...]) -> None:
+        self._program, self._arguments = program, arguments
+        self._words = (program, *arguments)
+
+    def judge(self, line: CommandLine, depth: int = 0) -> bool | None:
+        """Return whether a line runs such a command; None if it may. `depth`: of lines within words."""
+        return _combine(self._judge_parts(line, depth))
+
+    def _judge_parts(self, line: CommandLine, depth: int) -> Iterator[bool | None]:
+        if line.is_hiding or any(self._runs_more(words) for words in line.commands):
+            yield None
+        for text in line.assigned:  # a program may run what a variable says: GIT_EDITOR='rm x'
+            yield self._suspect(text, depth)
+        for words in line.commands:
+            if starts_others(words):
+                yield from self._judge_runner(words, line.expanding, depth)
+            else:
+                yield from self._judge_plain(words, line.expanding, depth)
+
+    def _judge_plain(self, words: tuple[str, ...], expanding: frozenset[str], depth: int) -> Iterator[bool | None]:
+        """Judge a program that runs no others, as far as it is known."""
+        is_program = fnmatchcase(program_name(words[0]), self._program)
+        yield self._compare(words)
+        if words[0] in expanding or (is_program and self._arguments and not expanding.isdisjoint(words)):
+            yield None  # `git $X` may be what `git push` denies
+        if program_name(words[0]) in TEXT_PROGRAMS:
+            return
+        for word in words[1:]:
+            if (value := _ATTACHED.match(word)) is not None:
+                yield self._suspect(word[value.end() :], depth)
+
+    def _judge_runner(self, words: tuple[str, ...], expanding: frozenset[str], depth: int) -> Iterator[bool | None]:
+        """Judge a program that runs others: any of its words may be one of them, or a script."""
+        if not expanding.isdisjoint(words):
+            yield None
+        for start, word in enumerate(words):
+            following = words[start + 1 :]
+            yield self._compare(words[start:])
+            values = _find_values(word) if start else []
+            for value in values:
+                yield self._compare((value, *following))
+            if depth >= _MAX_DEPTH:
+                continue
+            for text in (word, *values):  # sh -c 'SCRIPT', env -S'SCRIPT', git rebase --exec='SCRIPT'
+                if _WHITESPACE.search(text):
+                    yield self.judge(split_command(text), depth + 1)
+            if word == "eval" and word not in words[:start]:  # it runs its words as one line: eval 'rm' 'x'
+                yield self.judge(split_command(" ".join(following)), depth + 1)
+        if self._is_mentioned(" ".join(words[1:])):  # sed '1e SCRIPT', vim -c '!SCRIPT'
+            yield None
+
+    def _compare(self, words: tuple[str, ...]) -> bool | None:
+        """Compare one command, whatever directory its program is in."""
+        name, *following = (program_name(words[0]), *words[1:])
+        if _begins_with(self._words, (name, *following)) or _begins_with(self._words, words):
+            return True
+        if not fnmatchcase(name, self._program):
+            return False
+        synonyms = SYNONYMS.get(name, {})
+        remaining = (synonyms.get(word, word) for word in following)
+        has_all = all(any(fnmatchcase(word, argument) for word in remaining) for argument in self._arguments)
+        return None if has_all else False  # `git -C x push` may be what `git push` denies
+
+    def _suspect(self, text: str, depth: int) -> bool | None:
+        """Judge a text that a program might run; it is certain of nothing."""
+        if depth >= _MAX_DEPTH:
+            return None
+        return None if self.judge(split_command(text), depth + 1) else False
+
+    def _is_mentioned(self, text: str) -> bool:
+        """Return whether the words of the rule occur in a text, in this order, whatever stands between them."""
+        tokens = iter(_TOKEN.findall(text))
+        if not any(fnmatchcase(program_name(token), self._program) for token in tokens):
+            return False
+        return all(any(fnmatchcase(token, argument) for token in tokens) for argument in self._arguments)
+
+    def _runs_more(self, words: tuple[str, ...]) -> bool:
+        """Return whether a command may run more of the program than its words say: from its input, or by another name."""
+        if program_name(words[0]) in RENAMING and self._is_renamed(words):
+            return True  # hash -p /usr/bin/git g; g push
+        if is_runner(words) and any(self._reads_commands(words[start:]) for start in range(len(words))):
+            return True
+        return "git" in map(program_name, words) and _sets_option(words)
+
+    def _reads_commands(self, words: tuple[str, ...]) -> bool:
+        name, following = program_name(words[0]), words[1:]
+        if name in SHELLS:  # echo 'git push' | sh
+            return "-s" in following or all(word.startswith(("-", "/dev/", "/proc/")) for word in following)
+        if name not in ("parallel", "xargs"):  # echo push | xargs git
+            return False
+        return any(is_runner((word,)) or fnmatchcase(program_name(word), self._program) for word in following)
+
+    def _is_renamed(self, words: tuple[str, ...]) -> bool:
+        targets = (token for word in words[1:] for token in _TOKEN.findall(word))
+        return any(fnmatchcase(program_name(target), self._program) for target in targets)
+
+
+def _sets_option(words: tuple[str, ...]) -> bool:
+    """Return whether a command of git may define another name for one: git -c alias.p=push p."""
+    if any(word.startswith("--config-env") for word in words):
+        return True
+    return any(word == "-c" and "." in value for word, value in pairwise(words))
+
+
+def starts_others(words: tuple[str, ...]) -> bool:
+    """Return whether a command starts programs or scripts that its words name."""
+    return is_runner(words) or launches_program(words, find_subcommand(words)) or bool(find_risky(words, words[1:]))
+
+
+def _find_values(word: str) -> list[str]:
+    """Return the values that may be attached to an option or an assignment: -SX, --option=X, NAME=X."""
+    values = [word[match.end() :]] if (match := _ATTACHED.match(word)) is not None else []
+    group = _SHORT_OPTIONS.match(word)
+    if group is not None:
+        values += [word[index:] for index in range(2, min(group.end(), _MAX_OPTIONS) + 1) if word[index:]]
+    return values
