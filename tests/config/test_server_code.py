@@ -14,8 +14,9 @@ from toolglot.mcp import McpServer
 
 def read(home: Home, settings: str = "", **fields: Any) -> ServerCatalog:
     """Return the servers of a user, with one that has these fields."""
-    lines = [f"[mcp.servers.s.{name}]\n{toml(value)}" for name, value in fields.items() if isinstance(value, dict)]
-    lines.insert(0, "[mcp.servers.s]\n" + toml({name: value for name, value in fields.items() if not isinstance(value, dict)}))
+    tables: dict[str, dict[str, Any]] = {name: value for name, value in fields.items() if isinstance(value, dict)}
+    lines = [f"[mcp.servers.s.{name}]\n{toml(value)}" for name, value in tables.items()]
+    lines.insert(0, "[mcp.servers.s]\n" + toml({name: value for name, value in fields.items() if name not in tables}))
     return find_servers(home.read("\n".join([settings, *lines])), directory=home.project)
 
 
