@@ -50,6 +50,11 @@ class TestRun:
         assert "MCP server local: 2 tools left out or changed (toolglot mcp test local)" in outcome.err
         assert "off" not in outcome.err
 
+    def test_a_prompt_on_stdin_and_servers_go_together(self, home: Path) -> None:
+        words = ("--mcp-config", write_servers(home), "--approve", "mcp__local__echo")
+        outcome = run_cli("run", "-m", "simulator", *words, stdin='call mcp__local__echo {"text": "piped"}')
+        assert (outcome.code, "mcp__local__echo: piped" in outcome.out) == (0, True), outcome.err
+
     @pytest.mark.parametrize("is_terminal", [False, True])
     def test_only_with_a_person_a_sign_in_is_begun(self, home: Path, is_terminal: bool) -> None:
         requests: list[str] = []

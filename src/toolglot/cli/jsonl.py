@@ -4,7 +4,8 @@ A line that cannot be processed gets an error record, is reported on stderr, and
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -19,8 +20,13 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 ErrorFormatter = Callable[[Any, ToolglotError], Record]
 
 
-def _open_input(file: Path | None) -> BinaryIO:
-    return sys.stdin.buffer if file is None or str(file) == "-" else file.open("rb")
+@contextmanager
+def _open_input(file: Path | None) -> Generator[BinaryIO]:
+    if file is None or str(file) == "-":
+        yield sys.stdin.buffer  # left open: others still ask whether it is a terminal, and descriptor 0 must stay taken
+        return
+    with file.open("rb") as source:
+        yield source
 
 
 def read_input(file: Path | None) -> bytes:
