@@ -44,7 +44,8 @@ def test_trust_is_the_users_word(tmp_path: Path) -> None:
         agent = Orchestrator("simulator", tools=servers)
         assert all(agent.run_sync(PROMPT).outcomes[0].ran for _ in range(3))
         denied = Orchestrator("simulator", tools=servers, config=ToolConfig(deny=[LOOKUP]))
-        assert not denied.run_sync(PROMPT).outcomes[0].ran
+        assert denied.run_sync(PROMPT).outcomes == ()
+    assert len(lines(tmp_path, "calls")) == 3
 
 
 def test_a_reader_by_its_own_word_is_no_reader(tmp_path: Path) -> None:
@@ -118,6 +119,24 @@ def test_always_ends_when_the_tool_changes(mode: str, tmp_path: Path) -> None:
     assert asyncio.run(main()) == [True, False]
     assert asked[1].reason.startswith("it has changed since you always allowed it (its ")
     assert asked[0].effects == asked[1].effects
+    assert len(lines(tmp_path, "calls")) == 1
+
+
+@pytest.mark.parametrize("mode", ["slow", "mute", "reborn"])
+def test_always_waits_for_what_the_tool_becomes(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that delays its lists, or dies, gains no call that runs unasked."""
+    monkeypatch.setattr("toolglot.mcp.connection._CATCH_UP_SECONDS", 1.0)
+    answers: list[Decision] = ["always", "no"]
+
+    async def main() -> list[bool]:
+        async with evil(tmp_path, mode) as servers:
+            agent = Orchestrator("simulator", tools=servers, approve=lambda _: answers.pop(0))
+            servers.watch(agent)
+            ran = [(await agent.run(PROMPT)).outcomes[0].ran]
+            await asyncio.sleep(0.1)  # it has said so, or has ended
+            return [*ran, (await agent.run(PROMPT)).outcomes[0].ran]
+
+    assert asyncio.run(main()) == [True, False]
     assert len(lines(tmp_path, "calls")) == 1
 
 

@@ -93,7 +93,7 @@ class ServerCalls:
         try:
             async with call.limit_time():
                 for attempt in (1, 2):
-                    client = await self._get_client()
+                    client = await self.get_client()
                     try:
                         result = await self._send(client, call, tool, arguments)
                         return convert_result(result, call.notes)
@@ -127,7 +127,7 @@ class ServerCalls:
         while self._sent_count and self._link.thread.loop.time() < deadline:
             await asyncio.sleep(0.01)
 
-    async def _get_client(self) -> "Client":
+    async def get_client(self) -> "Client":
         """Wait for the server; restart it if it has died."""
         if not self._link.server.enabled:  # nothing would start it
             raise ToolError(f"{self._link.name} is disabled in the settings.", code="mcp_not_connected")
@@ -210,13 +210,13 @@ class ServerCalls:
 
         try:
             async with asyncio.timeout(self._link.server.timeout):
-                client = await self._get_client()
+                client = await self.get_client()
                 try:
                     return await request(client)
                 except MCPError as e:
                     if not await self._may_repeat(e, client, is_repeatable=False):
                         raise
-                return await request(await self._get_client())
+                return await request(await self.get_client())
         except TimeoutError:
             raise ToolError(
                 f"{self._link.name} did not answer within {self._link.server.timeout:g} s.", kind="timeout"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from toolglot.errors import ToolglotError, UsageError
+from toolglot.errors import ToolError, ToolglotError, UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.known_keys import known_keys
 from toolglot.loggers import get_logger
@@ -47,6 +47,7 @@ _BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 30.0  # a server that ran this long may be restarted at once
 _SIGN_IN_SECONDS = 300.0
 _REFRESH_SECONDS = 0.2  # between refreshes of the lists: a server may announce changes endlessly
+_CATCH_UP_SECONDS = 5.0  # to read a changed list of tools, before a call that needs to know it
 _LIST_SHARE = 0.2  # of `start_timeout`, for each list after the tools
 _MAX_LOG_LINES = 100  # per connection; later messages are logged at DEBUG
 _SANDBOX_HINT = "(its sandbox exposes only the workspace and installed programs; sandbox = false in your settings turns it off)"
@@ -99,6 +100,7 @@ class Connection:
         """A connection is wanted now."""
         self.changed = asyncio.Event()
         """What it offers has changed."""
+        self._is_refreshing = False
 
     # ---- life cycle
 
@@ -291,6 +293,7 @@ class Connection:
 
         while True:
             await self.changed.wait()
+            self._is_refreshing = True
             self.changed.clear()
             try:
                 async with asyncio.timeout(self.server.start_timeout):
@@ -301,6 +304,8 @@ class Connection:
                 self._log_lines += 1
                 level = WARNING if self._log_lines <= _MAX_LOG_LINES else DEBUG
                 log.log(level, "MCP server %s: its lists cannot be refreshed: %s", self.name, self._explain(e))
+            finally:
+                self._is_refreshing = False
             await asyncio.sleep(_REFRESH_SECONDS)
 
     async def _listen(self, client: "Client") -> None:
@@ -337,6 +342,15 @@ class Connection:
         self.expires_at = loop.time() + lifetime / 1000 if lifetime else float("inf")
         old = self.tools
         self.tools = make_tools(self.name, self.server, items, self.calls.call, old, problems)
+        for _, tool in self.tools.values():
+            tool.catch_up = self.catch_up
+        added = {tool.name: tool for _, tool in self.tools.values()}
+        removed = {tool.name: tool for _, tool in old.values()}
+        self._on_change(  # now: a server could delay the other lists, and what it says about its tools would not count yet
+            self,
+            {name: tool for name, tool in added.items() if removed.get(name) is not tool},
+            {name: tool for name, tool in removed.items() if name not in added},
+        )
         seconds = self.server.start_timeout * _LIST_SHARE
         if offers.prompts is not None:
             self.prompts = await list_prompts(self.name, client, problems, seconds)
@@ -346,13 +360,27 @@ class Connection:
             log.info("MCP server %s, tool %s: %s", self.name, tool, problem)
         counts = {"tool_count": len(self.tools), "prompt_count": len(self.prompts), "resource_count": len(self.resources)}
         self.status = replace(self.status, problems=dict(problems), **counts)
-        added = {tool.name: tool for _, tool in self.tools.values()}
-        removed = {tool.name: tool for _, tool in old.values()}
-        self._on_change(
-            self,
-            {name: tool for name, tool in added.items() if removed.get(name) is not tool},
-            {name: tool for name, tool in removed.items() if name not in added},
-        )
+
+    async def catch_up(self) -> bool:
+        """Wait until the changes that the server has announced are read; reconnect if it has died. From any event loop.
+
+        False: nobody knows what its tools are now.
+        """
+
+        async def wait() -> bool:
+            try:
+                await self.calls.get_client()  # its list may be another one
+                async with asyncio.timeout(_CATCH_UP_SECONDS):
+                    while self.changed.is_set() or self._is_refreshing:
+                        await asyncio.sleep(0.01)
+            except (TimeoutError, ToolError):
+                return False
+            return True
+
+        try:
+            return await asyncio.wrap_future(self.thread.submit(wait()))
+        except UsageError:  # the servers are closed
+            return False
 
     def _note_problem(self, kind: str, name: str, reason: str) -> None:
         self._problems[name if kind == "tools" else f"{kind}: {name}"] = f"left out: {reason}"

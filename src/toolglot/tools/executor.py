@@ -158,6 +158,15 @@ class ToolExecutor:
         tool = self.loop_tools.get(base.qualified_name) or self.registry.find(base.name, base.namespace)
         return self.read_result_tool if tool is None and base.name == "read_result" else tool
 
+    async def _find_current_tool(self, call: AnyCall) -> Tool | None:
+        """Return the tool that a call would run. If the user always allowed it, its server may not be about to change it."""
+        tool = self.find_tool(call)
+        if tool is None or tool.catch_up is None or not self.policy.is_always_allowed(tool):
+            return tool
+        if not await tool.catch_up():
+            self.policy.forget_always(tool)
+        return self.find_tool(call)
+
     async def prepare(
         self, call: AnyCall, ask_reason: str = "", *, ruling: Ruling | None = None, dry_run: bool = False
     ) -> PreparedCall | ToolOutcome:
@@ -175,7 +184,7 @@ class ToolExecutor:
             return self.deny(call, ruling.answer)
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
         base, policy, target = base_call(call), self.policy, None
-        tool = self.find_tool(call)
+        tool = await self._find_current_tool(call)
         unloaded = self.unloaded_tools.get((interpreted.call if interpreted is not None else base).qualified_name)
         reminder = "" if dry_run or base.caller else policy.check_repetition(base, tool)
         if isinstance(reminder, ToolError):

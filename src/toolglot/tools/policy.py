@@ -150,6 +150,14 @@ class ToolPolicy:
         self._always_allowed[tool.key] = describe_tool(tool)
         self._changed.discard(tool.key)
 
+    def is_always_allowed(self, tool: Tool) -> bool:
+        """Whether the user has always allowed a tool of this name; it may have changed since."""
+        return tool.key in self._always_allowed
+
+    def forget_always(self, tool: Tool) -> None:
+        """Ask for approvals of this tool again."""
+        self._always_allowed.pop(tool.key, None)
+
     # ---- decisions; `name` is what the model calls the tool
 
     def check_repetition(self, call: ToolCall, tool: Tool | None) -> ToolError | str:

@@ -7,7 +7,7 @@ A decorated function still works as before: calling the Tool calls the function.
 import inspect
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial, update_wrapper
 from types import AsyncGeneratorType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType, NoneType
 from typing import (
@@ -151,6 +151,8 @@ class Tool(Generic[Parameters, Returned]):
         self.is_async = is_async(function)
         self.server_hints: Mapping[str, Any] = {}
         """What an MCP server declares about its tool besides the definition; nothing is decided by it."""
+        self.catch_up: Callable[[], Awaitable[bool]] | None = None
+        """Waits until changes that its MCP server has announced are known; False: they cannot be known."""
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
         # Checked early because it costs nothing; other checks wait until the definition is needed.
