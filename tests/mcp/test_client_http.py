@@ -89,6 +89,8 @@ class Handler(BaseHTTPRequestHandler):
     requests: list[str]
     unknown_session: tuple[str, str] = ("", "")
     """The media type and the body with which a request of an unknown session is refused."""
+    meeting: threading.Barrier
+    """Where calls of `meet` wait for each other."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -175,7 +177,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(404, body.replace("ID", json.dumps(id)).encode(), **({"Content_Type": media_type} if media_type else {}))
             return
         elif method == "tools/list":
-            names = ("who", "expire", "huge", "gzip", "fail", "terminated", "forget")
+            names = ("who", "expire", "huge", "gzip", "fail", "terminated", "forget", "meet", "revoke")
             result["tools"] = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         elif message["params"]["name"] == "forget":
             self.reply(404)
@@ -191,6 +193,10 @@ class Handler(BaseHTTPRequestHandler):
                 return
             if name == "expire":
                 self.sessions.clear()
+            if name == "revoke":
+                self.tokens.append("of nobody")
+            if name == "meet":
+                self.meeting.wait(10)
             text = {"who": self.headers["X-Who"] or "?", "huge": "x" * 300_000}.get(name, name)
             result = {"content": [{"type": "text", "text": text}]}
             if name == "gzip":
@@ -218,6 +224,7 @@ def serve(
     log: list[str] = []
     fields: dict[str, Any] = {"sessions": set[str](), "tokens": list[str](), "log": log, "oauth": oauth}
     fields |= {
+        "meeting": threading.Barrier(3),
         "unknown_session": unknown_session,
         "elsewhere": elsewhere or {},
         "requests": [] if requests is None else requests,
@@ -317,6 +324,16 @@ def test_answers_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert log.count("initialize") == 1, "one bad answer does not end the connection"
 
 
+@pytest.mark.parametrize("oauth", [False, True], ids=["open", "signed in"])
+async def test_calls_do_not_wait_for_each_other(oauth: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may begin to respond only when a call is done."""
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
+    with serve(oauth=oauth) as (url, _):
+        async with McpServers({"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)) as servers:
+            results = await asyncio.gather(*(run(servers, "meet") for _ in range(3)))
+            assert [result.text for result in results] == ["meet"] * 3
+
+
 def test_other_addresses_are_explained() -> None:
     with serve() as (url, _):
         assert status_of(McpServer(url=url.replace("/mcp", "/other"))).state == "ready"  # this one does not mind
@@ -362,6 +379,17 @@ def test_a_registered_client_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with McpServers({"s": McpServer(url=url, oauth=oauth)}, sign_in=lambda server, address: follow(address)) as servers:
             assert servers.status()[0].state == "ready"
         assert log[1] == "token authorization_code mine"
+
+
+async def test_calls_that_are_refused_together_sign_in_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path))
+    with serve(oauth=True) as (url, log):
+        async with McpServers({"s": McpServer(url=url)}, sign_in=lambda server, address: follow(address)) as servers:
+            await run(servers, "revoke")
+            results = await asyncio.gather(*(run(servers, "meet") for _ in range(3)))
+            assert [result.text for result in results] == ["meet"] * 3
+        signing_in = ["authorize all", "token authorization_code registered"]
+        assert log == [*signing_in, "initialize", "revoke", *signing_in, "meet", "meet", "meet"]
 
 
 def test_a_token_that_has_expired_is_refreshed_without_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

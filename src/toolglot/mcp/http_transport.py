@@ -25,10 +25,14 @@ async def http_transport(
     on_end: Callable[[str], None],
 ) -> "AsyncGenerator[TransportStreams]":
     """Connect to a server. `gate` checks a sign-in's requests; `on_end` receives the reason why the connection must end."""
+    from mcp.client.auth import OAuthClientProvider
     from mcp.client.streamable_http import streamable_http_client
 
+    from toolglot.mcp.concurrent_auth import ConcurrentAuth
     from toolglot.mcp.http_client import McpHttpClient  # imports the SDK's HTTP client
 
+    if isinstance(auth, OAuthClientProvider):
+        auth = ConcurrentAuth(auth)
     client = McpHttpClient(server.headers, auth, gate, on_status, on_end)
     async with (
         client,
