@@ -124,7 +124,8 @@ def misbehave(kind: str, id: Any, healthy: Any, number: int) -> None:
             write(answer(id) + "\n")
         case "odd requests":
             for offset, method in enumerate(("no/such", "sampling/createMessage", "elicitation/create", "roots/list", "ping")):
-                send({"id": id + offset, "method": method, "params": {"x": 1}})
+                # Ids that the client has used: one that it uses later could not be cancelled, as it would be ours that is.
+                send({"id": id - offset, "method": method, "params": {"x": 1}})
             write(f'{{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{DEEP}}}\n' + answer(id) + "\n")
         case "content of no kind":
             send({"id": id, "result": {"content": "done"}})
