@@ -13,6 +13,8 @@ from tests.mcp.servers.misbehaving import DEEP, MEGABYTE, answer, head, text
 JSON, EVENTS, HTML, TEXT = "application/json", "text/event-stream", "text/html", "text/plain"
 WAIT_SECONDS = 10.0
 """Until the call beside one that misbehaves must have arrived."""
+BESIDE_SECONDS = 0.1
+"""Until that one is answered: later than the misbehaviour, which must not hurt it."""
 # What is sent: status, media type, body. ID is the id of the call, OTHER that of the call beside it.
 BODIES: dict[str, tuple[int, str, str]] = {
     "expired session, empty": (404, "", ""),
@@ -113,6 +115,7 @@ class Handler(BaseHTTPRequestHandler):
             if arguments["is_beside"]:
                 self.other[:] = [id]
                 self.barrier.wait(WAIT_SECONDS)
+                threading.Event().wait(BESIDE_SECONDS)
             self.reply_json({"id": id, "result": text(f"healthy {arguments['number']}")})
 
     def reply_json(self, message: Any, **headers: str) -> None:

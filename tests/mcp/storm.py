@@ -96,7 +96,7 @@ HTTP = {
     "expired session, text": DONE,
     "expired session, error": DONE,
     "status 400": Kind("s: it responded with HTTP 400"),
-    "status 401": Kind("s: it responded with HTTP 401: it does not accept the Authorization header"),
+    "status 401": Kind("The call did not run: s requires you to sign in; run this in a terminal: toolglot mcp test s;"),
     "status 429": Kind("s: it responded with HTTP 429"),
     "status 500": Kind("s: it responded with HTTP 500"),
     "status 503": Kind("s: it responded with HTTP 503"),
@@ -141,7 +141,7 @@ def open_servers(transport: str) -> Generator[dict[bool, McpServers]]:
         if transport == "stdio":
             patient = McpServer(command=sys.executable, args=("-I", "-S", str(SCRIPT)))
         else:
-            patient = McpServer(url=url, headers={"Authorization": "Bearer x"})
+            patient = McpServer(url=url)
         hasty = replace(patient, timeout=SHORT_SECONDS)
         with McpServers({"s": patient}) as answering, McpServers({"s": hasty}) as silent:
             yield {False: answering, True: silent}

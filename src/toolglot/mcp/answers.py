@@ -27,8 +27,8 @@ __all__ = [
     "report_overlong",
 ]
 
-FailureCause = Literal["session", "unreadable", "lost", "cancelled"]
-"""The server did not know our session, so nothing ran; its answer cannot be read; was lost; or it gave up."""
+FailureCause = Literal["session", "refused", "unreadable", "lost", "cancelled"]
+"""The server did not know our session, or us, so nothing ran; its answer cannot be read; was lost; or it gave up."""
 _SECRET = secrets.token_hex(16)
 _BOM = b"\xef\xbb\xbf"
 _MAX_MESSAGE = 2_000

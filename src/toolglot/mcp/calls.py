@@ -169,6 +169,9 @@ class ServerCalls:
         if cause == "session":
             message = f"{name} does not know the session that it has just opened. The call did not run."
             return ToolError(message, code="mcp_not_connected")
+        if cause == "refused":
+            message = f"The call did not run: {truncate(error.message, 2000)}."
+            return ToolError(redact(message, self._link.server.secrets), code="mcp_not_connected")
         if cause == "unreadable":
             return ToolError(f"{name} may have run the call, but {error.message}.", code="mcp_error")
         if cause == "cancelled":

@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx2
 import msgspec
+from mcp.client.auth import OAuthFlowError
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage
 
+from toolglot.errors import UsageError
 from toolglot.mcp.answers import failure_cause, make_failure, read_answer, report_overlong
 from toolglot.mcp.oauth_gate import OAuthGate
 from toolglot.mcp.stdio import MAX_MESSAGE
@@ -24,6 +26,7 @@ OWN_REQUEST = "toolglot.own_request"
 _CONNECT_SECONDS = 30.0
 _SESSION = "mcp-session-id"
 _JSON = "application/json"
+_STARTING = ("initialize", "server/discover")
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -70,6 +73,14 @@ class McpHttpClient(httpx2.AsyncClient):
                 raise
             reason = f"it closed the connection without an answer: {describe_error(e)}"
             return _respond(request, make_failure(envelope.id, "lost", reason))
+        except (UsageError, OAuthFlowError) as e:
+            if envelope.method in _STARTING:
+                raise
+            if envelope.id is None:
+                return httpx2.Response(202, request=request)
+            # Other calls, which the server may let in, go on.
+            reason = str(e) if isinstance(e, UsageError) else f"signing in failed: {str(e).strip()}"
+            return _respond(request, make_failure(envelope.id, "refused", reason))
         return response if envelope.id is None else await self._check_answer(response, envelope.id)
 
     async def _check_answer(self, response: httpx2.Response, request_id: int | str) -> httpx2.Response:
